@@ -1,0 +1,188 @@
+"""Requests and responses as they travel: a length prefix, a header, and the message.
+
+`FrameSplitter` cuts a stream into frames; the rest reads and writes headers. Request headers are
+version 1 or, where the API's version is flexible, 2; response headers 0 or 1. The client id keeps its
+16-bit length in both, since a reader has to get that far before it knows the version. Nothing here
+knows a socket, nor which APIs are served.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from protocol.codec import decode, encode_into, encoder, spec
+from protocol.decoding import skip_tags
+from protocol.encoding import Encoder
+from protocol.errors import DecodeError, FrameError
+from protocol.primitives import Buffer
+
+M = TypeVar("M")
+
+API_VERSIONS_KEY: Final = 18
+SIZE_BYTES: Final = 4
+
+_SIZE: Final = Struct(">i")
+_HEADER: Final = Struct(">hhih")
+_NO_TAGS: Final = b"\x00"
+
+_ResponseWriter: TypeAlias = tuple[Encoder, Callable[..., bytes], int]
+"""The encoder, what packs length and header, and the header's size in bytes."""
+_RESPONSE_WRITERS: Final[dict[tuple[type, int], _ResponseWriter]] = {}
+
+
+class RequestHeader(NamedTuple):
+    """What stands before every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def peek_api(frame: Buffer) -> tuple[int, int]:
+    """Read API key and version off a frame: what one has to know to read its header."""
+    try:
+        key, version, _, _ = _HEADER.unpack_from(frame)
+    except StructError:
+        raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
+    return key, version
+
+
+def decode_request_header(frame: Buffer, flexible: bool) -> tuple[RequestHeader, int]:
+    """Read the header of a frame (without its length prefix) and say where the body starts.
+
+    `flexible` is whether the API's version is, which makes it header version 2. Raises DecodeError.
+    """
+    try:
+        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+    except StructError:
+        raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
+    client_id, end = None, _HEADER.size
+    if length >= 0:
+        end += length
+        if end > len(frame):
+            raise DecodeError("the client id runs past the end")
+        try:
+            client_id = str(frame[_HEADER.size : end], "utf-8")
+        except UnicodeDecodeError as cause:
+            raise DecodeError("the client id is not UTF-8") from cause
+    if flexible:
+        end = skip_tagged_fields(frame, end)
+    return RequestHeader(key, version, correlation_id, client_id), end
+
+
+def skip_tagged_fields(buffer: Buffer, position: int) -> int:
+    """Step over the tagged fields of a header, of which Kafka knows none; return where they end."""
+    try:
+        count = buffer[position]
+        return skip_tags(buffer, position + 1, count, len(buffer)) if count else position + 1
+    except IndexError:
+        raise DecodeError("the header's tagged fields end early") from None
+
+
+def encode_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Write a whole frame, length prefix included, that asks `message` in `version`. For clients."""
+    message_spec = spec(type(message))
+    assert message_spec.kind == "request", f"{type(message).__name__} is no request"
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    out: list[Any] = [_HEADER.pack(message_spec.api_key, version, correlation_id, length), name]
+    if message_spec.is_flexible(version):
+        out.append(_NO_TAGS)
+    encode_into(message, version, out)
+    frame = b"".join(out)
+    return _SIZE.pack(len(frame)) + frame
+
+
+def response_frame(correlation_id: int, response: Any, version: int) -> list[Buffer]:
+    """Write the frame that answers request `correlation_id`, as chunks with the length prefix first.
+
+    Record sets are among the chunks as they are. Raises EncodeError.
+    """
+    cls = type(response)
+    encode, pack_prefix, header_bytes = _RESPONSE_WRITERS.get((cls, version)) or _response_writer(
+        cls, version
+    )
+    out: list[Buffer] = [b""]
+    encode(response, out)
+    out[0] = pack_prefix(sum(map(len, out)) + header_bytes, correlation_id)
+    return out
+
+
+def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
+    """Read a response's frame (without its length prefix): its correlation id and itself. For clients."""
+    try:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+    except StructError:
+        raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
+    start = skip_tagged_fields(frame, 4) if _has_tagged_header(cls, version) else 4
+    return correlation_id, decode(cls, version, frame, start)
+
+
+def _has_tagged_header(cls: type, version: int) -> bool:
+    """Tell whether a response has header version 1. ApiVersions never has: nobody could read it (KIP-511)."""
+    message = spec(cls)
+    return message.is_flexible(version) and message.api_key != API_VERSIONS_KEY
+
+
+def _response_writer(cls: type, version: int) -> _ResponseWriter:
+    prefix = Struct(">iix" if _has_tagged_header(cls, version) else ">ii")
+    writer = encoder(cls, version), prefix.pack, prefix.size - SIZE_BYTES
+    _RESPONSE_WRITERS[cls, version] = writer
+    return writer
+
+
+class FrameSplitter:
+    """Cuts a stream of bytes into frames, of which none may be larger than `max_bytes`.
+
+    Between calls it holds at most one frame that is not whole yet, and only what of it has arrived.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._partial = bytearray()
+        self._wanted = 0  # Bytes until the partial frame is whole, as far as is known.
+
+    @property
+    def partial_bytes(self) -> int:
+        """How much of a frame is waiting for the rest; 0 between frames."""
+        return len(self._partial)
+
+    def feed(self, data: Buffer) -> list[bytes]:
+        """Take what arrived; return the frames that are now whole, without their length prefixes.
+
+        Raises FrameError on a length that is negative or above `max_bytes`; there is no going on after it.
+        """
+        if self._partial:
+            self._partial += data
+            if len(self._partial) < self._wanted:
+                return []
+            frames, rest = self._split(self._partial)
+            del self._partial[:rest]
+            return frames
+        body_bytes = len(data) - SIZE_BYTES
+        if data[:SIZE_BYTES] == _SIZE.pack(body_bytes) and body_bytes <= self._max_bytes:
+            return [bytes(data[SIZE_BYTES:])]  # Nearly always. Anything else takes the general way.
+        frames, rest = self._split(data)
+        if rest < len(data):
+            self._partial += memoryview(data)[rest:]
+        return frames
+
+    def _split(self, data: Buffer) -> tuple[list[bytes], int]:
+        """Cut the whole frames off the front of `data`; also return where what is left begins."""
+        frames: list[bytes] = []
+        position, size = 0, len(data)
+        whole = data if type(data) is bytes else memoryview(data)
+        while size - position >= SIZE_BYTES:
+            (length,) = _SIZE.unpack_from(data, position)
+            if not 0 <= length <= self._max_bytes:
+                raise FrameError(f"a frame of {length} bytes; {self._max_bytes} is the most", frames)
+            self._wanted = SIZE_BYTES + length
+            end = position + self._wanted
+            if end > size:
+                return frames, position
+            frames.append(bytes(whole[position + SIZE_BYTES : end]))
+            position = end
+        self._wanted = SIZE_BYTES
+        return frames, position

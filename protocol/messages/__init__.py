@@ -1,0 +1,99 @@
+"""The messages of every API that is served, by API key. A class is its schema, for all its versions.
+
+What a message means and what answers it is told in its own module and in the handlers.
+"""
+
+from typing import Any, Final
+
+from protocol.codec import spec
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
+    keyed = {spec(cls).api_key: cls for cls in classes}
+    assert len(keyed) == len(classes), "two messages with one API key"
+    return {key: keyed[key] for key in sorted(key for key in keyed if key is not None)}
+
+
+REQUESTS: Final = _by_key(
+    ApiVersionsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    DescribeTopicPartitionsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    InitProducerIdRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+    SyncGroupRequest,
+)
+RESPONSES: Final = _by_key(
+    ApiVersionsResponse,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteGroupsResponse,
+    DeleteTopicsResponse,
+    DescribeClusterResponse,
+    DescribeConfigsResponse,
+    DescribeGroupsResponse,
+    DescribeTopicPartitionsResponse,
+    FetchResponse,
+    FindCoordinatorResponse,
+    HeartbeatResponse,
+    InitProducerIdResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    ListOffsetsResponse,
+    MetadataResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    OffsetForLeaderEpochResponse,
+    ProduceResponse,
+    SyncGroupResponse,
+)
+assert REQUESTS.keys() == RESPONSES.keys()
