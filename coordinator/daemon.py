@@ -1,0 +1,235 @@
+"""The whole daemon, put together from settings: directory, topics, shards, listeners; and taken apart again.
+
+The order of the start is the order of trust: the directory is locked before anything is read, topics are
+opened before anything is served, and a shard answers "loading" until its log has been replayed. Rules of
+groups, topics or the wire do not belong here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from coordinator.clock import Clock
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.shard import Shard
+from coordinator.history import TOPIC as HISTORY_TOPIC
+from coordinator.history import History
+from coordinator.history_writer import HistoryWriter
+from coordinator.maintenance import Maintenance
+from coordinator.runtime import Runtime
+from coordinator.server.api_table import Handler, api_table
+from coordinator.server.find_coordinator import FindCoordinator
+from coordinator.server.group_apis import GroupApis
+from coordinator.server.server import BindError, Server
+from coordinator.settings import Settings
+from coordinator.shard_runner import ShardRunner
+from coordinator.topics.apis import topic_handlers
+from coordinator.topics.broker import Broker
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.producer_ids import ProducerIds
+from coordinator.topics.registry import PartitionCountMismatch, TopicRegistry
+from coordinator.topics.settings import TopicSettings
+from coordinator.topics.store import TopicStore
+from coordinator.topics.workers import ThreadWorkers
+from protocol.records import Codec
+from storage.files import Files, StorageError
+from storage.flusher import Flusher
+from storage.log_config import FlushPolicy
+from storage.log_directory import LogDirectory, LogDirectoryError
+
+log = structlog.get_logger("muster.daemon")
+
+OFFSETS_TOPIC = "__consumer_offsets"
+READER_THREADS = 2
+"""Fetches of data that is not in the page cache, side by side."""
+
+
+class StartupError(Exception):
+    """The daemon cannot start; the text is one sentence for the person who started it."""
+
+
+async def serve(
+    settings: Settings, ready: Callable[[str], None], stop: asyncio.Event, files: Files | None = None
+) -> None:
+    """Run the daemon until `stop` is set; `ready` is told the address once clients are served.
+
+    Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
+    directory is left as a clean shutdown leaves it.
+    """
+    directory = open_directory(settings, files or Files())
+    try:
+        daemon = Daemon(settings, directory, files or Files())
+        try:
+            await daemon.start()
+            ready(daemon.server.addresses)
+            await stop.wait()
+        finally:
+            await daemon.stop()
+    finally:
+        for failure in directory.close():
+            log.error("not closed cleanly", error=str(failure))
+
+
+def open_directory(settings: Settings, files: Files) -> LogDirectory:
+    """Take the log directory for ourselves. Raises StartupError."""
+    try:
+        directory = LogDirectory.open(settings.data_directory, files, node_id=settings.node_id)
+    except LogDirectoryError as error:
+        raise StartupError(str(error)) from error
+    for warning in directory.warnings:
+        log.warning("log directory", warning=warning)
+    return directory
+
+
+class Daemon:
+    """Everything that lives between the lock of the directory and its release."""
+
+    def __init__(self, settings: Settings, directory: LogDirectory, files: Files) -> None:
+        loop = asyncio.get_running_loop()
+        post = loop.call_soon_threadsafe
+        self._settings = settings
+        self._clock = Clock()
+        self._flusher = Flusher(settings.muster_flush_threads, post)
+        self._workers = ThreadWorkers(1, post, "topics")
+        self._readers = ThreadWorkers(READER_THREADS, post, "reader")
+        self._history: HistoryWriter | None = None
+        self.runtime = Runtime(self._clock, self._flusher, self._new_shard, self._record_history)
+        self.registry = self._open_registry(directory, files)
+        self._maintenance = Maintenance(
+            self.runtime, self.registry, directory, self._workers, settings.log_retention_check_interval_ms
+        )
+        self.broker = self._broker(files)
+        self.server = self._server()
+
+    def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
+        machinery = Machinery(self._flusher, self._workers, self._clock.wall_ms, self._on_advanced)
+        settings = topic_settings(self._settings, directory.properties.cluster_id)
+        policy = FlushPolicy(self._settings.muster_flush_policy)
+        try:
+            store = TopicStore(directory, files)
+            registry = TopicRegistry(store, settings, machinery, self._workers)
+            registry.open({OFFSETS_TOPIC: policy})
+        except (StorageError, InvalidConfig) as error:
+            raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
+        return registry
+
+    def _broker(self, files: Files) -> Broker:
+        settings = self.registry.settings
+        return Broker(
+            settings=settings,
+            registry=self.registry,
+            purgatory=self.runtime.purgatory,
+            fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots),
+            producer_ids=ProducerIds(Path(self._settings.data_directory), files, self._workers),
+            readers=self._readers,
+            now_ms=self._clock.now_ms,
+            wall_ms=self._clock.wall_ms,
+            arm=self.runtime.arm,
+            endpoint_for=lambda listener: self.server.endpoint_for(listener),
+        )
+
+    def _server(self) -> Server:
+        find = FindCoordinator(self._settings.node_id, lambda listener: self.server.endpoint_for(listener))
+        groups = GroupApis(self.runtime)
+        handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topic_handlers(self.broker)}
+        return Server(
+            api_table(handlers, groups.repeaters()), self._settings, self._clock, self.runtime.set_timer
+        )
+
+    def _new_shard(self, partition: int) -> Shard:
+        return Shard(partition, group_settings(self._settings), self.registry)
+
+    def _record_history(self, events: tuple[object, ...]) -> None:
+        assert self._history is not None
+        self._history.record(events)  # type: ignore[arg-type]
+
+    def _on_advanced(self, partition: Partition) -> None:
+        self.runtime.purgatory.check_and_complete(partition.key, self._clock.now_ms())
+
+    # The start.
+
+    async def start(self) -> None:
+        """Open the internal topics and the listeners, and begin to load the shards. Raises StartupError."""
+        try:
+            offsets = self._offsets_topic()
+            self._history = self._open_history()
+            self._open_shards(offsets)
+            self.registry.on_deleted.append(self._on_topic_deleted)
+            await self.server.listen(self._settings.endpoints)
+        except (PartitionCountMismatch, StorageError, BindError) as error:
+            raise StartupError(str(error)) from error
+        self._maintenance.start()
+
+    def _offsets_topic(self) -> list[Partition]:
+        settings = self._settings
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.offsets_topic_segment_bytes),
+        }
+        policy = FlushPolicy(settings.muster_flush_policy)
+        count = settings.offsets_topic_num_partitions
+        return self.registry.internal(OFFSETS_TOPIC, count, overrides, policy).partitions
+
+    def _open_history(self) -> HistoryWriter:
+        settings = self._settings
+        overrides = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(settings.muster_history_topic_retention_ms),
+            "retention.bytes": str(settings.muster_history_topic_retention_bytes),
+        }
+        topic = self.registry.internal(HISTORY_TOPIC, 1, overrides, FlushPolicy.OS)
+        history = History(settings.muster_history_events_per_group)
+        return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
+
+    def _open_shards(self, offsets: list[Partition]) -> None:
+        codec = Codec(self._settings.offsets_topic_compression_codec)
+        runners = [
+            ShardRunner(
+                partition.index,
+                partition.log,
+                self.runtime,
+                partition.advanced,
+                max_batch_bytes=partition.log.config.max_batch_bytes,
+                codec=codec,
+            )
+            for partition in offsets
+        ]
+        self.runtime.open_shards(runners)
+
+    def _on_topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        for runner in self.runtime.runners:
+            runner.topic_deleted(topic, topic_id)
+
+    # The end.
+
+    async def stop(self) -> None:
+        """Answer what can be answered, flush what was appended, let go of the clients."""
+        await self.server.stop_listening()
+        self.runtime.stop()
+        self.server.close_connections()
+        self._workers.close()
+        self._readers.close()
+        await asyncio.sleep(0)  # The last answers and outcomes leave in a turn of their own.
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """What the groups' core needs to know."""
+    return GroupSettings(**{name: getattr(settings, name) for name in GroupSettings.__dataclass_fields__})
+
+
+def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
+    """What the data plane needs to know; settings that Muster does not offer keep Kafka's defaults."""
+    own = TopicSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
+    return TopicSettings(
+        **{name: getattr(settings, name) for name in own - {"log_retention_ms", "log_roll_ms"}},
+        cluster_id=cluster_id,
+        log_retention_ms=settings.retention_ms,
+        log_roll_ms=settings.roll_ms,
+    )

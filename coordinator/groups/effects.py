@@ -1,0 +1,167 @@
+"""What goes into the coordinator and what comes out: events, and the effects they ask for.
+
+The coordinator is a function: `Shard.handle(event, now_ms)` returns a `Result`, and the runtime
+carries it out. Nothing here knows a socket, a file or a clock; every time is an argument.
+`now_ms` is monotonic and drives timers; `wall_ms` is the time of day and is what gets stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from protocol.errors import ErrorCode
+
+ReplyTo: TypeAlias = Hashable
+"""Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time of one event, on both clocks: ms of the monotonic one, and ms since the epoch."""
+
+    now_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What a handler may know of a request beside its body."""
+
+    reply_to: ReplyTo
+    api_version: int
+    client_id: str
+    client_host: str  # "/127.0.0.1", as Kafka shows it.
+    wall_ms: int
+    new_uuid: str = ""  # A fresh UUID, given with JoinGroup only: member ids are made of it.
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A decoded request for groups of one shard. `request` is a message class of `protocol.messages`."""
+
+    request: Any
+    context: RequestContext
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The deadline that a `SetTimer` armed under `key` has come."""
+
+    key: Hashable
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFinished:
+    """`Result.then` handed back: NONE when its records are durable, else what the append failed with."""
+
+    then: Any
+    error: ErrorCode
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic is gone: offsets committed for it go too (KAFKA.md O23)."""
+
+    topic: str
+    topic_id: bytes
+    wall_ms: int
+
+
+Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the offsets log, typed: `key` and `value` are classes of `record_schemas`.
+
+    A `value` of None is a tombstone.
+    """
+
+    key: Any
+    value: Any | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to one parked request.
+
+    `reveals_stored` is False for answers that show nothing the log holds (Heartbeat): those leave at
+    once. All others leave when the log is durable up to what their handler had seen.
+    """
+
+    reply_to: ReplyTo
+    response: Any
+    reveals_stored: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Arm `key` at `deadline_ms` (monotonic), replacing what it had; None cancels it."""
+
+    key: Hashable
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEvent:
+    """One line of a group's history, for people: what changed, why, and who made it change."""
+
+    group_id: str
+    generation_id: int
+    from_state: str
+    to_state: str
+    reason: str
+    wall_ms: int
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    member_count: int = 0
+    phase_ms: dict[str, int] = field(
+        default_factory=dict
+    )  # Time spent in each phase that ended, by its name.
+    last_member_id: str | None = None  # The last to arrive, where a phase waited for members.
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one event asks of the world; the runtime does it in this order.
+
+    Results add up: `a + b` asks for all of `a` and then all of `b`. At most one of them may name `then`.
+    """
+
+    records: tuple[Record, ...] = ()  # Appended to the offsets partition as one atomic batch, and replayed.
+    replies: tuple[Reply, ...] = ()  # Sent once the log is durable up to what this handler has seen.
+    timers: tuple[SetTimer, ...] = ()  # Armed at `deadline_ms`; cancelled if that is None.
+    history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.
+    then: Any | None = None  # Handed back as `AppendFinished` with the outcome of the append.
+    superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
+    atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
+
+    def __add__(self, other: Result) -> Result:
+        """Both, this one first."""
+        return combine((self, other))
+
+
+def combine(results: Iterable[Result]) -> Result:
+    """All of `results`, in order; at most one of them may name `then`."""
+    parts = tuple(results)
+    thens = [part.then for part in parts if part.then is not None]
+    assert len(thens) <= 1, "one event waits for one append"
+    return Result(
+        records=tuple(chain.from_iterable(part.records for part in parts)),
+        replies=tuple(chain.from_iterable(part.replies for part in parts)),
+        timers=tuple(chain.from_iterable(part.timers for part in parts)),
+        history=tuple(chain.from_iterable(part.history for part in parts)),
+        then=thens[0] if thens else None,
+        superseded=tuple(chain.from_iterable(part.superseded for part in parts)),
+        atomic=all(part.atomic for part in parts),
+    )
+
+
+NOTHING: Final = Result()

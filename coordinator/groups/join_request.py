@@ -1,0 +1,68 @@
+"""One JoinGroup on its way: the request as the core reads it, and the checks that need no group.
+
+Handlers of all kinds of joins (new, pending, known, static) take this and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator.groups.answers import join_refusal
+from coordinator.groups.effects import Moment, Reply, RequestContext, Result
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.member import Member, OfferedProtocol, Parked
+from coordinator.groups.states import Cause, with_client_reason
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+
+REBALANCE_TIMEOUT_SINCE: Final = 1  # Before: the session timeout stands for it (3.10).
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup request, who sent it, and when."""
+
+    request: JoinGroupRequest
+    context: RequestContext
+    settings: GroupSettings
+    at: Moment
+    protocols: tuple[OfferedProtocol, ...]
+    rebalance_timeout_ms: int
+
+    @property
+    def parked(self) -> Parked:
+        """The request, should it have to wait."""
+        return Parked(self.context.reply_to, self.context.api_version)
+
+    def refuse(self, error: ErrorCode, member_id: str = "") -> Result:
+        """Answer `error` now."""
+        refusal = join_refusal(error, self.context.api_version, member_id)
+        return Result(replies=(Reply(self.context.reply_to, refusal),))
+
+    def cause(self, member: Member, reason: str) -> Cause:
+        """This join as the cause of a rebalance, with the client's own reason (KIP-800)."""
+        return Cause.by(member, with_client_reason(reason, self.request.reason))
+
+    def new_member_id(self) -> str:
+        """Readable in every tool: the instance's or the client's name, and a UUID (3.2, 3.7)."""
+        instance_id = self.request.group_instance_id
+        return f"{self.context.client_id if instance_id is None else instance_id}-{self.context.new_uuid}"
+
+
+def new_join(request: JoinGroupRequest, context: RequestContext, settings: GroupSettings, at: Moment) -> Join:
+    """Read a request; what its version does not have is filled in."""
+    protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
+    told = context.api_version >= REBALANCE_TIMEOUT_SINCE
+    rebalance_timeout_ms = request.rebalance_timeout_ms if told else request.session_timeout_ms
+    return Join(request, context, settings, at, protocols, rebalance_timeout_ms)
+
+
+def join_request_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
+    """What is wrong with the request whatever the group's state, or NONE."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.NONE

@@ -1,0 +1,25 @@
+"""Which partition of `__consumer_offsets` keeps a group: Java's string hash, as every broker computes it.
+
+The number of partitions must never change under a log: the same group would be looked for elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_INT32_MIN: Final = -(2**31)
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: sum of c[i] * 31^(n-1-i) over UTF-16 units, as a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for i in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return hashed - 2**32 if hashed >= 2**31 else hashed
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition that keeps `group_id`; the one hash without a positive twin counts as 0."""
+    hashed = java_hash(group_id)
+    return 0 if hashed == _INT32_MIN else abs(hashed) % partition_count

@@ -1,0 +1,249 @@
+"""One partition of the offsets topic: its groups and offsets, and who handles which event.
+
+Two kinds of state live here. What the log says (`stored`, `offsets`) changes in `replay` alone, after each
+append and again at start-up. The living groups are built from it once, by `loaded`, and then changed by
+handlers; of them `replay` touches one thing only: a commit for a group that is not there makes it (O5).
+It knows no socket, no file and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from coordinator.groups.answers import join_refusal, sync_refusal
+from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.describe_groups import describe_groups
+from coordinator.groups.effects import (
+    NOTHING,
+    AppendFinished,
+    Event,
+    GroupEvent,
+    Moment,
+    Record,
+    Reply,
+    RequestContext,
+    RequestReceived,
+    Result,
+    SetTimer,
+    TimerFired,
+    TopicDeleted,
+    combine,
+)
+from coordinator.groups.group import AssignmentStored, Group
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.heartbeat import heartbeat
+from coordinator.groups.join_group import GroupCreated, join_group, on_group_created
+from coordinator.groups.leave_group import leave_group
+from coordinator.groups.list_groups import list_groups
+from coordinator.groups.pending_members import on_pending_member_timer
+from coordinator.groups.rebalance import on_join_timer, on_sync_timer, prepare_rebalance
+from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
+from coordinator.groups.session import on_session_timer
+from coordinator.groups.states import DEAD, EMPTY, Cause
+from coordinator.groups.static_membership import StaticMemberStored, on_static_member_stored
+from coordinator.groups.stored import StoredGroup, living_group
+from coordinator.groups.sync_group import on_assignment_stored, sync_group
+from coordinator.groups.timers import (
+    JoinTimer,
+    OffsetExpiryTimer,
+    PendingMemberTimer,
+    SessionTimer,
+    SyncTimer,
+    expect_heartbeat,
+)
+from coordinator.offsets.commit import commit_offsets
+from coordinator.offsets.committed import CommittedOffsets, committed_from_record
+from coordinator.offsets.delete import delete_offsets, delete_topic_offsets
+from coordinator.offsets.expiry import OffsetSweep
+from coordinator.offsets.fetch import fetch_offsets
+from coordinator.offsets.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.sync_group import SyncGroupRequest
+
+Handler: TypeAlias = Callable[[Any, RequestContext, Moment], Result]
+RESTARTED: Final = "coordinator restarted"
+OVER_SIZE: Final = "group is over its maximum size"
+
+
+class Shard:
+    """The groups whose ids hash to one partition. Used from one thread; every time is an argument."""
+
+    def __init__(self, partition: int, settings: GroupSettings, topics: TopicCatalog) -> None:
+        self.partition = partition
+        self.settings = settings
+        self.topics = topics
+        self.stored: dict[str, StoredGroup] = {}
+        self.offsets = CommittedOffsets()
+        self.groups: dict[str, Group] = {}
+        self.is_loaded = False
+        self._sweep = OffsetSweep(partition, settings)
+        self._handlers: dict[type, Handler] = {
+            HeartbeatRequest: self._heartbeat,
+            OffsetCommitRequest: self._commit_offsets,
+            OffsetFetchRequest: self._fetch_offsets,
+            JoinGroupRequest: self._join_group,
+            SyncGroupRequest: self._sync_group,
+            LeaveGroupRequest: self._leave_group,
+            ListGroupsRequest: self._list_groups,
+            DescribeGroupsRequest: self._describe_groups,
+            DeleteGroupsRequest: self._delete_groups,
+            OffsetDeleteRequest: self._delete_offsets,
+        }
+
+    def handle(self, event: Event, now_ms: int) -> Result:
+        """What `event` asks of the world; append and replay its records before the next event."""
+        match event:
+            case RequestReceived(request, context):
+                return self._handlers[type(request)](request, context, Moment(now_ms, context.wall_ms))
+            case TimerFired(key, wall_ms):
+                return self._on_timer(key, Moment(now_ms, wall_ms))
+            case AppendFinished(then, error, wall_ms):
+                return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
+            case TopicDeleted(topic, topic_id, _):
+                return delete_topic_offsets(self.offsets, topic, topic_id)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
+        return heartbeat(self.groups, request, now_ms)
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Take in one record of the log, in order; the only code that changes stored state."""
+        key = record.key
+        if isinstance(key, GroupMetadataKey):
+            self._replay_group(key.group, record.value)
+        elif record.value is None:
+            self.offsets.remove(key.group, key.topic, key.partition)
+        else:
+            committed = committed_from_record(record.value, offset)
+            self.offsets.put(key.group, key.topic, key.partition, committed)
+            if self.is_loaded and key.group not in self.groups:
+                self.groups[key.group] = Group(key.group)
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Result:
+        """The log has been read: bring the groups to life, and give every member a full session (3.65).
+
+        Takes time in proportion to the members; nobody else uses the shard before it returns.
+        """
+        self.is_loaded = True
+        at = Moment(now_ms, wall_ms)
+        for stored in self.stored.values():
+            self.groups[stored.group_id] = living_group(stored, now_ms)
+        for group_id in self.offsets.group_ids():
+            self.groups.setdefault(group_id, Group(group_id))
+        revived = [self._revive(group, at) for group in self.groups.values()]
+        return combine([self._sweep.schedule(now_ms), *revived])
+
+    def unloaded(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Result:
+        """The shard is given up: whoever is parked hears `error`, and all state is dropped (3.70)."""
+        replies: list[Reply] = []
+        for group in self.groups.values():
+            for member in group.members.values():
+                if join := member.awaiting_join:
+                    refusal = join_refusal(error, join.api_version, member.member_id)
+                    replies.append(Reply(join.reply_to, refusal, reveals_stored=False))
+                if sync := member.awaiting_sync:
+                    replies.append(Reply(sync.reply_to, sync_refusal(error), reveals_stored=False))
+        self.groups, self.stored, self.offsets = {}, {}, CommittedOffsets()
+        self.is_loaded = False
+        return Result(replies=tuple(replies))
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if value is None:
+            self.stored.pop(group_id, None)
+        else:
+            self.stored[group_id] = StoredGroup.from_record(group_id, value)
+
+    def _revive(self, group: Group, at: Moment) -> Result:
+        if group.state is EMPTY:
+            return NOTHING
+        timers: list[SetTimer] = []
+        for member in group.members.values():
+            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+        result = Result(timers=tuple(timers), history=(_restarted(group, at.wall_ms),))
+        if len(group.members) > self.settings.group_max_size:
+            result += prepare_rebalance(group, at, Cause(OVER_SIZE))
+        return result
+
+    def _on_timer(self, key: Any, at: Moment) -> Result:
+        if isinstance(key, OffsetExpiryTimer):
+            return self._sweep.on_timer(self.groups, self.offsets, at)
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return NOTHING  # Deleted while the timer was in flight.
+        match key:
+            case SessionTimer(_, member_id):
+                return on_session_timer(group, member_id, at)
+            case PendingMemberTimer(_, member_id):
+                return on_pending_member_timer(group, member_id, at)
+            case JoinTimer():
+                return on_join_timer(group, at)
+            case SyncTimer():
+                return on_sync_timer(group, at)
+        raise AssertionError(f"nobody set a timer {key!r}")
+
+    def _on_append_finished(self, then: Any, error: ErrorCode, at: Moment) -> Result:
+        if isinstance(then, GroupCreated):
+            return on_group_created(self.groups, self.stored, then, error)
+        group = self.groups.get(then.group_id)
+        if group is None:
+            return NOTHING
+        match then:
+            case AssignmentStored():
+                return on_assignment_stored(group, then, error, at)
+            case StaticMemberStored():
+                return on_static_member_stored(group, then, error, at)
+        raise AssertionError(f"nobody waits for {then!r}")
+
+    def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
+        answer = HeartbeatResponse(error_code=self.heartbeat(request, at.now_ms))
+        return Result(replies=(Reply(context.reply_to, answer, reveals_stored=False),))
+
+    def _join_group(self, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
+        return join_group(self.groups, request, context, self.settings, at)
+
+    def _sync_group(self, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
+        return sync_group(self.groups, request, context, at)
+
+    def _leave_group(self, request: LeaveGroupRequest, context: RequestContext, at: Moment) -> Result:
+        return leave_group(self.groups, request, context, at)
+
+    def _list_groups(self, request: ListGroupsRequest, context: RequestContext, at: Moment) -> Result:
+        return list_groups(self.groups, request, context)
+
+    def _describe_groups(self, request: DescribeGroupsRequest, context: RequestContext, at: Moment) -> Result:
+        return describe_groups(self.groups, request, context)
+
+    def _delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, at: Moment) -> Result:
+        return delete_groups(self.groups, self.offsets, request, context, at)
+
+    def _commit_offsets(self, request: OffsetCommitRequest, context: RequestContext, at: Moment) -> Result:
+        return commit_offsets(self.groups, self.topics, request, context, self.settings, at)
+
+    def _fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext, at: Moment) -> Result:
+        return fetch_offsets(self.offsets, self.topics, request, context)
+
+    def _delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, at: Moment) -> Result:
+        return delete_offsets(self.groups, self.offsets, self.topics, request, context)
+
+
+def _restarted(group: Group, wall_ms: int) -> GroupEvent:
+    """To people the group was away, and is back where it was."""
+    return GroupEvent(
+        group_id=group.group_id,
+        generation_id=group.generation_id,
+        from_state=DEAD.value,
+        to_state=group.state.value,
+        reason=RESTARTED,
+        wall_ms=wall_ms,
+        member_count=len(group.members),
+    )

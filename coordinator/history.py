@@ -1,0 +1,136 @@
+"""The history of groups: what changed, when, why and through whom, for people.
+
+`History` keeps the newest events of each group in memory, and queues every event for the topic
+`__group_events`, which whoever runs the loop writes (`take`). On the topic an event is JSON under a schema
+number, keyed by group id. All that peers can make grow is bounded here, and what a full queue loses is
+counted and told. This module does no I/O and reads no clock: an event carries its time of day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from coordinator.groups.effects import GroupEvent
+
+TOPIC: Final = "__group_events"
+SCHEMA: Final = 1
+
+MAX_GROUPS: Final = 10_000  # Groups with events in memory; the one longest without an event goes first.
+MAX_EVENTS: Final = 50_000  # Events in memory over all groups: some 25 MB as they usually are.
+MAX_QUEUED: Final = 10_000  # Events waiting for the topic: minutes of the busiest rebalancing seen.
+MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one is cut and ends in "…".
+
+_TEXTS: Final = ("reason", "member_id", "group_instance_id", "client_id", "client_host", "last_member_id")
+
+
+class HistoryError(ValueError):
+    """The bytes are no event of a schema that this version reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Events for the topic, oldest first, and how many before them found the queue full."""
+
+    events: tuple[GroupEvent, ...]
+    dropped: int
+
+
+class History:
+    """The newest events in memory, and those that still wait for the topic."""
+
+    def __init__(
+        self,
+        events_per_group: int,
+        *,
+        max_groups: int = MAX_GROUPS,
+        max_events: int = MAX_EVENTS,
+        max_queued: int = MAX_QUEUED,
+    ) -> None:
+        self._events_per_group = events_per_group
+        self._max_groups = max_groups
+        self._max_events = max_events
+        self._max_queued = max_queued
+        self._kept: OrderedDict[str, deque[GroupEvent]] = OrderedDict()  # Longest without an event first.
+        self._kept_count = 0
+        self._queue: deque[GroupEvent] = deque()
+        self._dropped = 0
+
+    def record(self, events: Iterable[GroupEvent]) -> None:
+        """Keep and queue `events`, oldest first. Never fails and never waits; a full queue counts a loss."""
+        for event in events:
+            event = clipped(event)
+            self._keep(event)
+            if len(self._queue) < self._max_queued:
+                self._queue.append(event)
+            else:
+                self._dropped += 1
+
+    def events(self, group_id: str) -> tuple[GroupEvent, ...]:
+        """The newest events of the group, oldest first; none if it is unknown or was let go."""
+        return tuple(self._kept.get(group_id, ()))
+
+    def take(self, limit: int) -> Drained:
+        """Take up to `limit` events off the queue, for the topic, with the losses since the last call."""
+        taken = tuple(self._queue.popleft() for _ in range(min(limit, len(self._queue))))
+        dropped, self._dropped = self._dropped, 0
+        return Drained(taken, dropped)
+
+    def forget(self, group_id: str) -> None:
+        """Let go of a group's events in memory. Those on the topic, or on their way, stay."""
+        self._kept_count -= len(self._kept.pop(group_id, ()))
+
+    @property
+    def queued(self) -> int:
+        """How many events wait for the topic."""
+        return len(self._queue)
+
+    def _keep(self, event: GroupEvent) -> None:
+        kept = self._kept.setdefault(event.group_id, deque(maxlen=self._events_per_group))
+        before = len(kept)
+        kept.append(event)
+        self._kept_count += len(kept) - before
+        self._kept.move_to_end(event.group_id)
+        while len(self._kept) > self._max_groups or self._kept_count > self._max_events > len(kept):
+            self.forget(next(iter(self._kept)))
+
+
+def clipped(event: GroupEvent) -> GroupEvent:
+    """`event` with every text that a client chose cut to MAX_TEXT characters. Its group id stays whole."""
+    changes: dict[str, Any] = {}
+    for name in _TEXTS:
+        text = getattr(event, name)
+        if text is not None and len(text) > MAX_TEXT:
+            changes[name] = text[: MAX_TEXT - 1] + "…"
+    return replace(event, **changes) if changes else event
+
+
+def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
+    """The key and value of the event's record on `__group_events`."""
+    value = {"schema": SCHEMA, **asdict(event)}
+    return event.group_id.encode(), json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_event(value: bytes | None) -> GroupEvent:
+    """The event in a record's value. Names that a later version added are passed over.
+
+    Raises HistoryError for anything else than an event of this schema.
+    """
+    try:
+        fields = json.loads(value or b"")
+    except ValueError as error:
+        raise HistoryError(f"not JSON: {error}") from None
+    if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
+        raise HistoryError(f"not an event of schema {SCHEMA}")
+    return _event(fields)
+
+
+def _event(fields: dict[str, Any]) -> GroupEvent:
+    known = {name: fields[name] for name in GroupEvent.__dataclass_fields__ if name in fields}
+    try:
+        return GroupEvent(**known)
+    except TypeError as error:
+        raise HistoryError(f"an event without its fields: {error}") from None

@@ -1,0 +1,62 @@
+"""Writes what happened to groups to the topic `__group_events`, behind everybody's back.
+
+Events are queued in `History` while a turn's requests are handled and written after it, so no reply
+waits for them. What a storm loses is counted and told in the log, never silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from coordinator.groups.effects import GroupEvent
+from coordinator.history import Drained, History, encode_event
+from coordinator.topics.partition import Partition
+from protocol.errors import ErrorCode
+from protocol.records import Record, encode_batch
+
+log = structlog.get_logger("muster.history")
+
+EVENTS_PER_WRITE = 500
+"""Events in one batch, some 200 KB: below every message.max.bytes in use, and a slice of a few ms."""
+
+
+class HistoryWriter:
+    """Feeds `History` and drains it to a partition; all on the event-loop thread."""
+
+    def __init__(
+        self, history: History, partition: Partition, call_soon: Callable[[Callable[[], None]], object]
+    ):
+        self._history = history
+        self._partition = partition
+        self._call_soon = call_soon
+        self._is_busy = False
+
+    def record(self, events: tuple[GroupEvent, ...]) -> None:
+        """Keep `events` and have them written once this turn's requests are through."""
+        self._history.record(events)
+        self._maybe_write()
+
+    def _maybe_write(self) -> None:
+        if not self._is_busy and self._history.queued:
+            self._is_busy = True
+            self._call_soon(self._write)
+
+    def _write(self) -> None:
+        drained = self._history.take(EVENTS_PER_WRITE)
+        if drained.dropped:
+            log.warning("history events were dropped", dropped=drained.dropped)
+        self._partition.append_local(_batch(drained), self._on_written)
+
+    def _on_written(self, error: ErrorCode) -> None:
+        """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
+        self._is_busy = False
+        if error:
+            log.error("history events were lost", error=error.name)
+        self._maybe_write()
+
+
+def _batch(drained: Drained) -> bytearray:
+    records = [Record(*encode_event(event), timestamp_ms=event.wall_ms) for event in drained.events]
+    return encode_batch(records)

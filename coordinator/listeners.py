@@ -1,0 +1,147 @@
+"""The listeners: which addresses the daemon binds, and what it tells clients to connect to.
+
+`listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`
+are read together, by Kafka's rules, into one `Listener` per address that is bound. A broker's controller
+listeners are left out, since Muster has no controller quorum, so that a stock broker's file works. Only
+PLAINTEXT is spoken so far: a listener mapped to anything else is refused by name. Nothing is bound or
+resolved here.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_ENDPOINT: Final = re.compile(
+    r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9a-zA-Z:%.]*)\]|(?P<host>[^\[\]:/]*)):(?P<port>[0-9]{1,5})"
+)
+_EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})
+_NOT_ROUTABLE: Final = frozenset({"0.0.0.0", "::"})
+_MAX_PORT: Final = 65535
+_SPOKEN: Final = "PLAINTEXT"
+
+
+class ListenersError(ValueError):
+    """The listener settings do not fit together; `problems` holds one sentence each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One `NAME://host:port`. A blank host means every interface; port 0 means any free port."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address to bind, with what clients that come in on it are told.
+
+    `host` is blank for every interface. An `advertised_port` of 0 stands for the port that gets bound.
+    """
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+def parse_listeners(
+    listeners: Iterable[str],
+    advertised_listeners: Iterable[str],
+    protocol_map: Iterable[str],
+    controller_listener_names: Iterable[str],
+) -> tuple[Listener, ...]:
+    """Read the four settings, already split at their commas. Raises ListenersError with all problems."""
+    problems: list[str] = []
+    bound = _endpoints("listeners", listeners, problems)
+    all_readable = not problems
+    advertised = _endpoints("advertised.listeners", advertised_listeners, problems)
+    protocols = _protocols(protocol_map, problems)
+    unserved = {name.upper() for name in controller_listener_names}
+    bound = [endpoint for endpoint in bound if endpoint.name not in unserved]
+    told = {endpoint.name: endpoint for endpoint in advertised if endpoint.name not in unserved}
+    if not bound and all_readable:
+        problems.append("listeners: at least one is needed, beside those of a controller")
+    problems += _bound_problems(bound, protocols) + _advertised_problems(bound, told)
+    if problems:
+        raise ListenersError(problems)
+    return tuple(_listener(endpoint, told.get(endpoint.name, endpoint)) for endpoint in bound)
+
+
+def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[Endpoint]:
+    endpoints: list[Endpoint] = []
+    for text in texts:
+        match = _ENDPOINT.fullmatch(text)
+        if match is None or int(match["port"]) > _MAX_PORT:
+            problems.append(f"{setting}: {text!r} must be NAME://host:port with a port from 0 to {_MAX_PORT}")
+            continue
+        name = match["name"].upper()  # Kafka holds listener names in capitals.
+        if any(other.name == name for other in endpoints):
+            problems.append(f"{setting}: the name {name} is given twice")
+        endpoints.append(Endpoint(name, match["v6"] or match["host"] or "", int(match["port"])))
+    return endpoints
+
+
+def _protocols(entries: Iterable[str], problems: list[str]) -> dict[str, str]:
+    protocols: dict[str, str] = {}
+    for entry in entries:
+        name, colon, protocol = entry.partition(":")
+        if not (name.strip() and colon and protocol.strip()):
+            problems.append(f"listener.security.protocol.map: {entry!r} must be NAME:PROTOCOL")
+            continue
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def _bound_problems(bound: list[Endpoint], protocols: dict[str, str]) -> list[str]:
+    problems = []
+    for endpoint in bound:
+        protocol = protocols.get(endpoint.name)
+        if protocol is None:
+            problems.append(f"listener.security.protocol.map: has no entry for the listener {endpoint.name}")
+        elif protocol != _SPOKEN:
+            problems.append(
+                f"listener.security.protocol.map: the listener {endpoint.name} asks for {protocol}, "
+                f"and only {_SPOKEN} is supported so far"
+            )
+    return problems + _port_problems(bound)
+
+
+def _port_problems(bound: list[Endpoint]) -> list[str]:
+    """Kafka wants a port of its own for each listener, except one IPv4 and one IPv6 address side by side."""
+    problems = []
+    for position, endpoint in enumerate(bound):
+        for other in bound[:position]:
+            same_family = (":" in endpoint.host) == (":" in other.host)
+            if endpoint.port and endpoint.port == other.port and same_family:
+                problems.append(f"listeners: {other.name} and {endpoint.name} both take port {endpoint.port}")
+    return problems
+
+
+def _advertised_problems(bound: list[Endpoint], told: dict[str, Endpoint]) -> list[str]:
+    names = {endpoint.name for endpoint in bound}
+    problems = [
+        f"advertised.listeners: {name} is not one of the listeners" for name in told if name not in names
+    ]
+    for endpoint in bound:
+        if told.get(endpoint.name, endpoint).host in _NOT_ROUTABLE:
+            problems.append(
+                f"advertised.listeners: clients cannot connect to {told.get(endpoint.name, endpoint).host}; "
+                f"give the listener {endpoint.name} an address that they can reach"
+            )
+    return problems
+
+
+def _listener(endpoint: Endpoint, told: Endpoint) -> Listener:
+    host = "" if endpoint.host in _EVERY_INTERFACE else endpoint.host
+    return Listener(endpoint.name, host, endpoint.port, told.host or socket.gethostname(), told.port)

@@ -1,0 +1,32 @@
+"""Reading a shard's state back from its log: the same replay that the living shard uses."""
+
+from __future__ import annotations
+
+from coordinator.groups.records import decode_record
+from coordinator.groups.shard import Shard
+from protocol.records import read_records
+from storage.partition_log import PartitionLog
+
+MAX_INFLATED_BYTES = 256 << 20
+"""One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
+
+
+def load_shard(partition_log: PartitionLog, shard: Shard, cut_back: bool) -> int:
+    """Replay the whole log into the fresh `shard`; return how many records it held.
+
+    Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
+    after a failed flush. Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps
+    the shard from loading past it.
+    """
+    if cut_back:
+        partition_log.fail_back()
+    count = 0
+    for batch, data in partition_log.batches(partition_log.log_start_offset):
+        if batch.is_control:
+            continue
+        for record in read_records(data, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
+            count += 1
+            typed = decode_record(record.key, record.value)
+            if typed is not None:
+                shard.replay(typed, record.offset)
+    return count

@@ -1,0 +1,81 @@
+"""What has to be done now and then: retention, checkpoints, producers that were silent for a day.
+
+Driven by the runtime's timers like everything else; the work itself waits for the disk, on a thread.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+
+from coordinator.runtime import Runtime
+from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.workers import Workers
+from storage.files import StorageError
+from storage.log_directory import LogDirectory
+
+log = structlog.get_logger("muster.maintenance")
+
+CHECKPOINT_INTERVAL_MS = 60_000
+"""How far a crash makes the next start look back (Kafka's log.flush.offset.checkpoint.interval.ms)."""
+
+
+class Maintenance:
+    """Arms its own timers; `workers` must run one piece of work at a time."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: TopicRegistry,
+        directory: LogDirectory,
+        workers: Workers,
+        retention_interval_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._directory = directory
+        self._workers = workers
+        self._intervals_ms = {self._retain: retention_interval_ms, self._checkpoint: CHECKPOINT_INTERVAL_MS}
+
+    def start(self) -> None:
+        for task in self._intervals_ms:
+            self._arm(task)
+
+    def _arm(self, task: Any) -> None:
+        self._runtime.set_timer((self, task), self._runtime.now_ms() + self._intervals_ms[task])
+
+    def timer_fired(self, task: Any) -> None:
+        task()
+        self._arm(task)
+
+    def _retain(self) -> None:
+        """Let segments go that are too old or too many; topics that are only compacted keep theirs."""
+        self._registry.expire_producers()
+        logs = [
+            partition.log
+            for topic in self._registry.all()
+            if topic.config.is_deleting
+            for partition in topic.partitions
+        ]
+        wall_ms = self._runtime.wall_ms()
+
+        def work() -> int:
+            return sum(each.apply_retention(wall_ms) for each in logs)
+
+        self._workers.submit(work, lambda done: _report("retention", done))
+
+    def _checkpoint(self) -> None:
+        self._workers.submit(self._directory.checkpoint, lambda done: _report("checkpoint", done))
+
+
+def _report(task: str, done: Future[Any]) -> None:
+    """A failure here loses nothing: the task is tried again at its next time."""
+    try:
+        outcome = done.result()
+    except StorageError as error:
+        log.error("maintenance failed", task=task, error=str(error))
+    else:
+        if outcome:
+            log.info("segments deleted", task=task, count=outcome)

@@ -1,0 +1,181 @@
+"""OffsetCommit (key 8): store how far a group has read.
+
+Topics and partitions are looked up first, the group after, and each partition gets its own answer: one
+that does not exist, or whose metadata is too long, keeps none of the others from being stored. Whether the
+offset makes sense is not asked (O4). The reply waits for the disk; the offset counts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from coordinator.groups.effects import Moment, Record, Reply, RequestContext, Result
+from coordinator.groups.group import Group
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
+from coordinator.groups.states import COMMIT_ANSWER, EMPTY
+from coordinator.offsets.committed import NO_EXPIRY
+from coordinator.offsets.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.primitives import ZERO_UUID
+
+TOPIC_IDS_SINCE: Final = 10
+GROUP_NOT_FOUND_SINCE: Final = 9  # Before: an absent group is an old generation.
+DEFAULT_RETENTION: Final = -1
+
+
+class _Answers:
+    """The reply as it grows: topics in the order in which they first have something to say, as in Kafka."""
+
+    def __init__(self, api_version: int) -> None:
+        self._by_id = api_version >= TOPIC_IDS_SINCE
+        self._topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
+
+    def add(self, topic: OffsetCommitRequestTopic, partition_index: int, error: ErrorCode) -> None:
+        """Answer one partition."""
+        key = topic.topic_id if self._by_id else topic.name
+        if (answered := self._topics.get(key)) is None:
+            answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            self._topics[key] = answered
+        partition = OffsetCommitResponsePartition(partition_index=partition_index, error_code=error)
+        answered.partitions.append(partition)
+
+    def response(self) -> OffsetCommitResponse:
+        """The whole reply."""
+        return OffsetCommitResponse(topics=list(self._topics.values()))
+
+
+def commit_offsets(
+    groups: dict[str, Group],
+    catalog: TopicCatalog,
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    settings: GroupSettings,
+    at: Moment,
+) -> Result:
+    """Store the offsets of a member, or of a consumer that manages its partitions by itself (O5).
+
+    Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for
+    all of them UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND,
+    REBALANCE_IN_PROGRESS.
+    """
+    answers = _Answers(context.api_version)
+    existing = [
+        found
+        for topic in request.topics
+        if (found := _existing(topic, catalog, answers, context.api_version))
+    ]
+    records: tuple[Record, ...] = ()
+    if existing:  # With nothing left to store, Kafka does not even look at the group.
+        group = groups.get(request.group_id)
+        error = commit_error(group, request, context.api_version)
+        if group is not None and error is ErrorCode.NONE:
+            _refresh_session(group, request.member_id, at.now_ms)
+        records = tuple(_store(existing, answers, error, request, settings, at.wall_ms))
+    return Result(records=records, replies=(Reply(context.reply_to, answers.response()),))
+
+
+def commit_error(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    """May this client commit for the group as it stands, or what forbids it (KAFKA.md 2.3, O5 to O7)."""
+    generation_id = request.generation_id_or_member_epoch
+    if group is None:
+        if generation_id < 0:
+            return ErrorCode.NONE  # The offsets themselves will make a simple group.
+        absent_is_known = api_version >= GROUP_NOT_FOUND_SINCE
+        return ErrorCode.GROUP_ID_NOT_FOUND if absent_is_known else ErrorCode.ILLEGAL_GENERATION
+    if generation_id < 0 and group.state is EMPTY:
+        return ErrorCode.NONE
+    if generation_id < 0 and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID  # The group has members: outsiders may not move them.
+    if error := group.membership_error(request.member_id, request.group_instance_id):
+        return error
+    if generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return COMMIT_ANSWER[group.state]
+
+
+def _existing(
+    topic: OffsetCommitRequestTopic, catalog: TopicCatalog, answers: _Answers, api_version: int
+) -> OffsetCommitRequestTopic | None:
+    """`topic` with name, id and those of its partitions that exist; what does not is answered here."""
+    by_id = api_version >= TOPIC_IDS_SINCE
+    name = catalog.topic_name(topic.topic_id) if by_id else topic.name
+    count = None if name is None else catalog.partition_count(name)
+    if name is None or count is None:
+        error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for partition in topic.partitions:
+            answers.add(topic, partition.partition_index, error)
+        return None
+    topic_id = topic.topic_id if by_id else catalog.topic_id(name) or ZERO_UUID
+    found = OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[])
+    for partition in topic.partitions:
+        if 0 <= partition.partition_index < count:
+            found.partitions.append(partition)
+        else:
+            answers.add(found, partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return found if found.partitions else None
+
+
+def _refresh_session(group: Group, member_id: str, now_ms: int) -> None:
+    """A member that commits is alive (3.57): its timer will find the deadline moved on."""
+    member = group.members.get(member_id)
+    if member is not None:
+        member.session_deadline_ms = now_ms + member.session_timeout_ms
+
+
+def _store(
+    topics: list[OffsetCommitRequestTopic],
+    answers: _Answers,
+    error: ErrorCode,
+    request: OffsetCommitRequest,
+    settings: GroupSettings,
+    wall_ms: int,
+) -> Iterator[Record]:
+    """Answer every partition, and make a record for each that is stored."""
+    asked_ms = request.retention_time_ms
+    expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
+    for topic in topics:
+        for partition in topic.partitions:
+            outcome = error or _metadata_error(partition, settings)
+            answers.add(topic, partition.partition_index, outcome)
+            if outcome is ErrorCode.NONE:
+                yield new_offset_commit_record(request.group_id, topic, partition, wall_ms, expire_wall_ms)
+
+
+def _metadata_error(partition: OffsetCommitRequestPartition, settings: GroupSettings) -> ErrorCode:
+    metadata = partition.committed_metadata or ""
+    limit = settings.offset_metadata_max_bytes
+    # The limit counts UTF-16 units: never fewer than characters, never more than twice as many.
+    if len(metadata) * 2 <= limit or len(metadata.encode("utf-16-le", "surrogatepass")) // 2 <= limit:
+        return ErrorCode.NONE
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def new_offset_commit_record(
+    group_id: str,
+    topic: OffsetCommitRequestTopic,
+    partition: OffsetCommitRequestPartition,
+    wall_ms: int,
+    expire_wall_ms: int,
+) -> Record:
+    """One commit. The value version that can hold an expiry holds neither epoch nor topic id."""
+    expires = expire_wall_ms != NO_EXPIRY
+    value = OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=-1 if expires else partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=wall_ms,
+        expire_timestamp=expire_wall_ms,
+        topic_id=ZERO_UUID if expires else topic.topic_id,
+    )
+    key = OffsetCommitKey(group=group_id, topic=topic.name, partition=partition.partition_index)
+    return Record(key, value)

@@ -1,0 +1,116 @@
+"""The committed offsets of one shard, as the log has them: stored state, changed by `replay` alone.
+
+Kept as dicts of group, topic and partition, with one tuple for each offset: a group that is gone costs
+nothing, and the question asked most - one group, one topic - costs two look-ups. It knows no group rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
+from protocol.primitives import ZERO_UUID
+
+NO_EXPIRY: Final = -1
+NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group stands in one partition, and the commit that said so."""
+
+    offset: int  # The next one to read.
+    leader_epoch: int  # -1: not known.
+    metadata: str  # The client's own note.
+    commit_wall_ms: int
+    expire_wall_ms: int  # NO_EXPIRY unless an old client asked for a retention of its own.
+    topic_id: bytes  # ZERO_UUID: not known.
+    log_offset: int  # Of the record itself: of two commits the later record counts (O2).
+
+
+def committed_from_record(
+    value: OffsetCommitValue | LegacyOffsetCommitValue, log_offset: int
+) -> CommittedOffset:
+    """The commit that a record says; records of the oldest kind know less, and mean the same."""
+    if isinstance(value, LegacyOffsetCommitValue):
+        return CommittedOffset(
+            value.offset, -1, value.metadata, value.commit_timestamp, NO_EXPIRY, ZERO_UUID, log_offset
+        )
+    return CommittedOffset(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_wall_ms=value.commit_timestamp,
+        expire_wall_ms=value.expire_timestamp,
+        topic_id=bytes(value.topic_id),
+        log_offset=log_offset,
+    )
+
+
+class CommittedOffsets:
+    """All offsets of one shard's groups."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+
+    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Replay a commit."""
+        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
+        """Replay a tombstone; one for an offset that is not there changes nothing."""
+        topics = self._by_group.get(group_id, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+        if not topics:
+            self._by_group.pop(group_id, None)
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """One offset, or None."""
+        return self.of_topic(group_id, topic).get(partition)
+
+    def of_topic(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
+        """The group's offsets in `topic`, by partition."""
+        return self._by_group.get(group_id, {}).get(topic, NO_OFFSETS)
+
+    def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Every offset of the group: topic, partition, offset; not to be changed meanwhile."""
+        for topic, partitions in self._by_group.get(group_id, {}).items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
+
+    def topics_of(self, group_id: str) -> tuple[str, ...]:
+        """The topics in which the group has offsets."""
+        return tuple(self._by_group.get(group_id, ()))
+
+    def holds(self, group_id: str) -> bool:
+        """Has the group any offset?"""
+        return group_id in self._by_group
+
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups that have offsets."""
+        return tuple(self._by_group)
+
+    def count(self) -> int:
+        """How many offsets there are; walks all topics."""
+        return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CommittedOffsets):
+            return NotImplemented
+        return self._by_group == other._by_group
+
+    __hash__ = None  # type: ignore[assignment]  # It changes.
+
+
+def is_known_topic_id(topic_id: bytes) -> bool:
+    """Does this say which topic is meant, beyond its name?"""
+    return topic_id != ZERO_UUID
+
+
+def same_topic(one_id: bytes, other_id: bytes) -> bool:
+    """Could both ids be of one topic? An id that is not known fits any (O12)."""
+    return one_id == other_id or not is_known_topic_id(one_id) or not is_known_topic_id(other_id)

@@ -1,0 +1,107 @@
+"""OffsetDelete (key 47), and the deletion of a topic: offsets that nobody will ask for again.
+
+What a group still reads is not deleted under it. For groups of consumers the subscriptions tell; of other
+groups with members nothing is known, so they are refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.groups.effects import Record, Reply, RequestContext, Result
+from coordinator.groups.group import Group
+from coordinator.groups.records import new_offset_commit_tombstone
+from coordinator.groups.states import DELETE_ANSWER
+from coordinator.offsets.committed import CommittedOffsets, same_topic
+from coordinator.offsets.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def delete_offsets(
+    groups: dict[str, Group],
+    offsets: CommittedOffsets,
+    catalog: TopicCatalog,
+    request: OffsetDeleteRequest,
+    context: RequestContext,
+) -> Result:
+    """Forget the offsets named; one that is not there is deleted already (O24).
+
+    Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; per partition
+    UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC.
+    """
+    group = groups.get(request.group_id)
+    error = offset_delete_error(group, request.group_id)
+    if group is None or error is not ErrorCode.NONE:
+        return Result(replies=(Reply(context.reply_to, OffsetDeleteResponse(error_code=error)),))
+    outcomes = _outcomes(group, catalog, request)
+    records = tuple(
+        new_offset_commit_tombstone(group.group_id, topic, partition)
+        for topic, partitions in outcomes.items()
+        for partition, outcome in partitions.items()
+        if outcome is ErrorCode.NONE and offsets.get(group.group_id, topic, partition) is not None
+    )
+    return Result(records=records, replies=(Reply(context.reply_to, _response(outcomes)),))
+
+
+def offset_delete_error(group: Group | None, group_id: str) -> ErrorCode:
+    """Why no offset of the group may be deleted, or NONE."""
+    if not group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    error = DELETE_ANSWER[group.state]
+    readable = error is ErrorCode.NON_EMPTY_GROUP and group.uses_consumer_protocol
+    return ErrorCode.NONE if readable else error
+
+
+def _outcomes(
+    group: Group, catalog: TopicCatalog, request: OffsetDeleteRequest
+) -> dict[str, dict[int, ErrorCode]]:
+    """For every partition named what becomes of it; those that do not exist come first, as in Kafka."""
+    missing: dict[str, dict[int, ErrorCode]] = {}
+    present: dict[str, dict[int, ErrorCode]] = {}
+    for topic in request.topics:
+        count = catalog.partition_count(topic.name) or 0
+        subscribed = group.is_subscribed_to(topic.name)
+        outcome = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        for partition in topic.partitions:
+            index = partition.partition_index
+            exists = 0 <= index < count
+            side = present if exists else missing
+            side.setdefault(topic.name, {})[index] = (
+                outcome if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+    for name, partitions in present.items():
+        missing.setdefault(name, {}).update(partitions)
+    return missing
+
+
+def _response(outcomes: Mapping[str, Mapping[int, ErrorCode]]) -> OffsetDeleteResponse:
+    topics = [
+        OffsetDeleteResponseTopic(
+            name=name,
+            partitions=[
+                OffsetDeleteResponsePartition(partition_index=index, error_code=outcome)
+                for index, outcome in partitions.items()
+            ],
+        )
+        for name, partitions in outcomes.items()
+    ]
+    return OffsetDeleteResponse(topics=topics)
+
+
+def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes) -> Result:
+    """A topic is gone: no group keeps offsets of it, except for a newer topic of the same name (O23)."""
+    records: tuple[Record, ...] = tuple(
+        new_offset_commit_tombstone(group_id, topic, partition)
+        for group_id in offsets.group_ids()
+        for partition, committed in offsets.of_topic(group_id, topic).items()
+        if same_topic(committed.topic_id, topic_id)
+    )
+    return Result(records=records, atomic=False)

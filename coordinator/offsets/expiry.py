@@ -1,0 +1,103 @@
+"""The sweep that expires offsets and removes groups that have nothing left (KIP-211, O17 to O22).
+
+How long an offset lives depends on what keeps it alive: members that read the topic keep it for ever, a
+group that lost its members keeps it from that moment on, a consumer without a group from its last
+commit. The sweep runs in slices, so that a shard full of groups does not hold up the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from coordinator.groups.delete_groups import remove_group
+from coordinator.groups.effects import NOTHING, Moment, Record, Result, SetTimer, combine
+from coordinator.groups.group import Group
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.records import new_offset_commit_tombstone
+from coordinator.groups.states import EMPTY, STABLE, Cause
+from coordinator.groups.timers import OffsetExpiryTimer
+from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedOffsets
+
+SWEEP_SLICE_OFFSETS: Final = 2_000
+"""After so many offsets, or groups, the sweep lets others go first: about 2 ms of work."""
+
+BaseTime: TypeAlias = Callable[[CommittedOffset], int]
+"""Of an offset the time (ms since the epoch) from which its retention counts."""
+
+
+class OffsetSweep:
+    """One shard's sweep: who is yet to be looked at in the round that is on."""
+
+    def __init__(self, partition: int, settings: GroupSettings) -> None:
+        self._key = OffsetExpiryTimer(partition)
+        self._settings = settings
+        self._ahead: Iterator[str] | None = None
+
+    def schedule(self, now_ms: int) -> Result:
+        """Set the next round."""
+        self._ahead = None
+        deadline_ms = now_ms + self._settings.offsets_retention_check_interval_ms
+        return Result(timers=(SetTimer(self._key, deadline_ms),))
+
+    def on_timer(self, groups: dict[str, Group], offsets: CommittedOffsets, at: Moment) -> Result:
+        """Look at the next slice of groups; when all have been seen, rest until the next round."""
+        if self._ahead is None:
+            self._ahead = iter(tuple(groups))
+        results: list[Result] = []
+        weight = 0
+        for group_id in self._ahead:
+            if (group := groups.get(group_id)) is not None:
+                weight += sum(len(offsets.of_topic(group_id, topic)) for topic in offsets.topics_of(group_id))
+                results.append(expire_group(groups, offsets, group, self._settings.offsets_retention_ms, at))
+            weight += 1
+            if weight >= SWEEP_SLICE_OFFSETS:
+                return combine([*results, Result(timers=(SetTimer(self._key, at.now_ms + 1),))])
+        return combine([*results, self.schedule(at.now_ms)])
+
+
+def expire_group(
+    groups: dict[str, Group], offsets: CommittedOffsets, group: Group, retention_ms: int, at: Moment
+) -> Result:
+    """Tombstones for the offsets whose time is over, and for the group if nothing is left of it (O22)."""
+    expired = expired_offsets(offsets, group, retention_ms, at.wall_ms)
+    held = sum(1 for _ in offsets.of_group(group.group_id))
+    if group.state is EMPTY and len(expired) == held:
+        return remove_group(groups, offsets, group, at, Cause("offsets expired"))
+    return Result(records=tuple(expired), atomic=False) if expired else NOTHING
+
+
+def expired_offsets(offsets: CommittedOffsets, group: Group, retention_ms: int, wall_ms: int) -> list[Record]:
+    """A tombstone for each offset whose time is over; none of a topic that is still read."""
+    base = base_time(group)
+    if base is None:
+        return []
+    return [
+        new_offset_commit_tombstone(group.group_id, topic, partition)
+        for topic in offsets.topics_of(group.group_id)
+        if not group.is_subscribed_to(topic)
+        for partition, committed in offsets.of_topic(group.group_id, topic).items()
+        if _is_over(committed, base(committed), retention_ms, wall_ms)
+    ]
+
+
+def base_time(group: Group) -> BaseTime | None:
+    """From when the group's offsets age; None: while it is as it is, they do not (O18)."""
+    if group.protocol_type is None:
+        return _commit_time  # A simple group: nothing but its commits says that it lives.
+    if group.state is EMPTY:
+        emptied_ms = group.state_wall_ms
+        return _commit_time if emptied_ms is None else lambda _: emptied_ms
+    knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
+    return _commit_time if group.state is STABLE and knows_topics else None
+
+
+def _commit_time(committed: CommittedOffset) -> int:
+    return committed.commit_wall_ms
+
+
+def _is_over(committed: CommittedOffset, base_ms: int, retention_ms: int, wall_ms: int) -> bool:
+    """An expiry the client asked for overrides the retention (O19)."""
+    if committed.expire_wall_ms != NO_EXPIRY:
+        return wall_ms >= committed.expire_wall_ms
+    return wall_ms - base_ms >= retention_ms

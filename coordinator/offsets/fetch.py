@@ -1,0 +1,148 @@
+"""OffsetFetch (key 9): read back what was committed. It asks nobody who they are (O9).
+
+A partition without an offset is no error: offset -1, epoch -1, metadata "". The same reading serves the
+flat form of old versions and the list of groups of newer ones. Replies wait until what they show is
+on the disk, so there is nothing here that could still be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from coordinator.groups.effects import Reply, RequestContext, Result
+from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
+from coordinator.offsets.shapes import FETCH_GROUPS_SINCE, NO_OFFSET
+from coordinator.offsets.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.primitives import ZERO_UUID
+
+TOPIC_IDS_SINCE: Final = 10
+
+
+class _Wanted(NamedTuple):
+    """One topic to read, and the partitions asked for."""
+
+    name: str
+    topic_id: bytes
+    partitions: Iterable[int]
+    error: ErrorCode = ErrorCode.NONE
+
+
+def fetch_offsets(
+    offsets: CommittedOffsets, catalog: TopicCatalog, request: OffsetFetchRequest, context: RequestContext
+) -> Result:
+    """Answer for each group asked for. Errors, per partition: UNKNOWN_TOPIC_ID."""
+    if context.api_version >= FETCH_GROUPS_SINCE:
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        groups = [_fetch_group(offsets, catalog, group, by_id) for group in request.groups]
+        response = OffsetFetchResponse(groups=groups)
+    else:
+        response = OffsetFetchResponse(topics=_fetch_flat(offsets, request))
+    return Result(replies=(Reply(context.reply_to, response),))
+
+
+def _fetch_group(
+    offsets: CommittedOffsets, catalog: TopicCatalog, group: OffsetFetchRequestGroup, by_id: bool
+) -> OffsetFetchResponseGroup:
+    if group.topics is None:
+        wanted = list(_everything(offsets, group.group_id, catalog if by_id else None))
+    else:
+        named = [_resolve(topic, catalog) if by_id else _named(topic) for topic in group.topics]
+        wanted = sorted(named, key=lambda topic: topic.error is not ErrorCode.NONE)  # Errors last, as Kafka.
+    topics = [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                _partition(index, committed, topic.error)
+                for index, committed in _read(offsets, group.group_id, topic)
+            ],
+        )
+        for topic in wanted
+    ]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[OffsetFetchResponseTopic]:
+    if request.topics is None:
+        wanted = list(_everything(offsets, request.group_id, None))
+    else:
+        wanted = [_Wanted(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                _flat_partition(index, committed)
+                for index, committed in _read(offsets, request.group_id, topic)
+            ],
+        )
+        for topic in wanted
+    ]
+
+
+def _everything(offsets: CommittedOffsets, group_id: str, catalog: TopicCatalog | None) -> Iterator[_Wanted]:
+    """All topics of the group; with a `catalog` to give them ids, those without one are left out (O12)."""
+    for name in offsets.topics_of(group_id):
+        topic_id = ZERO_UUID if catalog is None else catalog.topic_id(name)
+        if topic_id is not None:
+            yield _Wanted(name, topic_id, offsets.of_topic(group_id, name))
+
+
+def _named(topic: OffsetFetchRequestTopics) -> _Wanted:
+    return _Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
+
+
+def _resolve(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _Wanted:
+    name = catalog.topic_name(topic.topic_id) if is_known_topic_id(topic.topic_id) else None
+    error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+    return _Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
+
+
+def _read(
+    offsets: CommittedOffsets, group_id: str, topic: _Wanted
+) -> Iterator[tuple[int, CommittedOffset | None]]:
+    """Each partition asked for with its offset; one committed for a topic since re-created does not count."""
+    known = offsets.of_topic(group_id, topic.name)
+    for index in topic.partitions:
+        committed = known.get(index)
+        if committed is not None and not same_topic(committed.topic_id, topic.topic_id):
+            committed = None
+        yield index, committed
+
+
+def _partition(
+    index: int, committed: CommittedOffset | None, error: ErrorCode
+) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=error
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _flat_partition(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartition:
+    if committed is None:
+        return OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET)
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

@@ -1,0 +1,299 @@
+"""One client's connection: frames in, answers out, in the order of the requests.
+
+Bytes are cut into frames, a frame becomes a `Pending`, its handler answers now or later. A request
+starts only when the answers before it are out, as in Kafka, except that those of `Api.pipelines`
+may share what they wait for. While a request must wait, while too many are unanswered, or while the
+peer does not read, nothing more is taken off the socket: that is the back-pressure, and the bound on
+memory. Knows no groups and no topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler, Repeat, Repeater
+from coordinator.server.pending import Pending
+from protocol.codec import decode
+from protocol.errors import DecodeError
+from protocol.framing import skip_tagged_fields
+from protocol.primitives import Buffer
+
+if TYPE_CHECKING:
+    from coordinator.listeners import Listener
+    from coordinator.server.server import Server
+
+MAX_UNANSWERED = 128
+"""Pipelined requests of one connection that may wait for their answers; more stay in the socket."""
+
+WRITE_HIGH_WATER_BYTES = 1 << 20
+"""Unsent answers of one connection beyond which its requests are no longer read."""
+
+COPY_BELOW_BYTES = 1 << 16
+"""Frames up to this size are cut out of what was received; larger ones are viewed in place."""
+
+_SIZE = Struct(">i")
+_HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
+
+log = structlog.get_logger("muster.connection")
+
+
+class Connection(asyncio.Protocol):
+    """The server's end of one socket."""
+
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self._server = server
+        self._apis = server.apis
+        self._max_bytes = server.max_request_bytes
+        self.listener_name = listener.name
+        self.client_host = ""
+        self.peer = ""
+        self.is_open = False
+        self.last_request_ms = 0
+        self._now_ms = server.clock.now_ms
+        self._transport: asyncio.Transport | None = None
+        self._write: Callable[[bytes], None] = _not_connected
+        self._backlog: list[bytes] = []  # Received, not yet a request: a partial frame, or held back.
+        self._backlog_bytes = 0
+        self._needed_bytes = 0  # Of the backlog, before it is worth looking at again.
+        self._unanswered: deque[Pending] = deque()
+        self._is_pipelining = True  # All of the unanswered may be overtaken in starting.
+        self._held_back = False
+        self._write_blocked = False
+        self._in_turn = False
+        self._out: list[Buffer] = []
+        self._repeat: Repeat | None = None  # Answers a request like the last one of its API, and:
+        self._repeat_head = b""  # its bytes before the correlation id
+        self._repeat_rest = b""  # and after.
+        self._client_id_bytes = b""
+        self._client_id = ""
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._write = self._transport.write
+        peer = self._transport.get_extra_info("peername")
+        self.client_host, self.peer = f"/{peer[0]}", f"{peer[0]}:{peer[1]}"
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._server.set_socket_options(self._transport)
+        self.is_open = True
+        self._server.on_connected(self, peer[0])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._unanswered.clear()
+        self._backlog.clear()
+        self._out.clear()
+        self._server.on_disconnected(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._repeat is not None and data[12:] == self._repeat_rest and self._may_repeat(data):
+            # The hot path: one heartbeat, whole and alone.
+            self.last_request_ms = now_ms = self._now_ms()
+            before, after = self._repeat(now_ms)
+            self._write(before + data[8:12] + after)
+            return
+        if self._backlog:
+            self._backlog.append(data)
+            self._backlog_bytes += len(data)
+            if self._held_back or self._backlog_bytes < self._needed_bytes:
+                return
+            data = self._take_backlog()
+        self._consume(data)
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._maybe_resume()
+
+    # Frames in.
+
+    def _consume(self, data: bytes) -> None:
+        """Start every whole request in `data`, as far as they may start; keep the rest."""
+        position, end = 0, len(data)
+        self._in_turn = True
+        self._needed_bytes = 4
+        while end - position >= 4 and self.is_open:
+            size = _SIZE.unpack_from(data, position)[0]
+            if size < _HEADER.size or size > self._max_bytes:
+                self.refuse(f"frame of {size} bytes; allowed are {_HEADER.size} to {self._max_bytes}")
+                break
+            stop = position + 4 + size
+            if stop > end:
+                self._needed_bytes = 4 + size
+                break
+            if not self._start(data, position + 4, stop):
+                break
+            position = stop
+        self._in_turn = False
+        self._send()
+        if position < end and self.is_open:
+            self._backlog.append(data[position:] if position else data)
+            self._backlog_bytes = end - position
+
+    def _start(self, data: bytes, start: int, stop: int) -> bool:
+        """Hand the frame `data[start:stop]` to its handler; False if it has to wait."""
+        key, version, correlation_id, client_id_length = _HEADER.unpack_from(data, start)
+        api = self._apis.get(key)
+        if api is None:
+            self.refuse(f"unknown API key {key}")
+            return False
+        if (self._unanswered and not self._may_overtake(api)) or self._write_blocked:
+            self._hold_back()
+            return False
+        body = start + _HEADER.size + max(client_id_length, 0)
+        if body > stop:
+            self.refuse(f"{api.name}: client id of {client_id_length} bytes in a shorter frame")
+            return False
+        client_id = self._client_id_of(data[start + _HEADER.size : body])
+        pending = Pending(self, api, version, correlation_id, client_id)
+        if not api.min_version <= version <= api.max_version:
+            return self._unsupported(pending)
+        self._handle(pending, data, start, body, stop)
+        return True
+
+    def _may_repeat(self, data: bytes) -> bool:
+        """Whether what surely ends like the remembered request also begins like it, and is next in the order."""
+        return (
+            data[:8] == self._repeat_head
+            and not self._unanswered
+            and not self._backlog
+            and not self._write_blocked
+            and self.is_open
+        )
+
+    def _remember(
+        self, repeater: Repeater, request: Any, version: int, data: bytes, start: int, stop: int
+    ) -> None:
+        self._repeat = repeater(request, version)
+        self._repeat_head, self._repeat_rest = data[start - 4 : start + 4], data[start + 8 : stop]
+
+    def _handle(self, pending: Pending, data: bytes, start: int, body: int, stop: int) -> None:
+        api = pending.api
+        try:
+            frame = self._frame(data, body, stop)
+            tags_end = 0 if pending.api_version < api.flexible_since else skip_tagged_fields(frame, 0)
+            request: Any = decode(api.request_class, pending.api_version, frame, tags_end)
+        except DecodeError as error:
+            self.refuse(f"{api.name} v{pending.api_version}: {error}")
+            return
+        if api.repeater is not None:
+            self._remember(api.repeater, request, pending.api_version, data, start, stop)
+        self.last_request_ms = self._now_ms()
+        self._is_pipelining = api.pipelines and (self._is_pipelining or not self._unanswered)
+        self._unanswered.append(pending)
+        try:
+            api.handle(request, pending)
+        except Exception:  # Ours, not the peer's: it is told by closing, we by the trace.
+            log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
+            self.close()
+
+    @staticmethod
+    def _frame(data: bytes, body: int, stop: int) -> bytes | memoryview:
+        """The body alone, so that a wrong length in it cannot reach into the next frame."""
+        return data[body:stop] if stop - body <= COPY_BELOW_BYTES else memoryview(data)[body:stop]
+
+    def _client_id_of(self, raw: bytes) -> str:
+        """A connection keeps one client id, so the last one is remembered."""
+        if raw != self._client_id_bytes:
+            self._client_id = raw.decode("utf-8", "replace")
+            self._client_id_bytes = raw
+        return self._client_id
+
+    def _unsupported(self, pending: Pending) -> bool:
+        api = pending.api
+        if api.key != API_VERSIONS_KEY:
+            self.refuse(
+                f"{api.name} v{pending.api_version}; served are {api.min_version} to {api.max_version}"
+            )
+            return False
+        self._unanswered.append(pending)
+        cast(ApiVersionsHandler, api.handle).unsupported_version(pending)
+        return True
+
+    # Order and back-pressure.
+
+    def _may_overtake(self, api: Api) -> bool:
+        return self._is_pipelining and api.pipelines and len(self._unanswered) < MAX_UNANSWERED
+
+    def _hold_back(self) -> None:
+        if not self._held_back and self._transport is not None:
+            self._held_back = True
+            self._transport.pause_reading()
+
+    def _maybe_resume(self) -> None:
+        """Look at what was held back, in a turn of its own: an answer may come from anybody's turn."""
+        if self._held_back and self.is_open and not self._write_blocked:
+            self._server.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if not self._held_back or not self.is_open or self._write_blocked:
+            return
+        self._held_back = False
+        assert self._transport is not None
+        self._transport.resume_reading()
+        if self._backlog:
+            self._consume(self._take_backlog())
+
+    def _take_backlog(self) -> bytes:
+        data = self._backlog[0] if len(self._backlog) == 1 else b"".join(self._backlog)
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        return data
+
+    # Answers out.
+
+    def on_answered(self, pending: Pending) -> None:
+        """`pending` has its answer: send it, and those behind it, if it was the one waited for."""
+        unanswered = self._unanswered
+        if not unanswered or unanswered[0] is not pending:
+            return
+        while unanswered and unanswered[0].chunks is not None:
+            self._out += unanswered.popleft().chunks or ()
+        if not self._in_turn:
+            self._send()
+        if self._held_back:
+            self._maybe_resume()
+
+    def _send(self) -> None:
+        """Hand over what is answered; one write for all the answers of a turn."""
+        out = self._out
+        if out and self.is_open:
+            self._write(b"".join(out))
+        out.clear()
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a request is still unanswered: the silence is then ours."""
+        return bool(self._unanswered)
+
+    @property
+    def holds_partial_frame(self) -> bool:
+        return bool(self._backlog)
+
+    # The end.
+
+    def refuse(self, reason: str) -> None:
+        """Close on a peer that broke the protocol, with the one line that names it and why."""
+        log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
+        self.close()
+
+    def close(self) -> None:
+        """Close once what was answered so far is out; requests not yet answered get none."""
+        self._in_turn = False
+        self._send()
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _not_connected(data: bytes) -> None:
+    raise AssertionError("written to before connection_made")

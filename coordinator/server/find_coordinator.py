@@ -1,0 +1,54 @@
+"""FindCoordinator (key 10): this daemon coordinates every group, at the endpoint of the asked listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.server.pending import Pending
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import (
+    Coordinator,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+REFUSALS = {
+    CoordinatorType.TRANSACTION: "This coordinator does not serve transactions.",
+    CoordinatorType.SHARE: "This coordinator does not serve share groups.",
+}
+"""Clients take INVALID_REQUEST as final and show the text; any retriable code would have them wait for ever."""
+
+
+class FindCoordinator:
+    """Handler; `endpoint_for(listener)` gives (host, port)."""
+
+    def __init__(self, node_id: int, endpoint_for: Callable[[str], tuple[str, int]]) -> None:
+        self._node_id = node_id
+        self._endpoint_for = endpoint_for
+
+    def __call__(self, request: FindCoordinatorRequest, pending: Pending) -> None:
+        if pending.api_version >= 4:
+            found = [self._find(key, request.key_type, pending) for key in request.coordinator_keys]
+            pending.reply(FindCoordinatorResponse(coordinators=found))
+            return
+        one = self._find(request.key, request.key_type, pending)
+        message = one.error_message if one.error_code else ErrorCode.NONE.name  # Kafka's text for success.
+        pending.reply(
+            FindCoordinatorResponse(
+                error_code=one.error_code,
+                error_message=message,
+                node_id=one.node_id,
+                host=one.host,
+                port=one.port,
+            )
+        )
+
+    def _find(self, key: str, key_type: int, pending: Pending) -> Coordinator:
+        if key_type == CoordinatorType.GROUP:
+            host, port = self._endpoint_for(pending.listener)
+            return Coordinator(key=key, node_id=self._node_id, host=host, port=port)
+        reason = REFUSALS.get(key_type, f"There is no coordinator type {key_type}.")  # type: ignore[call-overload]
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=reason
+        )

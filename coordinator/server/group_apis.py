@@ -1,0 +1,196 @@
+"""The group APIs' way from a connection to the shards and back.
+
+One group's request goes to the shard that owns it. A request that names several groups is split by
+shard and its answers are put together again in the order that was asked. Knows no group rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from coordinator.groups.effects import RequestContext
+from coordinator.runtime import Runtime
+from coordinator.server.api_table import Handler, Repeat, Repeater
+from coordinator.server.pending import Gather, Pending
+from coordinator.shard_runner import ShardRunner, ShardState
+from protocol.errors import ErrorCode
+from protocol.framing import response_frame
+from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from protocol.versions import SUPPORTED
+
+
+class GroupApis:
+    """Handlers for the API table; `runtime` has the shards."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            8: self.route,  # OffsetCommit
+            9: self.offset_fetch,
+            11: self.join_group,
+            12: self.heartbeat,
+            13: self.route,  # LeaveGroup
+            14: self.route,  # SyncGroup
+            15: self.describe_groups,
+            16: self.list_groups,
+            42: self.delete_groups,
+            47: self.route,  # OffsetDelete
+        }
+
+    def repeaters(self) -> dict[int, Repeater]:
+        return {12: self.repeat_heartbeat}
+
+    def _context(self, pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
+        return RequestContext(
+            reply_to,
+            pending.api_version,
+            pending.client_id,
+            pending.client_host,
+            self._runtime.wall_ms(),
+            new_uuid,
+        )
+
+    # One group.
+
+    def route(self, request: Any, pending: Pending) -> None:
+        """To the shard of `request.group_id`."""
+        self._runtime.runner_for(request.group_id).request(request, self._context(pending, pending))
+
+    def join_group(self, request: JoinGroupRequest, pending: Pending) -> None:
+        context = self._context(pending, pending, str(uuid4()))
+        self._runtime.runner_for(request.group_id).request(request, context)
+
+    def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
+        """It reveals nothing stored, so it never waits for the disk."""
+        runner = self._runtime.runner_for(request.group_id)
+        error = _beat(runner, request, self._runtime.now_ms())
+        pending.reply(HeartbeatResponse(error_code=error))
+
+    def repeat_heartbeat(self, request: HeartbeatRequest, version: int) -> Repeat:
+        """The hot path: the same heartbeat again, without decoding, and with answers encoded before.
+
+        The state is asked each time, so there is nothing that could be out of date.
+        """
+        runner = self._runtime.runner_for(request.group_id)
+        answers = _HEARTBEAT_ANSWERS[version]
+
+        def repeat(now_ms: int) -> tuple[bytes, bytes]:
+            shard = runner.shard
+            error = _beat(runner, request, now_ms) if shard is None else shard.heartbeat(request, now_ms)
+            return answers[error]
+
+        return repeat
+
+    # Several groups.
+
+    def offset_fetch(self, request: OffsetFetchRequest, pending: Pending) -> None:
+        """One group until v7, several from v8 (KIP-709)."""
+        if pending.api_version < 8:
+            self.route(request, pending)
+            return
+
+        def part(positions: list[int]) -> OffsetFetchRequest:
+            groups = [request.groups[position] for position in positions]
+            return OffsetFetchRequest(groups=groups, require_stable=request.require_stable)
+
+        def merge(groups: list[Any]) -> OffsetFetchResponse:
+            return OffsetFetchResponse(groups=groups)
+
+        group_ids = [group.group_id for group in request.groups]
+        self._split(group_ids, pending, part, lambda response: response.groups, merge)
+
+    def describe_groups(self, request: DescribeGroupsRequest, pending: Pending) -> None:
+        def part(positions: list[int]) -> DescribeGroupsRequest:
+            return DescribeGroupsRequest(
+                groups=[request.groups[position] for position in positions],
+                include_authorized_operations=request.include_authorized_operations,
+            )
+
+        def merge(groups: list[Any]) -> DescribeGroupsResponse:
+            return DescribeGroupsResponse(groups=groups)
+
+        self._split(request.groups, pending, part, lambda response: response.groups, merge)
+
+    def delete_groups(self, request: DeleteGroupsRequest, pending: Pending) -> None:
+        """Groups that are named twice are answered once, as Kafka does."""
+        names = list(dict.fromkeys(request.groups_names))
+
+        def part(positions: list[int]) -> DeleteGroupsRequest:
+            return DeleteGroupsRequest(groups_names=[names[position] for position in positions])
+
+        def merge(results: list[Any]) -> DeleteGroupsResponse:
+            return DeleteGroupsResponse(results=results)
+
+        self._split(names, pending, part, lambda response: response.results, merge)
+
+    def _split(
+        self,
+        group_ids: Sequence[str],
+        pending: Pending,
+        part: Callable[[list[int]], Any],
+        answers_of: Callable[[Any], list[Any]],
+        merge: Callable[[list[Any]], Any],
+    ) -> None:
+        """Ask each shard for its groups at once; `part` makes its request from positions in `group_ids`."""
+        by_shard: dict[Any, list[int]] = {}
+        for position, group_id in enumerate(group_ids):
+            by_shard.setdefault(self._runtime.runner_for(group_id), []).append(position)
+        if not by_shard:
+            pending.reply(merge([]))
+            return
+
+        def put_together(responses: list[Any]) -> None:
+            answers: list[Any] = [None] * len(group_ids)
+            for positions, response in zip(by_shard.values(), responses, strict=True):
+                for position, answer in zip(positions, answers_of(response), strict=True):
+                    answers[position] = answer
+            pending.reply(merge(answers))
+
+        gather = Gather(len(by_shard), put_together)
+        for index, (runner, positions) in enumerate(list(by_shard.items())):
+            runner.request(part(positions), self._context(pending, gather.part(index)))
+
+    def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
+        """All shards' groups; the first error (one is loading: 14) is the answer's (KAFKA.md 2.3)."""
+
+        def put_together(responses: list[ListGroupsResponse]) -> None:
+            error = next((each.error_code for each in responses if each.error_code), ErrorCode.NONE)
+            groups = [] if error else [group for each in responses for group in each.groups]
+            pending.reply(ListGroupsResponse(error_code=error, groups=groups))
+
+        runners = self._runtime.runners
+        gather = Gather(len(runners), put_together)
+        for index, runner in enumerate(runners):
+            runner.request(request, self._context(pending, gather.part(index)))
+
+
+def _beat(runner: ShardRunner, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+    if runner.shard is not None:
+        return runner.shard.heartbeat(request, now_ms)
+    is_loading = runner.state is ShardState.LOADING
+    return ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # KAFKA.md 3.69
+
+
+class _Answers(dict[ErrorCode, tuple[bytes, bytes]]):
+    """The framed answers of one version, encoded once: the bytes before and after the correlation id."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__()
+        self._version = version
+
+    def __missing__(self, error: ErrorCode) -> tuple[bytes, bytes]:
+        frame = b"".join(response_frame(0, HeartbeatResponse(error_code=error), self._version))
+        self[error] = answer = (frame[:4], frame[8:])
+        return answer
+
+
+_HEARTBEAT_ANSWERS = [_Answers(version) for version in range(SUPPORTED[12][1] + 1)]

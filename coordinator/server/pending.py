@@ -1,0 +1,102 @@
+"""One request on its way: who asked, how, and where the answer goes.
+
+A `Pending` keeps the request's place in its connection's order. Handlers answer it once, now or
+later; it knows no groups and no topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from protocol.framing import response_frame
+from protocol.primitives import Buffer
+
+if TYPE_CHECKING:
+    from coordinator.server.api_table import Api
+    from coordinator.server.connection import Connection
+
+
+class Pending:
+    """A request that was taken off the wire and is not answered yet."""
+
+    __slots__ = (
+        "__weakref__",
+        "api",
+        "api_version",
+        "chunks",
+        "client_id",
+        "connection",
+        "correlation_id",
+    )
+
+    def __init__(
+        self, connection: Connection, api: Api, api_version: int, correlation_id: int, client_id: str
+    ) -> None:
+        self.connection = connection
+        self.api = api
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka shows it: "/127.0.0.1"."""
+        return self.connection.client_host
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that was asked: endpoints in the answer are its own."""
+        return self.connection.listener_name
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody still waits for the answer."""
+        return self.connection.is_open
+
+    def reply(self, response: Any) -> None:
+        """Answer with `response`; it leaves when every earlier request of the connection is answered."""
+        assert self.chunks is None, f"{self.api.name} was answered twice"
+        if self.connection.is_open:
+            self.chunks = response_frame(self.correlation_id, response, self.api_version)
+            self.connection.on_answered(self)
+
+    def no_reply(self) -> None:
+        """Give up the place in the order without a byte: Produce with acks=0."""
+        self.chunks = []
+        self.connection.on_answered(self)
+
+
+class Gather:
+    """Splits one request over several shards and answers once, when all parts have come back.
+
+    `merge` gets the parts' responses in the order in which they were asked for.
+    """
+
+    def __init__(self, parts: int, merge: Callable[[list[Any]], None]) -> None:
+        self._responses: list[Any] = [None] * parts
+        self._missing = parts
+        self._merge = merge
+
+    def part(self, index: int) -> GatherPart:
+        return GatherPart(self, index)
+
+    def arrived(self, index: int, response: Any) -> None:
+        self._responses[index] = response
+        self._missing -= 1
+        if not self._missing:
+            self._merge(self._responses)
+
+
+class GatherPart:
+    """One part's place in a `Gather`; stands in for a `Pending` towards a shard."""
+
+    __slots__ = ("__weakref__", "_gather", "_index")
+
+    def __init__(self, gather: Gather, index: int) -> None:
+        self._gather = gather
+        self._index = index
+
+    def reply(self, response: Any) -> None:
+        self._gather.arrived(self._index, response)

@@ -1,0 +1,164 @@
+"""The listeners: sockets bound under their names, connections counted, idle ones closed.
+
+Several listeners may be open at once, each with an advertised endpoint of its own; whoever asks on
+one is told that one's. Knows no groups and no topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from coordinator.clock import Clock
+from coordinator.listeners import Listener
+from coordinator.server.api_table import Api
+from coordinator.server.connection import Connection
+from coordinator.settings import Settings
+
+log = structlog.get_logger("muster.server")
+
+REFUSED_LOG_EVERY = 1000
+"""A flood of connections over the maximum is logged at its first and then at every so-many-th."""
+
+
+class BindError(Exception):
+    """A listener could not be opened; the text is one sentence for the person who started us."""
+
+
+class Server:
+    """Accepts connections and keeps count of them.
+
+    `set_timer((self, connection), deadline_ms)` arms the runtime's keyed timer, which calls `timer_fired`.
+    """
+
+    def __init__(
+        self,
+        apis: Mapping[int, Api],
+        settings: Settings,
+        clock: Clock,
+        set_timer: Callable[[Any, int | None], None],
+    ) -> None:
+        self.apis = apis
+        self.clock = clock
+        self.max_request_bytes = settings.socket_request_max_bytes
+        self._settings = settings
+        self._set_timer = set_timer
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[Connection, str] = {}  # To the peer's address.
+        self._per_ip: Counter[str] = Counter()
+        self._refused = 0
+        self._endpoints: dict[str, tuple[str, int]] = {}
+        self._bound: list[str] = []
+        self.call_soon = asyncio.get_running_loop().call_soon
+
+    async def listen(self, listeners: Iterable[Listener]) -> None:
+        """Open every listener. Raises BindError, with none left open, if one cannot be."""
+        for listener in listeners:
+            try:
+                await self._listen(listener)
+            except OSError as error:
+                await self.stop_listening()
+                reason = error.strerror or str(error)
+                raise BindError(
+                    f"listener {listener.name} cannot be opened on {listener.host}:{listener.port}: {reason}"
+                ) from error
+
+    async def _listen(self, listener: Listener) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(self, listener),
+            listener.host or None,
+            listener.port,
+            backlog=self._settings.socket_listen_backlog_size,
+        )
+        self._servers.append(server)
+        bound_port = server.sockets[0].getsockname()[1]
+        self._bound.append(f"{listener.host or '*'}:{bound_port}")
+        advertised_port = listener.advertised_port or bound_port
+        self._endpoints[listener.name] = (listener.advertised_host, advertised_port)
+
+    def endpoint_for(self, listener_name: str) -> tuple[str, int]:
+        """The (host, port) that clients of this listener are told."""
+        return self._endpoints[listener_name]
+
+    def set_socket_options(self, transport: asyncio.Transport) -> None:
+        """Kafka's buffer sizes; -1 leaves them to the operating system."""
+        peer_socket = transport.get_extra_info("socket")
+        for option, size_bytes in (
+            (socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes),
+            (socket.SO_RCVBUF, self._settings.socket_receive_buffer_bytes),
+        ):
+            if size_bytes >= 0:
+                peer_socket.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+    def on_connected(self, connection: Connection, ip: str) -> None:
+        """Count a new connection; one over a maximum is closed at once."""
+        self._connections[connection] = ip
+        self._per_ip[ip] += 1
+        over = len(self._connections) > self._settings.max_connections
+        if over or self._per_ip[ip] > self._settings.max_connections_per_ip:
+            self._refuse_surplus(connection)
+            return
+        connection.last_request_ms = self.clock.now_ms()
+        if self._settings.connections_max_idle_ms < 0:
+            return
+        deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms
+        self._set_timer((self, connection), deadline_ms)
+
+    def _refuse_surplus(self, connection: Connection) -> None:
+        self._refused += 1
+        if self._refused % REFUSED_LOG_EVERY == 1:
+            log.warning(
+                "too many connections",
+                peer=connection.peer,
+                max_connections=self._settings.max_connections,
+                max_connections_per_ip=self._settings.max_connections_per_ip,
+                refused_so_far=self._refused,
+            )
+        connection.close()
+
+    def on_disconnected(self, connection: Connection) -> None:
+        ip = self._connections.pop(connection)
+        self._per_ip[ip] -= 1
+        if not self._per_ip[ip]:
+            del self._per_ip[ip]
+        self._set_timer((self, connection), None)
+
+    def timer_fired(self, connection: Connection) -> None:
+        """Close a connection that has been silent too long; requests only moved its deadline.
+
+        Silence is the lack of *whole* requests, so a peer that drips bytes is silent too.
+        """
+        deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms
+        if connection.awaits_answer:
+            deadline_ms = self.clock.now_ms() + self._settings.connections_max_idle_ms
+        if self.clock.now_ms() < deadline_ms:
+            self._set_timer((self, connection), deadline_ms)
+        elif connection.holds_partial_frame:
+            connection.refuse(f"no whole request for {self._settings.connections_max_idle_ms} ms")
+        else:
+            connection.close()
+
+    async def stop_listening(self) -> None:
+        """Take no new connections; those that are open go on."""
+        for server in self._servers:
+            server.close()
+
+    def close_connections(self) -> None:
+        """Close every connection once its answers are out."""
+        for connection in list(self._connections):
+            connection.close()
+
+    @property
+    def addresses(self) -> str:
+        """Where we listen, for the ready line."""
+        return ", ".join(self._bound)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)

@@ -1,0 +1,263 @@
+"""The settings of the daemon, under Kafka's own option names, with Kafka's defaults and ranges.
+
+One field of `Settings` is one option: `group_max_size` is `group.max.size`. `load` gathers them from the
+flags, the environment and a properties file, in this order of precedence, checks everything before
+anything starts, and reports all that is wrong at once. Settings of our own begin with `muster.`.
+Options of a Kafka broker that mean nothing here are passed over and named in `Loaded.ignored`. Nothing
+here knows groups, topics or the log: whoever needs a setting reads the attribute.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from coordinator.listeners import Listener, parse_listeners
+from coordinator.settings_types import (
+    INT64_MAX,
+    Choice,
+    Count,
+    CountOrNone,
+    CountOrZero,
+    LongCount,
+    LongCountOrNone,
+    NonBlank,
+    Switch,
+    Whole,
+    WordList,
+)
+
+DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
+MS_PER_MINUTE: Final = 60_000
+MS_PER_HOUR: Final = 3_600_000
+
+
+class Settings(BaseSettings):
+    """Every setting, checked; it cannot be changed. Built directly, it reads no file and no environment.
+
+    Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns
+    them into sentences.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    # Who we are, and where clients find us.
+    listeners: WordList = Field(
+        ("PLAINTEXT://127.0.0.1:9092",), description="Addresses to bind, as NAME://host:port."
+    )
+    advertised_listeners: WordList = Field(
+        (), description="What clients are told to connect to, by listener; else as bound."
+    )
+    listener_security_protocol_map: WordList = Field(
+        ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
+        description="The security protocol of each listener name. Only PLAINTEXT is supported so far.",
+    )
+    controller_listener_names: WordList = Field(
+        (), description="Listeners of a broker's file that Muster leaves out."
+    )
+    node_id: Annotated[int, Whole(0)] = Field(DEFAULT_NODE_ID, description="The broker id that clients see.")
+    broker_id: Annotated[int, Whole(0, also=(-1,))] = Field(-1, description="The older name of node.id.")
+
+    # The log.
+    log_dirs: WordList = Field((), description="Where the log is kept; one directory. Overrides log.dir.")
+    log_dir: NonBlank = Field("muster-data", description="Where the log is kept, if log.dirs is not given.")
+    log_segment_bytes: Annotated[int, Whole(1 << 20)] = Field(
+        1 << 30, description="Size at which a new segment begins."
+    )
+    log_roll_ms: Annotated[int | None, Whole(1, INT64_MAX, optional=True)] = Field(
+        None, description="Age at which a new segment begins; overrides log.roll.hours."
+    )
+    log_roll_hours: Count = Field(168, description="Age at which a new segment begins.")
+    log_retention_ms: Annotated[int | None, Whole(1, INT64_MAX, also=(-1,), optional=True)] = Field(
+        None, description="How long records are kept; -1 for ever. Overrides log.retention.minutes."
+    )
+    log_retention_minutes: Annotated[int | None, Whole(1, also=(-1,), optional=True)] = Field(
+        None, description="How long records are kept; -1 for ever. Overrides log.retention.hours."
+    )
+    log_retention_hours: Annotated[int, Whole(1, also=(-1,))] = Field(
+        168, description="How long records are kept; -1 for ever."
+    )
+    log_retention_bytes: LongCountOrNone = Field(
+        -1, description="Size at which a partition's oldest segments go; -1: never."
+    )
+    log_retention_check_interval_ms: LongCount = Field(300_000, description="How often retention is applied.")
+    log_index_interval_bytes: CountOrZero = Field(4096, description="Log bytes between two index entries.")
+
+    # Topics.
+    num_partitions: Count = Field(1, description="Partitions of a topic made without saying how many.")
+    auto_create_topics_enable: Switch = Field(True, description="Whether asking for a topic makes it.")
+    delete_topic_enable: Switch = Field(True, description="Whether topics may be deleted.")
+    default_replication_factor: Count = Field(1, description="Accepted; there is one node, so one replica.")
+    message_max_bytes: CountOrZero = Field(
+        1_048_588, description="Largest record batch, as it lies in the log."
+    )
+
+    # The offsets topic.
+    offsets_topic_num_partitions: Count = Field(
+        50, description="Partitions of __consumer_offsets; fixed once data exists."
+    )
+    offsets_topic_segment_bytes: Count = Field(104_857_600, description="Segment size of __consumer_offsets.")
+    offsets_topic_compression_codec: Annotated[int, Whole(0, 4)] = Field(
+        0, description="Compression of its batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
+    )
+    offsets_topic_replication_factor: Annotated[int, Whole(1, 2**15 - 1)] = Field(
+        3, description="Accepted; there is one node, so one replica."
+    )
+    offsets_retention_minutes: Count = Field(
+        10_080, description="How long offsets of a group without members are kept."
+    )
+    offsets_retention_check_interval_ms: LongCount = Field(
+        600_000, description="How often old offsets are looked for."
+    )
+    offset_metadata_max_bytes: CountOrZero = Field(
+        4096, description="Longest metadata of one committed offset."
+    )
+    offsets_commit_timeout_ms: Count = Field(
+        5000, description="How long a write of the coordinator may take."
+    )
+    offsets_load_buffer_size: Count = Field(
+        5_242_880, description="Bytes read at a time when the offsets log is loaded."
+    )
+
+    # Groups.
+    group_min_session_timeout_ms: CountOrZero = Field(
+        6000, description="Shortest session timeout a member may ask for."
+    )
+    group_max_session_timeout_ms: CountOrZero = Field(
+        1_800_000, description="Longest session timeout a member may ask for."
+    )
+    group_initial_rebalance_delay_ms: CountOrZero = Field(
+        3000, description="Wait for more members before the first rebalance."
+    )
+    group_max_size: Count = Field(2**31 - 1, description="Most members of one group.")
+
+    # Connections.
+    socket_request_max_bytes: Count = Field(104_857_600, description="Largest request.")
+    socket_listen_backlog_size: Count = Field(50, description="Connections that may wait to be accepted.")
+    socket_send_buffer_bytes: CountOrNone = Field(
+        102_400, description="Send buffer of a socket; -1: the system's."
+    )
+    socket_receive_buffer_bytes: CountOrNone = Field(
+        102_400, description="Receive buffer of a socket; -1: the system's."
+    )
+    max_connections: CountOrZero = Field(2**31 - 1, description="Most connections of one listener set.")
+    max_connections_per_ip: CountOrZero = Field(2**31 - 1, description="Most connections from one address.")
+    connections_max_idle_ms: LongCountOrNone = Field(
+        600_000, description="A connection silent for longer is closed; -1: never."
+    )
+    max_incremental_fetch_session_cache_slots: CountOrZero = Field(1000, description="Most fetch sessions.")
+    fetch_max_bytes: Annotated[int, Whole(1024)] = Field(
+        57_671_680, description="Most bytes in one Fetch answer."
+    )
+
+    # Ours.
+    muster_flush_policy: Annotated[str, Choice(("fsync", "os"))] = Field(
+        "fsync", description="Offsets log: fsync survives power loss, os survives kill -9. Topics are os."
+    )
+    muster_flush_threads: Annotated[int, Whole(1, 64)] = Field(
+        4, description="Threads that write and sync the log."
+    )
+    muster_history_events_per_group: Annotated[int, Whole(0, 10_000)] = Field(
+        200, description="Newest events of each group held in memory."
+    )
+    muster_history_topic_retention_ms: LongCountOrNone = Field(
+        604_800_000, description="How long __group_events keeps events; -1: for ever."
+    )
+    muster_history_topic_retention_bytes: LongCountOrNone = Field(
+        104_857_600, description="Size of a partition of __group_events; -1: without a limit."
+    )
+    muster_log_level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = Field(
+        "info", description="The least serious lines that are logged."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is passed in: `load` brings the sources, which know Kafka's names and rules."""
+        return (init_settings,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_the_older_name(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "node_id" in given:
+            return given
+        try:
+            return {**given, "node_id": Whole(0).parse(given.get("broker_id"))}
+        except ValueError:
+            return given  # Not given, -1, or wrong: what is wrong is told of broker.id itself.
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems = []
+        if self.broker_id not in (-1, self.node_id):
+            problems.append(f"broker.id={self.broker_id} and node.id={self.node_id} must be the same")
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            problems.append(
+                f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} must not be above "
+                f"group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
+            )
+        if len(self.log_dirs) > 1:
+            problems.append(f"log.dirs={','.join(self.log_dirs)} must be one directory")
+        try:
+            self.endpoints  # noqa: B018 - read for its checks
+        except ValueError as error:
+            problems += str(error).splitlines()
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @property
+    def endpoints(self) -> tuple[Listener, ...]:
+        """The listeners to bind, each with what its clients are told."""
+        return parse_listeners(
+            self.listeners,
+            self.advertised_listeners,
+            self.listener_security_protocol_map,
+            self.controller_listener_names,
+        )
+
+    @property
+    def data_directory(self) -> Path:
+        """Where the log is kept: log.dirs, else log.dir."""
+        return Path(self.log_dirs[0] if self.log_dirs else self.log_dir)
+
+    @property
+    def retention_ms(self) -> int:
+        """How long topics keep records, from the finest unit that was given; -1 for ever."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return _scaled(self.log_retention_minutes, MS_PER_MINUTE)
+        return _scaled(self.log_retention_hours, MS_PER_HOUR)
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is closed, from the finest unit that was given."""
+        return self.log_roll_hours * MS_PER_HOUR if self.log_roll_ms is None else self.log_roll_ms
+
+
+def _scaled(amount: int, unit_ms: int) -> int:
+    return amount if amount < 0 else amount * unit_ms
+
+
+def option_name(attribute: str) -> str:
+    """The option's name, from the name of its attribute."""
+    return attribute.replace("_", ".")
+
+
+def attribute_name(option: str) -> str:
+    """The attribute's name, from the name of its option."""
+    return option.replace(".", "_")
+
+
+OPTIONS: Final = frozenset(option_name(attribute) for attribute in Settings.model_fields)
+"""The names of all settings."""

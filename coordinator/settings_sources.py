@@ -1,0 +1,173 @@
+"""Gathers the settings from flags, environment and file, and says all that is wrong with them at once.
+
+A source is a layer of texts under option names, each with a note of where it stood; `Settings` reads the
+texts. Names are checked in every layer, values only where they win. This module knows where values come
+from, and nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
+
+from coordinator.kafka_option_names import IGNORED, RETIRED, is_ignored
+from coordinator.properties_file import PropertiesError, read_properties_file
+from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
+
+ENVIRONMENT_PREFIX: Final = "MUSTER_"
+_OURS: Final = "muster."
+_CLOSE_ENOUGH: Final = 0.8  # difflib's ratio: one or two letters wrong in a name of this length.
+
+
+class SettingsError(Exception):
+    """The daemon must not start with these settings; `problems` holds one sentence each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Checked settings, with the names that were passed over."""
+
+    settings: Settings
+    ignored: tuple[str, ...] = ()  # Kafka's, without a meaning here.
+    foreign_variables: tuple[str, ...] = ()  # MUSTER_... variables that are like no setting at all.
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    text: str
+    origin: str
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """What the layers held: the texts of known options by layer, and the names that were passed over."""
+
+    layers: list[dict[str, _Given]] = field(default_factory=list)
+    ignored: set[str] = field(default_factory=set)
+    foreign_variables: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add_layer(self, given: Iterable[tuple[str, _Given]]) -> None:
+        layer: dict[str, _Given] = {}
+        for name, value in given:
+            if name in OPTIONS:
+                layer[name] = value  # Of a name given twice the later counts, as in Java.
+            elif is_ignored(name):
+                self.ignored.add(name)
+            else:
+                self.problems.append(_unknown(name, value.origin))
+        self.layers.append(layer)
+
+    def origin_of(self, option: str) -> str:
+        return next((layer[option].origin for layer in self.layers if option in layer), "default")
+
+
+class _Layer(PydanticBaseSettingsSource):
+    """One layer, as pydantic-settings wants a source: attribute names and unread texts."""
+
+    def __init__(self, given: Mapping[str, _Given]) -> None:
+        super().__init__(Settings)
+        self._given = given
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        given = self._given.get(option_name(field_name))
+        return (given.text if given else None), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {attribute_name(option): given.text for option, given in self._given.items()}
+
+
+def load(
+    overrides: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Loaded:
+    """The settings from `overrides` (flags), then `environment`, then the file `config`, then defaults.
+
+    Raises SettingsError with everything that is wrong: unknown names, mistyped and out-of-range values,
+    and settings that do not fit together.
+    """
+    gathering = _Gathering()
+    gathering.add_layer((name.strip(), _Given(text, "flag")) for name, text in (overrides or {}).items())
+    gathering.add_layer(_from_environment(environment or {}, gathering))
+    if config is not None:
+        gathering.add_layer(_from_file(config, gathering))
+    settings = _checked(gathering)
+    if settings is None or gathering.problems:
+        raise SettingsError(gathering.problems)
+    return Loaded(settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables)))
+
+
+def environment_variable(option: str) -> str:
+    """The variable that sets `option`. Ours drop their own prefix: MUSTER_FLUSH_POLICY, with one MUSTER."""
+    return ENVIRONMENT_PREFIX + option.removeprefix(_OURS).upper().replace(".", "_")
+
+
+def _from_file(path: Path, gathering: _Gathering) -> list[tuple[str, _Given]]:
+    try:
+        entries = read_properties_file(path)
+    except PropertiesError as error:
+        gathering.problems.append(str(error))
+        return []
+    return [(entry.name, _Given(entry.value, f"{path.name}:{entry.line}")) for entry in entries]
+
+
+def _from_environment(environment: Mapping[str, str], gathering: _Gathering) -> list[tuple[str, _Given]]:
+    """Variables that name an option, or nearly do.
+
+    Those that are like no option are not refused: platforms set such variables unasked (Kubernetes, for
+    a service named muster, sets MUSTER_SERVICE_HOST and MUSTER_PORT_9092_TCP). The log names them.
+    """
+    options = {environment_variable(name): name for name in sorted(OPTIONS | IGNORED | RETIRED)}
+    given = []
+    for variable, text in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        option = options.get(variable)
+        if option is not None:
+            given.append((option, _Given(text, variable)))
+        elif (close := _closest(variable, options)) is not None:
+            gathering.problems.append(f"unknown variable {variable}; did you mean {close}?")
+        else:
+            gathering.foreign_variables.append(variable)
+    return given
+
+
+def _checked(gathering: _Gathering) -> Settings | None:
+    sources = tuple(_Layer(layer) for layer in gathering.layers)
+    try:
+        return Settings(_build_sources=(sources, {}))  # type: ignore[call-arg]  # BaseSettings' own argument
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            gathering.problems += _sentences(details["loc"], details["msg"], details["input"], gathering)
+        return None
+
+
+def _sentences(location: tuple[int | str, ...], message: str, given: Any, gathering: _Gathering) -> list[str]:
+    message = message.removeprefix("Value error, ")
+    if not location:
+        return message.splitlines()  # Several settings that do not fit together: sentences of their own.
+    option = option_name(str(location[0]))
+    return [f"{option}={given} ({gathering.origin_of(option)}) must be {message}"]
+
+
+def _unknown(name: str, origin: str) -> str:
+    close = _closest(name, OPTIONS | IGNORED | RETIRED)
+    hint = f"; did you mean {close}?" if close else ": neither Kafka nor Muster has it"
+    return f"unknown setting {name} ({origin}){hint}"
+
+
+def _closest(name: str, names: Iterable[str]) -> str | None:
+    import difflib  # Only a mistake pays for it.
+
+    return next(iter(difflib.get_close_matches(name, sorted(names), n=1, cutoff=_CLOSE_ENOUGH)), None)

@@ -1,0 +1,149 @@
+"""The kinds of value a setting may have: how its text is read, and which values are allowed.
+
+Each kind is an annotation for a pydantic field. It reads text the way Kafka's own configuration does
+(`true` and `false` are the only booleans, a whole number is digits with a sign) and says in words what
+is allowed: the same words are used when a value is refused and in the table of settings. It knows no
+names of settings and where no value came from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Protocol, TypeAlias
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 64-bit value.
+
+
+class Kind(Protocol):
+    """What every kind of value can do."""
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, to follow "must be"."""
+
+    def parse(self, value: object) -> Any:
+        """The value read from text, or checked if it is no text. Raises ValueError with `allowed`."""
+
+
+class _Parsed:
+    """Makes a kind usable as a pydantic annotation: `parse` does the whole check."""
+
+    __slots__ = ()
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def parse(self, value: object) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(_Parsed):
+    """A whole number from `low` to `high`, or one of `also`; empty text is None where `optional`."""
+
+    low: int
+    high: int = INT32_MAX
+    also: tuple[int, ...] = ()
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        words = [str(value) for value in self.also] + [f"a whole number from {self.low} to {self.high}"]
+        return " or ".join(words) + (", or empty" if self.optional else "")
+
+    def parse(self, value: object) -> int | None:
+        if isinstance(value, str):
+            value = self._from_text(value.strip())
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(self.allowed)
+        if not (self.low <= value <= self.high or value in self.also):
+            raise ValueError(self.allowed)
+        return value
+
+    def _from_text(self, text: str) -> int | None:
+        if not text and self.optional:
+            return None
+        if not _WHOLE_NUMBER.fullmatch(text):
+            raise ValueError(self.allowed)
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(_Parsed):
+    """`true` or `false`, in any case."""
+
+    @property
+    def allowed(self) -> str:
+        return "true or false"
+
+    def parse(self, value: object) -> bool:
+        if isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.strip().lower())
+        if not isinstance(value, bool):
+            raise ValueError(self.allowed)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(_Parsed):
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        return " or ".join(self.words)
+
+    def parse(self, value: object) -> str:
+        word = value.strip().lower() if isinstance(value, str) else value
+        if word not in self.words:
+            raise ValueError(self.allowed)
+        return str(word)
+
+
+@dataclass(frozen=True, slots=True)
+class Words(_Parsed):
+    """A list separated by commas. Kafka refuses blanks between commas, and so do we."""
+
+    @property
+    def allowed(self) -> str:
+        return "a list separated by commas"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")] if value.strip() else []
+        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
+            raise ValueError(self.allowed)
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(_Parsed):
+    """Any text that is not blank."""
+
+    @property
+    def allowed(self) -> str:
+        return "text that is not blank"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(self.allowed)
+        return value.strip()
+
+
+Count: TypeAlias = Annotated[int, Whole(1)]
+CountOrZero: TypeAlias = Annotated[int, Whole(0)]
+CountOrNone: TypeAlias = Annotated[int, Whole(-1)]  # -1: without a limit, or as the system has it.
+LongCount: TypeAlias = Annotated[int, Whole(1, INT64_MAX)]
+LongCountOrNone: TypeAlias = Annotated[int, Whole(-1, INT64_MAX)]
+Switch: TypeAlias = Annotated[bool, Flag()]
+WordList: TypeAlias = Annotated[tuple[str, ...], Words()]
+NonBlank: TypeAlias = Annotated[str, Text()]

@@ -1,0 +1,301 @@
+"""One shard and its log: carries out what the shard asks for, and keeps replies behind the disk.
+
+The records of all events of a turn gather into one batch; it is cut when the log has no flush under
+way, so a batch is as large as the disk is slow and nothing waits for a fixed linger. State is replayed
+at once; a reply leaves when the log is durable up to what its handler had seen. A disk error fails the
+shard: everybody who waits is answered with the mapped error and the state is read again from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import structlog
+
+from coordinator.groups.effects import (
+    AppendFinished,
+    Event,
+    GroupEvent,
+    Record,
+    Reply,
+    RequestContext,
+    RequestReceived,
+    Result,
+    TimerFired,
+    TopicDeleted,
+)
+from coordinator.groups.failures import error_response, loading_answer
+from coordinator.groups.records import encode_record
+from coordinator.groups.shard import Shard
+from protocol.errors import ErrorCode
+from protocol.records import BATCH_OVERHEAD, Codec, encode_batch
+from protocol.records import Record as LogRecord
+from storage.files import StorageError
+from storage.partition_log import PartitionLog
+
+log = structlog.get_logger("muster.shard")
+
+RECORD_OVERHEAD_BYTES = 24
+"""At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
+
+
+class Answerable(Protocol):
+    """What a `ReplyTo` is to a shard's runner: a place to put the answer."""
+
+    def reply(self, response: Any) -> None: ...
+
+
+class World(Protocol):
+    """What a runner needs of the runtime."""
+
+    def now_ms(self) -> int: ...
+    def wall_ms(self) -> int: ...
+    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
+    def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
+    def on_dirty(self, runner: ShardRunner) -> None: ...
+    def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
+    def reload(self, runner: ShardRunner, *, cut_back: bool) -> None: ...
+
+
+class ShardState(Enum):
+    LOADING = auto()
+    ACTIVE = auto()
+    FAILED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked, kept while it is unanswered: an error reply has the shape of its request."""
+
+    reply_to: Any
+    request: Any
+    api_version: int
+
+    def fail(self, error: ErrorCode) -> None:
+        self.reply_to.reply(error_response(self.request, error, self.api_version))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A reply, or a completion, that waits for the log to be durable up to `position`."""
+
+    position: int
+    asked: Asked | None
+    response: Any
+    then: Any
+
+
+class ShardRunner:
+    """Drives one `Shard` on one `PartitionLog`; all calls on the event-loop thread."""
+
+    def __init__(
+        self,
+        partition: int,
+        partition_log: PartitionLog,
+        world: World,
+        on_durable: Callable[[], None],
+        *,
+        max_batch_bytes: int,
+        codec: Codec,
+    ) -> None:
+        """`on_durable` is told whenever the log's durable end has moved: consumers may read that far."""
+        self.partition = partition
+        self.log = partition_log
+        self.state = ShardState.LOADING
+        self.shard: Shard | None = None
+        self._world = world
+        self._on_durable = on_durable
+        self._max_batch_bytes = max_batch_bytes
+        self._codec = codec
+        self._gathered: list[LogRecord] = []
+        self._gathered_bytes = BATCH_OVERHEAD
+        self._is_flushing = False
+        self._held: deque[Held] = deque()
+        # Weak: a request whose connection is gone, and that no member holds any more, needs no answer.
+        self._parked: WeakKeyDictionary[Any, Asked] = WeakKeyDictionary()
+        self._current: Asked | None = None
+        self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
+
+    # Events in.
+
+    def request(self, request: Any, context: RequestContext) -> None:
+        """Handle one request of a group that lives here; it is answered through `context.reply_to`."""
+        asked = Asked(context.reply_to, request, context.api_version)
+        if self.shard is None:
+            self._refuse(asked)
+            return
+        self._current = asked
+        self._handle(RequestReceived(request, context))
+        if self._current is not None:
+            self._parked[asked.reply_to] = asked
+            self._current = None
+
+    def _refuse(self, asked: Asked) -> None:
+        is_loading = self.state is ShardState.LOADING
+        asked.fail(loading_answer(asked.request) if is_loading else ErrorCode.NOT_COORDINATOR)
+
+    def timer_fired(self, life: int, key: Hashable) -> None:
+        if life == self._life:
+            self._handle(TimerFired(key, self._world.wall_ms()))
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        self._handle(TopicDeleted(topic, topic_id, self._world.wall_ms()))
+
+    def _handle(self, event: Event) -> None:
+        if self.shard is None:
+            return  # For a life that has ended: what the log holds of it will be read again.
+        try:
+            self._carry_out(self.shard.handle(event, self._world.now_ms()))
+        except Exception:  # A bug of ours: this shard's soft state cannot be trusted, the log can.
+            log.exception("shard failed on an event", partition=self.partition, shard_event=repr(event)[:500])
+            self.fail(ErrorCode.UNKNOWN_SERVER_ERROR, cut_back=False)
+
+    # Effects out, in the order of `Result`'s fields.
+
+    def _carry_out(self, result: Result) -> None:
+        error = self._append_all(result) if result.records else ErrorCode.NONE
+        for reply in result.replies:
+            self._reply(reply, error)
+        for reply_to in result.superseded:
+            self._parked.pop(reply_to, None)
+        for timer in result.timers:
+            self._world.set_timer((self, self._life, timer.key), timer.deadline_ms)
+        if result.history:
+            self._world.record_history(result.history)
+        if result.then is None:
+            return
+        if error:
+            self._handle(AppendFinished(result.then, error, self._world.wall_ms()))
+        else:
+            self._held.append(Held(self.position, None, None, result.then))
+
+    def _append_all(self, result: Result) -> ErrorCode:
+        if result.atomic:
+            return self._append(result.records)
+        for record in result.records:
+            assert self._append((record,)) is ErrorCode.NONE, "a single tombstone always fits"
+        return ErrorCode.NONE
+
+    def _append(self, records: tuple[Record, ...]) -> ErrorCode:
+        """Gather and replay `records`; what is too large is refused before it is appended."""
+        wall_ms = self._world.wall_ms()
+        encoded = [LogRecord(*encode_record(record), timestamp_ms=wall_ms) for record in records]
+        size_bytes = sum(
+            len(entry.key or b"") + len(entry.value or b"") + RECORD_OVERHEAD_BYTES for entry in encoded
+        )
+        if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
+            return ErrorCode.RECORD_LIST_TOO_LARGE
+        if self._gathered_bytes + size_bytes > self._max_batch_bytes:
+            self._cut()
+        assert self.shard is not None
+        for offset, record in enumerate(records, self.position):
+            self.shard.replay(record, offset)
+        self._gathered += encoded
+        self._gathered_bytes += size_bytes
+        self._world.on_dirty(self)
+        return ErrorCode.NONE
+
+    @property
+    def position(self) -> int:
+        """The offset that the next record gets: everything below has been replayed."""
+        return self.log.next_offset + len(self._gathered)
+
+    def _reply(self, reply: Reply, error: ErrorCode) -> None:
+        asked = self._take_asked(reply.reply_to)
+        if error:
+            asked.fail(error)
+        elif reply.reveals_stored and self.position > self.log.durable_offset:
+            self._held.append(Held(self.position, asked, reply.response, None))
+        else:
+            asked.reply_to.reply(reply.response)
+
+    def _take_asked(self, reply_to: Any) -> Asked:
+        current = self._current
+        if current is not None and current.reply_to is reply_to:
+            self._current = None
+            return current
+        return self._parked.pop(reply_to)
+
+    # The disk.
+
+    def end_turn(self) -> None:
+        """Cut what this turn gathered and flush it, unless a flush is under way: then it goes with the next."""
+        if self._is_flushing or self.shard is None:
+            return
+        if self._gathered:
+            self._cut()
+        self._is_flushing = True
+        life = self._life
+        self._world.schedule_flush(self.log, lambda error: self._on_flushed(life, error))
+
+    def _cut(self) -> None:
+        batch = encode_batch(self._gathered, base_offset=self.log.next_offset, codec=self._codec)
+        self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
+        self.log.append(batch, wall_ms=self._world.wall_ms())
+
+    def _on_flushed(self, life: int, error: StorageError | None) -> None:
+        self._is_flushing = False
+        if life != self._life:
+            return
+        if error is not None:
+            log.error("offsets partition failed", partition=self.partition, error=str(error))
+            self.fail(ErrorCode.KAFKA_STORAGE_ERROR, cut_back=True)
+            return
+        self._release(self.log.durable_offset)
+        self._on_durable()
+        if self._gathered or self.log.next_offset > self.log.durable_offset:
+            self.end_turn()
+
+    def _release(self, durable_offset: int) -> None:
+        """Answer, and hand back, whatever waited for the log to be durable this far."""
+        held = self._held
+        while held and held[0].position <= durable_offset:
+            due = held.popleft()
+            if due.asked is not None:
+                due.asked.reply_to.reply(due.response)
+            else:
+                self._handle(AppendFinished(due.then, ErrorCode.NONE, self._world.wall_ms()))
+
+    # Lives.
+
+    def start(self, shard: Shard) -> None:
+        """Serve with `shard`, into which the whole log has been replayed."""
+        self.shard, self.state = shard, ShardState.ACTIVE
+        self._carry_out(shard.loaded(self._world.now_ms(), self._world.wall_ms()))
+
+    def stop(self) -> None:
+        """Serve no more: whoever still waits in a Join or Sync is sent to look for the coordinator (3.73).
+
+        What has been appended is still flushed, and its replies go out.
+        """
+        self.state = ShardState.FAILED
+        for asked in self._take_parked():
+            asked.fail(ErrorCode.NOT_COORDINATOR)
+
+    def fail(self, error: ErrorCode, *, cut_back: bool) -> None:
+        """Drop this life: answer everybody who waits with `error`, forget the state, read the log again."""
+        self.shard, self.state = None, ShardState.LOADING
+        self._life += 1
+        self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
+        waiting = [held.asked for held in self._held if held.asked is not None]
+        self._held.clear()
+        if self._current is not None:
+            waiting.append(self._current)
+            self._current = None
+        for asked in waiting + self._take_parked():
+            asked.fail(error)
+        self._world.reload(self, cut_back=cut_back)
+
+    def gave_up(self) -> None:
+        """The log could not be read: this shard answers NOT_COORDINATOR; the others go on."""
+        self.state = ShardState.FAILED
+
+    def _take_parked(self) -> list[Asked]:
+        parked = list(self._parked.values())
+        self._parked.clear()
+        return parked

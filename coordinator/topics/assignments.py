@@ -1,0 +1,20 @@
+"""Checking where a client wants replicas to be: on the one node there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def assignment_problem(broker_ids: Sequence[int], node_id: int) -> str | None:
+    """Why replicas cannot be on `broker_ids` (INVALID_REPLICA_ASSIGNMENT); None if they can."""
+    if not broker_ids:
+        return "The manual partition assignment includes an empty replica list."
+    for broker_id in broker_ids:
+        if broker_id != node_id:
+            return (
+                f"The manual partition assignment includes broker {broker_id}, "
+                "but no such broker is registered."
+            )
+    if len(broker_ids) > 1:
+        return f"The manual partition assignment includes the broker {node_id} more than once."
+    return None

@@ -1,0 +1,68 @@
+"""The broker's own settings, as DescribeConfigs shows them: under Kafka's names, read-only.
+
+Made from the data plane's settings unless the runtime knows all of them (`Broker.broker_configs`). The
+types follow Kafka's definition of each name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Final
+
+from coordinator.topics.settings import TopicSettings
+from protocol.messages.describe_configs import ConfigType
+
+NOT_SETTINGS: Final = frozenset({"cluster_id", "log_flush_policy", "max_partitions", "rack"})
+LONGS: Final = frozenset(
+    {
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "log.roll.ms",
+        "log.segment.delete.delay.ms",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One setting: the value in force and the one without any settings file; None for none."""
+
+    name: str
+    value: str | None
+    default: str | None
+    type: ConfigType
+
+    @property
+    def is_default(self) -> bool:
+        return self.value == self.default
+
+
+def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
+    """The data plane's settings, and the two names under which Kafka knows its node."""
+    known = [field for field in fields(TopicSettings) if field.name not in NOT_SETTINGS]
+    configs = [
+        _config(field.name.replace("_", "."), getattr(settings, field.name), field.default) for field in known
+    ]
+    configs.append(_config("broker.id", settings.node_id, -1))
+    return tuple(sorted(configs, key=lambda config: config.name))
+
+
+def _config(name: str, value: object, default: object) -> BrokerConfig:
+    return BrokerConfig(name, _text(value), _text(default), _type(name, value))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _type(name: str, value: object) -> ConfigType:
+    if isinstance(value, bool):
+        return ConfigType.BOOLEAN
+    if isinstance(value, int):
+        return ConfigType.LONG if name in LONGS else ConfigType.INT
+    return ConfigType.LIST if name == "log.cleanup.policy" else ConfigType.STRING

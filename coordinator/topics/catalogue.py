@@ -1,0 +1,76 @@
+"""The catalogue: which topics there are, in one small file that is replaced whole.
+
+`topics.json` in the log directory is written aside, synced and renamed over the old one, so a crash leaves
+either. It is the truth about topics: a partition directory of a topic that is not in it belongs to one that
+was being made or deleted when the daemon died. Knows nothing of logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from storage.files import Files, StorageError
+
+FILE_NAME: Final = "topics.json"
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One topic as the file has it. `overrides` are the settings it was given, as text."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    overrides: dict[str, str]
+
+
+def read_catalogue(files: Files, directory: Path) -> list[CatalogueEntry]:
+    """The topics in `directory`; none where there is no catalogue yet.
+
+    Raises StorageError if the file cannot be read or is none of ours: nobody may take it for empty.
+    """
+    path = directory / FILE_NAME
+    data = files.read_small(path)
+    if data is None:
+        return []
+    try:
+        document = json.loads(data)
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']}, known is {FORMAT}")
+        return [_entry(topic) for topic in document["topics"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError("read", path, f"not a catalogue of topics: {error!r}") from error
+
+
+def _entry(topic: dict[str, Any]) -> CatalogueEntry:
+    entry = CatalogueEntry(
+        name=str(topic["name"]),
+        topic_id=bytes.fromhex(topic["id"]),
+        partitions=int(topic["partitions"]),
+        overrides={str(name): str(value) for name, value in topic["configs"].items()},
+    )
+    if len(entry.topic_id) != 16 or entry.partitions < 1:
+        raise ValueError(
+            f"topic {entry.name}: id of {len(entry.topic_id)} bytes, {entry.partitions} partitions"
+        )
+    return entry
+
+
+def write_catalogue(files: Files, directory: Path, entries: Iterable[CatalogueEntry]) -> None:
+    """Put `entries` in place of what was there; on the disk when this returns. Raises StorageError."""
+    topics = [
+        {
+            "name": entry.name,
+            "id": entry.topic_id.hex(),
+            "partitions": entry.partitions,
+            "configs": entry.overrides,
+        }
+        for entry in sorted(entries, key=lambda entry: entry.name)
+    ]
+    document = json.dumps({"format": FORMAT, "topics": topics}, indent=1)
+    files.write_atomically(directory / FILE_NAME, document.encode())

@@ -1,0 +1,161 @@
+"""The reading half of Fetch: from partitions and offsets to record bytes and errors, within byte limits.
+
+A `Reading` begins on the event loop, with what is in memory; the rest, if any, is read on a thread that may
+wait for the disk. Limits are Kafka's: the first partition that has anything gives at least one batch,
+however large; after it, whole batches within the request's and the partition's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from coordinator.topics.fetch_sessions import Answers, WantedPartition
+from coordinator.topics.partition import LEADER_EPOCH, Partition
+from coordinator.topics.registry import TopicRegistry
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.primitives import ZERO_UUID
+from storage.files import StorageError
+from storage.partition_log import OffsetOutOfRange
+
+INLINE_BYTES: Final = 4 << 20
+"""Read on the event loop per fetch: a copy of about a millisecond. What is more goes to a thread."""
+
+log = structlog.get_logger("muster.topics")
+
+
+class WouldWait(Exception):
+    """A read needs the disk, and may not wait here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A wanted partition and what stands behind it: a partition, or the error that there is none."""
+
+    wanted: WantedPartition
+    partition: Partition | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What one fetch asks of its answer as a whole."""
+
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    is_read_committed: bool
+
+
+def resolve(registry: TopicRegistry, wanted: WantedPartition) -> Target:
+    """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+    if wanted.topic_id != ZERO_UUID:
+        topic = registry.by_id(wanted.topic_id)
+        if topic is None:
+            return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    else:
+        topic = registry.get(wanted.topic)
+    partition = None if topic is None else topic.partition(wanted.index)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
+    return Target(wanted, partition, error)
+
+
+class Reading:
+    """One pass over the targets of a fetch, which may begin on the event loop and end on a thread."""
+
+    def __init__(self, targets: Sequence[Target], limits: FetchLimits) -> None:
+        self.answers: Answers = []
+        self.bytes_read = 0
+        self.has_error = False
+        self._targets = targets
+        self._limits = limits
+
+    def read_warm(self) -> bool:
+        """Read what is in memory, in order and as much as may be copied on the loop; whether that was all."""
+        try:
+            while len(self.answers) < len(self._targets):
+                if self.bytes_read >= INLINE_BYTES:
+                    return False
+                self._read_next(may_wait=False)
+        except WouldWait:
+            return False
+        return True
+
+    def read_rest(self) -> None:
+        """Read all that is left, waiting for the disk where need be."""
+        while len(self.answers) < len(self._targets):
+            self._read_next(may_wait=True)
+
+    def _read_next(self, may_wait: bool) -> None:
+        target = self._targets[len(self.answers)]
+        left_bytes = max(0, self._limits.max_bytes - self.bytes_read)
+        answer = _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait)
+        self.answers.append((target.wanted, answer))
+        self.bytes_read += len(answer.records or b"")
+        self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+
+
+def _read(
+    target: Target, left_bytes: int, at_least_one: bool, limits: FetchLimits, may_wait: bool
+) -> PartitionData:
+    wanted, partition = target.wanted, target.partition
+    if partition is None:
+        return _refused(wanted, target.error, aborted_transactions=[])
+    if wanted.current_leader_epoch > LEADER_EPOCH:
+        return _refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    if wanted.last_fetched_epoch > LEADER_EPOCH:
+        return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+    end = partition.log.next_offset
+    if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
+        return _good(partition, b"", limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end))
+    try:
+        records = _records(partition, wanted, min(left_bytes, wanted.max_bytes), at_least_one, may_wait)
+    except OffsetOutOfRange:
+        return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+    except StorageError as error:
+        log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    return _good(partition, records, limits, EpochEndOffset())
+
+
+def _records(
+    partition: Partition, wanted: WantedPartition, max_bytes: int, at_least_one: bool, may_wait: bool
+) -> bytes | bytearray:
+    offset = wanted.fetch_offset
+    if may_wait:
+        return partition.log.read(offset, max(max_bytes, 0), at_least_one=at_least_one)
+    records = partition.log.read_nowait(offset, max(max_bytes, 0), at_least_one=at_least_one)
+    if records is None:
+        raise WouldWait
+    return records
+
+
+def _refused(
+    wanted: WantedPartition, error: ErrorCode, aborted_transactions: list[AbortedTransaction] | None = None
+) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.index,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=aborted_transactions,
+        records=b"",
+    )
+
+
+def _good(
+    partition: Partition, records: bytes | bytearray, limits: FetchLimits, diverging: EpochEndOffset
+) -> PartitionData:
+    high_watermark = partition.high_watermark
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=partition.log_start_offset,
+        aborted_transactions=[] if limits.is_read_committed else None,
+        diverging_epoch=diverging,
+        records=records,
+    )

@@ -1,0 +1,38 @@
+"""What a topic may be called, and which topics are the daemon's own. Pure functions of names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_NAME_LENGTH: Final = (
+    249  # A directory is called `<topic>-<partition>`, and may get a suffix when deleted.
+)
+LEGAL_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+GROUP_EVENTS_TOPIC: Final = "__group_events"
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC})
+"""Clients may read but not write these, and subscriptions by pattern leave them out."""
+
+
+def name_problem(name: str) -> str | None:
+    """Why `name` cannot be a topic's (INVALID_TOPIC_EXCEPTION), in words; None if it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not LEGAL_CHARACTERS.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def collision_key(name: str) -> str:
+    """Names with one key collide: metrics know no difference between '.' and '_'."""
+    return name.replace(".", "_")
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS

@@ -1,0 +1,282 @@
+"""One partition of a topic: its log, who waits for it to be flushed, and what its producers sent last.
+
+Appends stage a batch and at once change the producers' state; whoever needs the batch on the disk asks
+`await_durable`. One flush is under way at a time and takes along all that was staged before it began, so
+pipelined requests share it. When it is done the high watermark, which is the log's durable end, has moved:
+the waiters run, then `on_advanced` wakes parked fetches.
+
+A failed flush takes the partition out of service: the waiters get the error, the log is cut back to its
+durable end on a thread, and what producers sent is read again from the log when next asked for. Nothing
+else runs off the event-loop thread. Knows no requests and no topics beside its own name.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from coordinator.topics.producer_state import ProducerState
+from coordinator.topics.workers import Workers
+from protocol.errors import ErrorCode
+from protocol.record_batch import NO_PRODUCER_ID, Batch, parse_header
+from storage.files import StorageError
+from storage.partition_log import PartitionLog
+
+LEADER_EPOCH: Final = 0
+"""There is one node and no election, so every partition's leader epoch is and stays the first."""
+
+Durable = Callable[[ErrorCode], None]
+"""Told NONE once what it waited for is durable, or why it never will be."""
+
+Advanced = Callable[["Partition"], None]
+
+log = structlog.get_logger("muster.topics")
+
+
+class LogFlusher(Protocol):
+    """What flushes logs off the event loop (`storage.flusher`); `done` comes back on its thread."""
+
+    def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """What every partition works with, shared by all."""
+
+    flusher: LogFlusher
+    workers: Workers
+    wall_ms: Callable[[], int]
+    on_advanced: Advanced
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody who needs all offsets below `position` durable."""
+
+    position: int
+    durable: Durable
+
+
+class Partition:
+    """State of one partition; every method runs on the event-loop thread."""
+
+    __slots__ = (
+        "_flushing",
+        "_machinery",
+        "_queued",
+        "_waiters",
+        "flushed_bytes",
+        "index",
+        "is_deleted",
+        "is_offline",
+        "log",
+        "producers",
+        "staged_bytes",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, topic: str, topic_id: bytes, index: int, partition_log: PartitionLog, machinery: Machinery
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = partition_log
+        self.is_offline = False
+        self.is_deleted = False
+        self.flushed_bytes = (
+            0  # Of what was appended through here since the start: parked fetches count by it.
+        )
+        self.staged_bytes = 0
+        self.producers = (
+            ProducerState() if partition_log.next_offset == partition_log.log_start_offset else None
+        )
+        self._machinery = machinery
+        self._flushing = False
+        self._waiters: deque[Waiter] = deque()
+        self._queued: list[Callable[[], None]] = []  # Appends that wait for `producers` to be read.
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """What parked fetches of this partition are watched under."""
+        return (self.topic_id, self.index)
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what may be read. There are no transactions, so the last stable offset is the same."""
+        return self.log.durable_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    # Appending.
+
+    @property
+    def append_error(self) -> ErrorCode:
+        """Why nothing can be appended right now; NONE as a rule."""
+        if self.is_deleted:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NONE
+
+    def when_ready(self, append: Callable[[], None]) -> None:
+        """Run `append` when what the producers sent before is known: at once, as a rule.
+
+        After a start the first idempotent batch has it read from the log, on a thread; appends wait for
+        that in their order. Their number is bounded by what connections may have unanswered.
+        """
+        if self.producers is not None:
+            append()
+            return
+        self._queued.append(append)
+        if len(self._queued) == 1:
+            self._machinery.workers.submit(self._read_producers, self._on_producers_read)
+
+    @property
+    def must_queue(self) -> bool:
+        """Whether appends are waiting: a later one may not overtake them."""
+        return bool(self._queued)
+
+    def _read_producers(self) -> ProducerState:
+        """On a thread; nothing is appended meanwhile."""
+        wall_ms = self._machinery.wall_ms()
+        producers = ProducerState()
+        for batch, _ in self.log.batches(self.log.log_start_offset):
+            if batch.producer_id != NO_PRODUCER_ID and not batch.is_control:
+                producers.appended(batch, batch.base_offset, wall_ms)
+        return producers
+
+    def _on_producers_read(self, read: Future[ProducerState]) -> None:
+        try:
+            self.producers = read.result()
+        except StorageError as error:
+            log.error(
+                "producer state cannot be read", topic=self.topic, partition=self.index, error=str(error)
+            )
+            self.is_offline = True
+            self.producers = ProducerState()
+        queued, self._queued = self._queued, []
+        for append in queued:
+            append()
+
+    def append(self, data: bytearray, batch: Batch) -> int:
+        """Stage one checked batch, whose bytes the log keeps; return its first offset.
+
+        `batch` is its header. The producers' state changes at once; what waits is only the answer. Raises
+        BatchTooLarge beyond the segment size; StorageError if the log has failed.
+        """
+        wall_ms = self._machinery.wall_ms()
+        try:
+            base_offset = self.log.append(data, wall_ms=wall_ms).base_offset
+        except StorageError as error:
+            self._fail(error)  # It failed behind our back, in retention or so.
+            raise
+        if batch.producer_id != NO_PRODUCER_ID and self.producers is not None:
+            self.producers.appended(batch, base_offset, wall_ms)
+        self.staged_bytes += len(data)
+        self._flush()
+        return base_offset
+
+    def append_local(self, data: bytearray, durable: Durable | None = None) -> None:
+        """Append a batch of the daemon's own (`encode_batch`); `durable` is told when it is on the disk."""
+        if error := self.append_error:
+            if durable is not None:
+                durable(error)
+            return
+        try:
+            self.append(data, parse_header(data))
+        except StorageError:  # Told to the log, and to whoever waits.
+            if durable is not None:
+                durable(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        if durable is not None:
+            self.await_durable(self.log.next_offset, durable)
+
+    def await_durable(self, position: int, durable: Durable) -> None:
+        """Tell `durable` when all below `position` is durable: at once if it is, else after a flush."""
+        if self.log.durable_offset >= position and not self._waiters:
+            durable(ErrorCode.NONE)
+            return
+        self._waiters.append(Waiter(position, durable))
+        self._flush()
+
+    # Flushing.
+
+    def _flush(self) -> None:
+        if self._flushing or self.is_offline or self.is_deleted:
+            return
+        self._flushing = True
+        staged_bytes = self.staged_bytes
+        self._machinery.flusher.schedule(self.log, lambda error: self._on_flushed(staged_bytes, error))
+
+    def _on_flushed(self, staged_bytes: int, error: StorageError | None) -> None:
+        self._flushing = False
+        if error is not None:
+            self._fail(error)
+            return
+        is_all = self.log.next_offset == self.log.durable_offset
+        self.flushed_bytes = self.staged_bytes if is_all else staged_bytes
+        self.advanced()
+        if self.log.next_offset > self.log.durable_offset:
+            self._flush()
+
+    def advanced(self) -> None:
+        """The durable end has moved: release who waited for it. Also for who flushes the log by himself."""
+        waiters = self._waiters
+        while waiters and waiters[0].position <= self.log.durable_offset:
+            waiters.popleft().durable(ErrorCode.NONE)
+        self._machinery.on_advanced(self)
+
+    # Failing.
+
+    def _fail(self, error: StorageError) -> None:
+        if self.is_offline:
+            return
+        self.is_offline = True
+        if self.is_deleted:
+            self._release_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        log.error("partition failed", topic=self.topic, partition=self.index, error=str(error))
+        self.producers = None
+        self._release_all(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._machinery.workers.submit(self.log.fail_back, self._on_cut_back)
+
+    def _release_all(self, error: ErrorCode) -> None:
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            waiter.durable(error)
+
+    def _on_cut_back(self, cut: Future[None]) -> None:
+        """Serve again after the log was cut to its durable end; if even that fails, stay out of service."""
+        try:
+            cut.result()
+        except StorageError as error:
+            log.error("partition stays offline", topic=self.topic, partition=self.index, error=str(error))
+            return
+        self.staged_bytes = self.flushed_bytes
+        self.is_offline = False
+        log.warning("partition serves again", topic=self.topic, partition=self.index)
+
+    def keep(self) -> None:
+        """Its topic could not be deleted after all: go on, with what was staged before."""
+        self.is_deleted = False
+        if self.log.next_offset > self.log.durable_offset:
+            self._flush()
+
+    def release(self) -> None:
+        """Its topic is gone (`is_deleted`): tell everybody who waits."""
+        self._release_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._machinery.on_advanced(self)
+
+
+def leader_epoch_error(asked_epoch: int) -> ErrorCode:
+    """What a client hears whose idea of the leader epoch is not ours; -1 stands for no idea (KIP-320)."""
+    if asked_epoch in (-1, LEADER_EPOCH):
+        return ErrorCode.NONE
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if asked_epoch > LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH

@@ -1,0 +1,269 @@
+"""Produce (key 0): check each partition's batch, append it, and answer when all of it is on the disk.
+
+A batch is stored as it came; only its offsets, its leader epoch and, where the topic asks for it, the log's
+append time are written into it. The partitions of a request are checked, appended and answered for one by
+one; the answer leaves when the last of them is durable, whether acks is 1 or all. With acks 0 there is no
+answer, but the request keeps its place among the unanswered until then: that is what bounds the memory
+of a producer who does not wait.
+
+Transactions are not served yet: a transactional batch is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from coordinator.topics.broker import Broker, Pending
+from coordinator.topics.names import is_internal
+from coordinator.topics.partition import Partition
+from coordinator.topics.producer_state import ProducerError
+from coordinator.topics.refusal import Countdown, Refused
+from coordinator.topics.topic import Topic
+from coordinator.topics.topic_config import TopicConfig
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.primitives import ZERO_UUID
+from protocol.record_batch import (
+    LOG_APPEND_TIME_BIT,
+    NO_PRODUCER_ID,
+    Batch,
+    CorruptBatch,
+    parse_header,
+    set_max_timestamp,
+)
+from protocol.record_validation import RefusedBatch, validate_produced
+from storage.files import StorageError
+from storage.partition_log import BatchTooLarge
+
+TOPIC_IDS_SINCE: Final = 13
+ACKS: Final = (-1, 0, 1)
+ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose batches Kafka takes for internal topics, too.
+NO_OFFSET: Final = -1
+
+SHOWS_LOG_START: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Errors found with the log at hand: their answers carry the log start offset, as Kafka's do."""
+
+log = structlog.get_logger("muster.topics")
+
+
+def handle(broker: Broker, request: ProduceRequest, pending: Pending) -> None:
+    """Append, and answer per partition.
+
+    Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
+    those of `validate_produced`, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED and INVALID_TXN_STATE (a transactional batch), KAFKA_STORAGE_ERROR.
+    """
+    _Produce(broker, request, pending).start()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One partition of a request, and the place of its answer."""
+
+    data: PartitionProduceData
+    topic: Topic | None
+    answer: PartitionProduceResponse
+
+
+class _Produce:
+    """One request on its way."""
+
+    def __init__(self, broker: Broker, request: ProduceRequest, pending: Pending) -> None:
+        self._broker = broker
+        self._request = request
+        self._pending = pending
+        self._response = ProduceResponse()
+        self._countdown = Countdown(self._reply)
+
+    def start(self) -> None:
+        slots = [slot for asked in self._request.topic_data for slot in self._slots(asked)]
+        request_error = self._request_error()
+        for slot in slots:
+            self._countdown.begin()
+            self._begin(slot, request_error)
+        self._countdown.seal()
+
+    def _slots(self, asked: TopicProduceData) -> list[Slot]:
+        """Make room for the answers about one topic, in the order of the request."""
+        topic = self._topic(asked)
+        slots = [
+            Slot(data, topic, PartitionProduceResponse(index=data.index, base_offset=NO_OFFSET))
+            for data in asked.partition_data
+        ]
+        self._response.responses.append(
+            TopicProduceResponse(
+                name=asked.name,
+                topic_id=asked.topic_id,
+                partition_responses=[slot.answer for slot in slots],
+            )
+        )
+        return slots
+
+    def _topic(self, asked: TopicProduceData) -> Topic | None:
+        registry = self._broker.registry
+        return registry.get(asked.name) if asked.topic_id == ZERO_UUID else registry.by_id(asked.topic_id)
+
+    def _request_error(self) -> ErrorCode:
+        """What is wrong with the request as a whole, and so with every partition of it."""
+        if self._request.transactional_id is None and any(
+            is_transactional(data) for topic in self._request.topic_data for data in topic.partition_data
+        ):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
+
+    def _begin(self, slot: Slot, request_error: ErrorCode) -> None:
+        partition = None if slot.topic is None else slot.topic.partition(slot.data.index)
+        if request_error:
+            self._refuse(slot, None, Refused(request_error))
+        elif slot.topic is None or partition is None:
+            is_unknown_id = slot.topic is None and self._pending.api_version >= TOPIC_IDS_SINCE
+            error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._refuse(slot, None, Refused(error))
+        else:
+            self._check(slot, slot.topic, partition)
+
+    def _check(self, slot: Slot, topic: Topic, partition: Partition) -> None:
+        try:
+            batch = self._checked(slot.data, topic)
+        except Refused as refused:
+            self._refuse(slot, partition, refused)
+            return
+        if partition.must_queue or (batch.producer_id != NO_PRODUCER_ID and partition.producers is None):
+            partition.when_ready(lambda: self._append(slot, topic, partition, batch))
+        else:
+            self._append(slot, topic, partition, batch)
+
+    def _checked(self, data: PartitionProduceData, topic: Topic) -> Batch:
+        """The header of the one batch in `data`, if that may be stored in `topic`. Raises Refused."""
+        if self._request.acks not in ACKS:
+            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+        if is_internal(topic.name) and self._pending.client_id != ADMIN_CLIENT_ID:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+        batch = self._validated(data, topic.config)
+        if batch.is_transactional:
+            raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+        return batch
+
+    def _validated(self, data: PartitionProduceData, config: TopicConfig) -> Batch:
+        wall_ms = self._broker.wall_ms()
+        bounds = {}
+        if not config.is_log_append_time:  # Else the producer's timestamps do not matter.
+            bounds = {
+                "earliest_ms": wall_ms - config.timestamp_before_max_ms,
+                "latest_ms": wall_ms + config.timestamp_after_max_ms,
+            }
+        try:
+            return validate_produced(
+                data.records,
+                api_version=self._pending.api_version,
+                max_batch_bytes=config.max_message_bytes,
+                keys_required=config.is_compacted,
+                **bounds,
+            )
+        except RefusedBatch as refused:
+            raise Refused(refused.error_code, refused.message, refused.record_errors) from None
+
+    def _append(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
+        """Stage the batch, or recognise it as sent again; then wait for the disk."""
+        try:
+            position = self._stage(slot, topic, partition, batch)
+        except Refused as refused:
+            self._refuse(slot, partition, refused)
+            return
+        slot.answer.log_start_offset = partition.log_start_offset
+        partition.await_durable(position, lambda error: self._on_durable(slot, error))
+
+    def _stage(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> int:
+        """Up to which offset the log must be durable for the answer. Raises Refused."""
+        if error := partition.append_error:
+            raise Refused(error)
+        producers = partition.producers
+        if batch.producer_id != NO_PRODUCER_ID and producers is not None:
+            if duplicate := producers.find_duplicate(batch):
+                slot.answer.base_offset = duplicate.base_offset
+                slot.answer.log_append_time_ms = duplicate.max_timestamp_ms  # Kafka's, odd as it is.
+                return duplicate.last_offset + 1
+            try:
+                producers.check(batch)
+            except ProducerError as misfit:
+                raise Refused(misfit.error, str(misfit)) from None
+        slot.answer.base_offset = self._store(slot, topic, partition, batch)
+        return slot.answer.base_offset + batch.last_offset_delta + 1
+
+    def _store(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> int:
+        data = bytearray(memoryview(slot.data.records or b"")[batch.position : batch.end])
+        if topic.config.is_log_append_time:
+            wall_ms = self._broker.wall_ms()
+            set_max_timestamp(data, wall_ms, log_append_time=True)
+            batch = parse_header(data)
+            slot.answer.log_append_time_ms = wall_ms
+        elif batch.attributes & LOG_APPEND_TIME_BIT:
+            set_max_timestamp(data, batch.max_timestamp_ms, log_append_time=False)
+        try:
+            return partition.append(data, batch)
+        except BatchTooLarge as error:
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, str(error)) from None
+        except StorageError as error:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+
+    def _on_durable(self, slot: Slot, error: ErrorCode) -> None:
+        if error:
+            slot.answer.error_code = error
+            slot.answer.base_offset = slot.answer.log_append_time_ms = NO_OFFSET
+        self._countdown.end()
+
+    def _refuse(self, slot: Slot, partition: Partition | None, refused: Refused) -> None:
+        answer = slot.answer
+        answer.error_code = refused.error
+        answer.error_message = refused.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+            for index, why in refused.record_errors
+        ]
+        if partition is not None and refused.error in SHOWS_LOG_START:
+            answer.log_start_offset = partition.log_start_offset
+        self._countdown.end()
+
+    def _reply(self) -> None:
+        if self._request.acks != 0:
+            self._pending.reply(self._response)
+            return
+        self._log_unanswered()
+        self._pending.no_reply()
+
+    def _log_unanswered(self) -> None:
+        for topic in self._response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code:
+                    error = ErrorCode(answer.error_code).name
+                    log.info(
+                        "lost with acks=0", topic=topic.name, partition=answer.index, error=error,
+                        client_id=self._pending.client_id, peer=self._pending.client_host,
+                    )  # fmt: skip
+
+
+def is_transactional(data: PartitionProduceData) -> bool:
+    """Whether the first batch says so; what is no batch is refused later."""
+    try:
+        return parse_header(data.records or b"").is_transactional
+    except CorruptBatch:
+        return False

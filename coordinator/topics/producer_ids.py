@@ -1,0 +1,90 @@
+"""Producer ids: numbers that no producer was ever given before, also across restarts (KIP-98).
+
+Ids are handed out from blocks. A block is taken by writing its end to `producer-ids.json` first, so after a
+crash the rest of a block is skipped and nothing is given twice. That write is done on a worker thread; the
+few who come while it is under way wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from coordinator.topics.workers import Workers
+from storage.files import Files, StorageError
+
+FILE_NAME: Final = "producer-ids.json"
+BLOCK_SIZE: Final = 1000  # As Kafka's: one write of the file for so many producers.
+LAST_ID: Final = 2**63 - 1
+
+Given = Callable[[int | None], None]
+"""Told a fresh id; None if the disk failed, and the producer may try again."""
+
+log = structlog.get_logger("muster.topics")
+
+
+class ProducerIds:
+    """Hands out ids; every method runs on the event-loop thread."""
+
+    def __init__(self, directory: Path, files: Files, workers: Workers) -> None:
+        self._path = directory / FILE_NAME
+        self._files = files
+        self._workers = workers
+        self._next = 0
+        self._end = 0
+        self._waiting: deque[Given] = deque()
+        self._is_taking = False
+
+    def give(self, given: Given) -> None:
+        """Tell `given` an id that nobody ever had: at once while the block lasts."""
+        if self._next < self._end and not self._waiting:
+            self._next += 1
+            given(self._next - 1)
+            return
+        self._waiting.append(given)
+        self._take_block()
+
+    def _take_block(self) -> None:
+        if not self._is_taking:
+            self._is_taking = True
+            self._workers.submit(self._write_next_block, self._on_taken)
+
+    def _write_next_block(self) -> int:
+        """On a thread: put the next block's end on the disk; return its start."""
+        start = self._read()
+        if start > LAST_ID - BLOCK_SIZE:
+            raise StorageError("read", self._path, "all producer ids have been used")
+        self._files.write_atomically(self._path, json.dumps({"next": start + BLOCK_SIZE}).encode())
+        return start
+
+    def _read(self) -> int:
+        data = self._files.read_small(self._path)
+        if data is None:
+            return 0
+        try:
+            start = json.loads(data)["next"]
+            if type(start) is not int or start < 0:
+                raise ValueError(f"next id {start!r}")
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageError("read", self._path, f"not a file of producer ids: {error!r}") from error
+        return start
+
+    def _on_taken(self, taken: Future[int]) -> None:
+        self._is_taking = False
+        waiting, self._waiting = self._waiting, deque()
+        try:
+            self._next = taken.result()
+        except StorageError as error:
+            log.error("no producer ids", error=str(error))
+            for given in waiting:
+                given(None)
+            return
+        self._end = self._next + BLOCK_SIZE
+        for given in waiting:
+            self.give(given)

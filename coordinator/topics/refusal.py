@@ -1,0 +1,42 @@
+"""What handlers of several things per request share: refusing one, and answering after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocol.errors import ErrorCode
+
+
+class Refused(Exception):
+    """One thing that a client asked for and does not get: the error, and words for the client.
+
+    `record_errors` are (index in the batch, why), for Produce.
+    """
+
+    def __init__(
+        self, error: ErrorCode, message: str | None = None, record_errors: tuple[tuple[int, str], ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+        self.record_errors = record_errors
+
+
+class Countdown:
+    """Runs `then` once, when everything that was begun has ended and `seal` was called."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._open = 1
+
+    def begin(self) -> None:
+        self._open += 1
+
+    def end(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self._then()
+
+    def seal(self) -> None:
+        """Nothing more will be begun."""
+        self.end()

@@ -1,0 +1,262 @@
+"""All topics: by name and by id, made, grown and deleted.
+
+The registry changes on the event-loop thread. What must reach the disk first is done by the `TopicStore`
+on one worker thread, one change after the other, and a change counts when it is back: a topic that is
+visible is durable. While a topic is being made its name is taken.
+
+It is also what the groups know of topics (`TopicCatalog`). It knows no requests.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+import structlog
+
+from coordinator.topics.catalogue import CatalogueEntry
+from coordinator.topics.names import collision_key
+from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.settings import TopicSettings
+from coordinator.topics.store import TopicStore
+from coordinator.topics.topic import Topic
+from coordinator.topics.topic_config import TopicConfig, topic_config
+from coordinator.topics.workers import Workers
+from protocol.errors import ErrorCode
+from storage.files import StorageError
+from storage.log_config import FlushPolicy
+from storage.partition_log import PartitionLog
+
+Deleted = Callable[[str, bytes], None]
+"""Told name and id of a topic that is gone."""
+
+Done = Callable[[ErrorCode], None]
+"""Told NONE when the change is durable and visible, else why it is not."""
+
+LOWEST_FREE_ID: Final = 2
+"""The ids 0 and 1 are Kafka's own (none, and its metadata log); ids that begin with '-' it avoids as well."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger("muster.topics")
+
+
+class PartitionCountMismatch(Exception):
+    """An internal topic on the disk has another number of partitions than the settings ask for."""
+
+    def __init__(self, topic: str, on_disk: int, wanted: int) -> None:
+        super().__init__(f"{topic} has {on_disk} partitions on the disk, the settings ask for {wanted}")
+        self.topic, self.on_disk, self.wanted = topic, on_disk, wanted
+
+
+class TopicRegistry:
+    """The topics of one log directory. All methods run on the event-loop thread."""
+
+    def __init__(
+        self, store: TopicStore, settings: TopicSettings, machinery: Machinery, workers: Workers
+    ) -> None:
+        """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
+        self.settings = settings
+        self.on_deleted: list[Deleted] = []
+        self._store = store
+        self._machinery = machinery
+        self._workers = workers
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._changing: dict[str, list[Done]] = {}
+        self._reserved_partitions = 0
+
+    def open(self, flush_policies: Mapping[str, FlushPolicy]) -> None:
+        """At a start, before anything is served: clear what a crash left and open every log.
+
+        `flush_policies` are for topics that do not follow the policy of all topics. Waits for the disk.
+        Raises StorageError; InvalidConfig if the catalogue holds settings that this version refuses.
+        """
+        self._store.clear_leftovers()
+        for entry in self._store.entries():
+            config = topic_config(entry.overrides, self.settings, flush_policies.get(entry.name))
+            self._add(entry.name, entry.topic_id, config, self._store.open_logs(entry, config.log))
+
+    def internal(self, name: str, partitions: int, overrides: Mapping[str, str], flush: FlushPolicy) -> Topic:
+        """At a start: the topic `name` of the daemon's own, made if it is not there. Waits for the disk.
+
+        Raises PartitionCountMismatch: groups are spread by that number, so it can never change.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            config = topic_config(overrides, self.settings, flush)
+            entry = CatalogueEntry(name, new_topic_id(), partitions, dict(overrides))
+            topic = self._add(name, entry.topic_id, config, self._store.create(entry, config.log))
+        if len(topic.partitions) != partitions:
+            raise PartitionCountMismatch(name, len(topic.partitions), partitions)
+        return topic
+
+    # Looking up.
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self._by_name.get(topic)
+        return None if found is None else found.partition(index)
+
+    def partition_count(self, topic: str) -> int | None:
+        found = self._by_name.get(topic)
+        return None if found is None else len(found.partitions)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        found = self._by_name.get(topic)
+        return None if found is None else found.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        found = self._by_id.get(topic_id)
+        return None if found is None else found.name
+
+    def colliding(self, name: str) -> str | None:
+        """A topic, there or being made, whose name differs from `name` only in '.' and '_'."""
+        if "." not in name and "_" not in name:
+            return None
+        key = collision_key(name)
+        others = (other for other in (*self._by_name, *self._changing) if other != name)
+        return min((other for other in others if collision_key(other) == key), default=None)
+
+    def has_room_for(self, partitions: int) -> bool:
+        """Whether so many partitions more stay within `max_partitions`."""
+        taken = sum(len(topic.partitions) for topic in self._by_name.values())
+        return taken + self._reserved_partitions + partitions <= self.settings.max_partitions
+
+    # Changing.
+
+    def is_changing(self, name: str) -> bool:
+        """Whether the topic is being made, grown or deleted right now."""
+        return name in self._changing
+
+    def when_changed(self, name: str, done: Done) -> None:
+        """Be told when the change of `name` that is under way has ended, and how."""
+        self._changing[name].append(done)
+
+    def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: Done) -> None:
+        """Make a topic that is neither there nor changing; name, settings and room have been checked.
+
+        Fails with KAFKA_STORAGE_ERROR.
+        """
+        entry = CatalogueEntry(name, topic_id, partitions, dict(config.overrides))
+
+        def on_created(logs: list[PartitionLog]) -> None:
+            self._add(name, topic_id, config, logs)
+            log.info("topic created", topic=name, partitions=partitions)
+
+        self._change(name, lambda: self._store.create(entry, config.log), on_created, done, partitions)
+
+    def grow(self, topic: Topic, partitions: int, done: Done) -> None:
+        """Give a topic that is not changing more partitions, `partitions` in all; room has been checked.
+
+        Fails with KAFKA_STORAGE_ERROR.
+        """
+
+        def on_grown(logs: list[PartitionLog]) -> None:
+            topic.partitions += self._partitions(
+                topic.name, topic.topic_id, logs, first=len(topic.partitions)
+            )
+            log.info("partitions added", topic=topic.name, partitions=partitions)
+
+        added = partitions - len(topic.partitions)
+        self._change(
+            topic.name,
+            lambda: self._store.grow(topic.name, partitions, topic.config.log),
+            on_grown,
+            done,
+            added,
+        )
+
+    def delete(self, topic: Topic, done: Done) -> None:
+        """Delete a topic that is not changing. Fails with KAFKA_STORAGE_ERROR, and then it is still there.
+
+        Its files go at once, `file.delete.delay.ms` or not: a removed file lasts until its last reader is
+        done.
+        """
+        for partition in topic.partitions:
+            partition.is_deleted = True  # Nothing is appended while its files go.
+
+        def on_ended(error: ErrorCode) -> None:
+            if error:
+                for partition in topic.partitions:
+                    partition.keep()
+            done(error)
+
+        self._change(
+            topic.name, lambda: self._store.delete(topic.name), lambda _: self._on_deleted(topic), on_ended, 0
+        )
+
+    def _on_deleted(self, topic: Topic) -> None:
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.release()
+        log.info("topic deleted", topic=topic.name)
+        for told in self.on_deleted:
+            told(topic.name, topic.topic_id)
+
+    def _change(
+        self, name: str, work: Callable[[], T], apply: Callable[[T], None], done: Done, added_partitions: int
+    ) -> None:
+        """Do `work` on the worker thread and `apply` its outcome; then tell all who wait for `name`."""
+        self._changing[name] = [done]
+        self._reserved_partitions += added_partitions
+
+        def on_worked(worked: Future[T]) -> None:
+            self._reserved_partitions -= added_partitions
+            waiting = self._changing.pop(name)
+            error = ErrorCode.NONE
+            try:
+                outcome = worked.result()
+            except StorageError as failure:
+                log.error("topic cannot be changed", topic=name, error=str(failure))
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                apply(outcome)
+            for waiter in waiting:
+                waiter(error)
+
+        self._workers.submit(work, on_worked)
+
+    def expire_producers(self) -> int:
+        """Forget producers that were silent for `producer.id.expiration.ms`; return how many.
+
+        The runtime calls this now and then.
+        """
+        wall_ms, expiration_ms = self._machinery.wall_ms(), self.settings.producer_id_expiration_ms
+        partitions = (partition for topic in self._by_name.values() for partition in topic.partitions)
+        return sum(
+            partition.producers.expire(wall_ms, expiration_ms)
+            for partition in partitions
+            if partition.producers
+        )
+
+    def _add(self, name: str, topic_id: bytes, config: TopicConfig, logs: list[PartitionLog]) -> Topic:
+        topic = Topic(name, topic_id, config, self._partitions(name, topic_id, logs, first=0))
+        self._by_name[name] = self._by_id[topic_id] = topic
+        return topic
+
+    def _partitions(
+        self, name: str, topic_id: bytes, logs: list[PartitionLog], first: int
+    ) -> list[Partition]:
+        return [
+            Partition(name, topic_id, index, each, self._machinery) for index, each in enumerate(logs, first)
+        ]
+
+
+def new_topic_id() -> bytes:
+    """A random id that no other topic has, and whose text does not look like an option."""
+    while True:
+        candidate = uuid.uuid4()
+        if candidate.int >= LOWEST_FREE_ID and candidate.bytes[0] >> 2 != 62:  # 62 is '-' in URL-safe base64.
+            return candidate.bytes

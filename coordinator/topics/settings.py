@@ -1,0 +1,43 @@
+"""What the data plane needs to know of the daemon's settings: plain values under Kafka's names.
+
+Checked where they are read (`coordinator/settings.py`); nothing here parses or looks anything up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.log_config import FlushPolicy
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The daemon's settings that concern topics, with Kafka's defaults."""
+
+    node_id: int = 1
+    cluster_id: str = ""
+    rack: str | None = None
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = True
+    message_max_bytes: int = 1_048_588
+    min_insync_replicas: int = 1
+    log_cleanup_policy: str = "delete"
+    log_retention_ms: int = 604_800_000
+    log_retention_bytes: int = -1
+    log_segment_bytes: int = 1 << 30
+    log_roll_ms: int = 604_800_000
+    log_index_interval_bytes: int = 4096
+    log_segment_delete_delay_ms: int = 60_000
+    log_message_timestamp_type: str = "CreateTime"
+    log_message_timestamp_before_max_ms: int = INT64_MAX
+    log_message_timestamp_after_max_ms: int = 3_600_000
+    log_flush_policy: FlushPolicy = FlushPolicy.OS
+    fetch_max_bytes: int = 57_671_680
+    max_incremental_fetch_session_cache_slots: int = 1000
+    producer_id_expiration_ms: int = 86_400_000
+    max_partitions: int = 20_000
+    """Partitions of all topics together: each holds open files and some KiB (a bound of ours)."""

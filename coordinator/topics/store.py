@@ -1,0 +1,108 @@
+"""What the disk holds of topics: the catalogue and the logs. Waits for the disk; one caller at a time.
+
+The catalogue is the truth. A topic exists once it is written there, and is gone once it is no longer; the
+directories of its partitions come with their first batch and go when it is deleted. So what a crash leaves
+behind belongs to no topic in the catalogue, is known by the topic id inside, and goes at the next start.
+Knows no event loop and none of the topics' state in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from coordinator.topics.catalogue import CatalogueEntry, read_catalogue, write_catalogue
+from storage.files import CorruptSegment, Files, StorageError
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.partition_files import read_partition_metadata
+from storage.partition_log import PartitionLog
+
+log = structlog.get_logger("muster.topics")
+
+
+class TopicStore:
+    """The topics of one log directory. A method that raises StorageError has changed nothing that counts."""
+
+    def __init__(self, directory: LogDirectory, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._entries = {entry.name: entry for entry in read_catalogue(files, directory.path)}
+
+    def entries(self) -> list[CatalogueEntry]:
+        return list(self._entries.values())
+
+    def clear_leftovers(self) -> None:
+        """At a start: remove the partitions of topics that the catalogue does not have.
+
+        A directory that does not name its topic's id was not made by us or by Kafka: it is left alone.
+        """
+        known = {entry.topic_id for entry in self._entries.values()}
+        for partition in self._directory.partitions():
+            topic_id = self._stored_topic_id(partition.directory_name)
+            if topic_id is None:
+                log.warning("not known to be a partition, left alone", directory=partition.directory_name)
+            elif topic_id not in known:
+                log.info("a partition of no topic is removed", directory=partition.directory_name)
+                self._directory.delete_log(partition.topic, partition.partition)
+
+    def _stored_topic_id(self, directory_name: str) -> bytes | None:
+        try:
+            return read_partition_metadata(self._files, self._directory.path / directory_name)
+        except CorruptSegment as error:
+            log.warning("a partition's metadata cannot be read", error=str(error))
+            return None
+
+    def open_logs(self, entry: CatalogueEntry, config: LogConfig, first: int = 0) -> list[PartitionLog]:
+        """The logs of the partitions from `first` on."""
+        return [
+            self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
+            for partition in range(first, entry.partitions)
+        ]
+
+    def create(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
+        """Make a topic; it is durable when this returns."""
+        return self._add_partitions(entry, config, first=0)
+
+    def grow(self, name: str, partitions: int, config: LogConfig) -> list[PartitionLog]:
+        """Give a topic more partitions, `partitions` in all; returns the new ones' logs."""
+        entry = self._entries[name]
+        return self._add_partitions(replace(entry, partitions=partitions), config, first=entry.partitions)
+
+    def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
+        """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""
+        for partition in range(first, entry.partitions):
+            self._clear_way(f"{entry.name}-{partition}", entry.name, partition)
+        logs = self.open_logs(entry, config, first)
+        try:
+            self._write({**self._entries, entry.name: entry})
+        except StorageError:
+            for partition in range(first, entry.partitions):
+                self._directory.delete_log(entry.name, partition)
+            raise
+        return logs
+
+    def _clear_way(self, directory_name: str, topic: str, partition: int) -> None:
+        """Remove what a deleted topic of the same name left; refuse to touch what was never ours."""
+        path = self._directory.path / directory_name
+        if not self._files.is_directory(path):
+            return
+        if self._stored_topic_id(directory_name) is None:
+            raise StorageError("create", path, "a directory that is no partition of ours is in the way")
+        self._directory.delete_log(topic, partition)
+
+    def delete(self, name: str) -> None:
+        """Forget a topic, then delete its logs. Failing at a log leaves it to the next start."""
+        entries = dict(self._entries)
+        entry = entries.pop(name)
+        self._write(entries)
+        for partition in range(entry.partitions):
+            try:
+                self._directory.delete_log(name, partition)
+            except StorageError as error:
+                log.warning("a deleted partition's files stay for now", error=str(error))
+
+    def _write(self, entries: dict[str, CatalogueEntry]) -> None:
+        write_catalogue(self._files, self._directory.path, entries.values())
+        self._entries = entries

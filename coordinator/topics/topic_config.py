@@ -1,0 +1,222 @@
+"""Topic settings: every name Kafka 4.3 knows, its range, its default, and what we make of it.
+
+`TOPIC_KEYS` is the table; `TopicConfig` is one topic's overrides, checked, with the values the data plane
+needs already read out. A default is a function of the daemon's own settings, as in Kafka.
+
+All of Kafka's names are accepted in their ranges, so that applications that create their own topics
+work. Not all of them do something here: `compression.type` other than `producer` is kept and shown, but
+batches stay as their producer compressed them; replica throttles, tiered storage, `preallocate`,
+`segment.jitter.ms`, `file.delete.delay.ms` and `flush.*` have nothing to act on, since there is one node, the
+log flushes every batch anyway, and a deleted file lasts until its last reader is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordinator.topics.config_values import (
+    FLAG,
+    FRACTION,
+    INT64_MAX,
+    THROTTLED_REPLICAS,
+    InvalidConfig,
+    ValueKind,
+    one_of,
+    some_of,
+    whole,
+)
+from coordinator.topics.settings import TopicSettings
+from protocol.messages.describe_configs import ConfigSource, ConfigType
+from storage.log_config import FlushPolicy, LogConfig
+
+INT, LONG = ConfigType.INT, ConfigType.LONG
+KAFKA_DEFAULTS: Final = TopicSettings()
+MIN_SEGMENT_BYTES: Final = 1 << 20  # Kafka's own floor since 4.0.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """One topic setting. `broker_name` is the daemon-wide setting that gives its default."""
+
+    name: str
+    kind: ValueKind
+    default: Callable[[TopicSettings], object]
+    broker_name: str | None = None
+    is_unset_by_default: bool = False  # Kafka's broker setting is null; its default stands elsewhere.
+
+
+def _fixed(value: object) -> Callable[[TopicSettings], object]:
+    return lambda _settings: value
+
+
+_COMPRESSIONS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
+    key.name: key
+    for key in (
+        TopicKey(
+            "cleanup.policy",
+            some_of("compact", "delete"),
+            lambda s: s.log_cleanup_policy,
+            "log.cleanup.policy",
+        ),
+        TopicKey("compression.gzip.level", whole(INT, 1, 9, also=-1), _fixed(-1), "compression.gzip.level"),
+        TopicKey("compression.lz4.level", whole(INT, 1, 17), _fixed(9), "compression.lz4.level"),
+        TopicKey("compression.type", _COMPRESSIONS, _fixed("producer"), "compression.type"),
+        TopicKey("compression.zstd.level", whole(INT, -131072, 22), _fixed(3), "compression.zstd.level"),
+        TopicKey(
+            "delete.retention.ms", whole(LONG, 0), _fixed(86_400_000), "log.cleaner.delete.retention.ms"
+        ),
+        TopicKey(
+            "file.delete.delay.ms",
+            whole(LONG, 0),
+            lambda s: s.log_segment_delete_delay_ms,
+            "log.segment.delete.delay.ms",
+        ),
+        TopicKey("flush.messages", whole(LONG, 1), _fixed(INT64_MAX), "log.flush.interval.messages"),
+        TopicKey("flush.ms", whole(LONG, 0), _fixed(INT64_MAX)),
+        TopicKey("follower.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
+        TopicKey(
+            "index.interval.bytes",
+            whole(INT, 0),
+            lambda s: s.log_index_interval_bytes,
+            "log.index.interval.bytes",
+        ),
+        TopicKey("leader.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
+        TopicKey("local.retention.bytes", whole(LONG, -2), _fixed(-2), "log.local.retention.bytes"),
+        TopicKey("local.retention.ms", whole(LONG, -2), _fixed(-2), "log.local.retention.ms"),
+        TopicKey(
+            "max.compaction.lag.ms", whole(LONG, 1), _fixed(INT64_MAX), "log.cleaner.max.compaction.lag.ms"
+        ),
+        TopicKey("max.message.bytes", whole(INT, 0), lambda s: s.message_max_bytes, "message.max.bytes"),
+        TopicKey(
+            "message.timestamp.after.max.ms",
+            whole(LONG, 0),
+            lambda s: s.log_message_timestamp_after_max_ms,
+            "log.message.timestamp.after.max.ms",
+        ),
+        TopicKey(
+            "message.timestamp.before.max.ms",
+            whole(LONG, 0),
+            lambda s: s.log_message_timestamp_before_max_ms,
+            "log.message.timestamp.before.max.ms",
+        ),
+        TopicKey(
+            "message.timestamp.type",
+            one_of("CreateTime", "LogAppendTime"),
+            lambda s: s.log_message_timestamp_type,
+            "log.message.timestamp.type",
+        ),
+        TopicKey("min.cleanable.dirty.ratio", FRACTION, _fixed("0.5"), "log.cleaner.min.cleanable.ratio"),
+        TopicKey("min.compaction.lag.ms", whole(LONG, 0), _fixed(0), "log.cleaner.min.compaction.lag.ms"),
+        TopicKey(
+            "min.insync.replicas", whole(INT, 1), lambda s: s.min_insync_replicas, "min.insync.replicas"
+        ),
+        TopicKey("preallocate", FLAG, _fixed("false"), "log.preallocate"),
+        TopicKey("remote.log.copy.disable", FLAG, _fixed("false")),
+        TopicKey("remote.log.delete.on.disable", FLAG, _fixed("false")),
+        TopicKey("remote.storage.enable", FLAG, _fixed("false")),
+        TopicKey("retention.bytes", whole(LONG), lambda s: s.log_retention_bytes, "log.retention.bytes"),
+        TopicKey("retention.ms", whole(LONG, -1), lambda s: s.log_retention_ms, "log.retention.ms", True),
+        TopicKey(
+            "segment.bytes", whole(INT, MIN_SEGMENT_BYTES), lambda s: s.log_segment_bytes, "log.segment.bytes"
+        ),
+        TopicKey("segment.index.bytes", whole(INT, 4), _fixed(10_485_760), "log.index.size.max.bytes"),
+        TopicKey("segment.jitter.ms", whole(LONG, 0), _fixed(0)),
+        TopicKey("segment.ms", whole(LONG, 1), lambda s: s.log_roll_ms, "log.roll.ms", True),
+        TopicKey("unclean.leader.election.enable", FLAG, _fixed("false"), "unclean.leader.election.enable"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic's settings: its own `overrides` as given, over the daemon's defaults."""
+
+    overrides: Mapping[str, str]
+    settings: TopicSettings
+    max_message_bytes: int
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    is_log_append_time: bool
+    is_compacted: bool
+    is_deleting: bool
+    log: LogConfig
+
+    def text(self, name: str) -> str:
+        """The value in force, as DescribeConfigs shows it."""
+        given = self.overrides.get(name)
+        return default_text(name, self.settings) if given is None else given
+
+    def source(self, name: str) -> ConfigSource:
+        """Where the value in force comes from."""
+        if name in self.overrides:
+            return ConfigSource.TOPIC_CONFIG
+        return default_source(name, self.settings)
+
+
+def default_source(name: str, settings: TopicSettings) -> ConfigSource:
+    """Where the default of `name` comes from: the daemon's settings, or Kafka."""
+    given = TOPIC_KEYS[name].default(settings) != TOPIC_KEYS[name].default(KAFKA_DEFAULTS)
+    return ConfigSource.STATIC_BROKER_CONFIG if given else ConfigSource.DEFAULT_CONFIG
+
+
+def default_text(name: str, settings: TopicSettings) -> str:
+    """What `name` is where a topic does not say."""
+    return str(TOPIC_KEYS[name].default(settings))
+
+
+def topic_config(
+    overrides: Mapping[str, str], settings: TopicSettings, flush: FlushPolicy | None = None
+) -> TopicConfig:
+    """Check `overrides` and read them out. Raises InvalidConfig: unknown name, bad value, or a conflict.
+
+    `flush` is the topic flush policy unless the caller, who makes an internal topic, says otherwise.
+    """
+    values = _values(overrides, settings)
+    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
+        raise InvalidConfig(
+            "conflict topic config setting min.compaction.lag.ms "
+            f"({values['min.compaction.lag.ms']}) > max.compaction.lag.ms ({values['max.compaction.lag.ms']})"
+        )
+    if values["remote.storage.enable"]:
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    return TopicConfig(
+        overrides=dict(overrides),
+        settings=settings,
+        max_message_bytes=values["max.message.bytes"],
+        timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+        is_log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        is_compacted="compact" in values["cleanup.policy"],
+        is_deleting="delete" in values["cleanup.policy"],
+        log=_log_config(values, flush or settings.log_flush_policy),
+    )
+
+
+def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, Any]:
+    for name in overrides:
+        if name not in TOPIC_KEYS:
+            raise InvalidConfig(f"Unknown topic config name: {name}")
+    return {
+        name: key.kind.parse(name, overrides[name] if name in overrides else default_text(name, settings))
+        for name, key in TOPIC_KEYS.items()
+    }
+
+
+def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
+    deletes = "delete" in values["cleanup.policy"]  # Without it nothing goes by age or size.
+    return LogConfig(
+        segment_bytes=values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        index_interval_bytes=values["index.interval.bytes"],
+        retention_ms=values["retention.ms"] if deletes else -1,
+        retention_bytes=max(values["retention.bytes"], -1) if deletes else -1,
+        max_batch_bytes=values["max.message.bytes"],
+        flush=flush,
+    )

@@ -1,0 +1,51 @@
+"""Threads for what would hold the event loop: cold reads, directories, the catalogue.
+
+Work goes out from the event-loop thread and its outcome comes back there, so nothing else in the data
+plane knows that threads exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+Post = Callable[[Callable[[], None]], object]
+"""Hands a callable to the event-loop thread (`loop.call_soon_threadsafe`)."""
+
+
+class Workers(Protocol):
+    """Somewhere to run what may wait for the disk."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        """Run `work` elsewhere; then `done` on the event-loop thread, with the finished future."""
+
+
+class ThreadWorkers:
+    """`Workers` on a few threads of their own; with one thread, work runs in the order it was given."""
+
+    def __init__(self, threads: int, post: Post, name: str) -> None:
+        self._post = post
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        future = self._threads.submit(work)
+        future.add_done_callback(lambda finished: self._post(lambda: done(finished)))
+
+    def close(self) -> None:
+        """Wait for what was submitted; outcomes still come back through `post`."""
+        self._threads.shutdown()
+
+
+class InlineWorkers:
+    """`Workers` that do it here and now: for start-up, before there is a loop to hold, and for tests."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        future: Future[T] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:  # Not swallowed: it comes out of `future.result()`.
+            future.set_exception(error)
+        done(future)

@@ -1,0 +1,284 @@
+"""The one door to the disk: every file operation of the storage room goes through `Files` and `File`.
+
+A thin layer over the system calls that turns each OSError into a `StorageError` naming the operation and the
+path, finishes short writes and reads, and tells when a read would have to wait for the disk. It knows nothing
+of batches or segments. Tests put a double in its place that records the order of operations, breaks them and
+forgets what was never synced (tests/storage/faulty_files.py).
+
+Reads and writes carry their position, so a `File` has no cursor and several threads may read one at a time
+when another writes it. A file that is no longer wanted (a deleted segment) need not be closed while somebody
+still reads it: it closes itself when the last reference goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Chunk: TypeAlias = bytes | bytearray
+"""What a read hands out: the caller owns it."""
+
+MAX_BUFFERS_PER_WRITE: Final = 1024  # Linux takes no more buffers (IOV_MAX) in one pwritev.
+RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)  # 0 where the system has no such flag.
+_WOULD_BLOCK: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class StorageError(Exception):
+    """The disk failed us: `operation` on `path`. `errno` is the system's number, where there is one."""
+
+    def __init__(self, operation: str, path: Path, reason: str, number: int | None = None) -> None:
+        super().__init__(f"{operation} {path}: {reason}")
+        self.operation = operation
+        self.path = path
+        self.reason = reason
+        self.errno = number
+
+    @classmethod
+    def of(cls, operation: str, path: Path, error: OSError) -> StorageError:
+        return StorageError(operation, path, error.strerror or str(error), error.errno)
+
+
+class CorruptSegment(StorageError):
+    """Bytes that were synced, and may have been acknowledged, no longer check: `path` from `byte` on."""
+
+    def __init__(self, path: Path, byte: int, detail: str) -> None:
+        super().__init__("read", path, f"corrupt at byte {byte}: {detail}")
+        self.byte = byte
+
+
+class File:
+    """An open file. Every method raises StorageError."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write `buffers` one after the other from `position`, all of them or raise."""
+        for first in range(0, len(buffers), MAX_BUFFERS_PER_WRITE):
+            position = self._write_whole(buffers[first : first + MAX_BUFFERS_PER_WRITE], position)
+
+    def _write_whole(self, buffers: Sequence[Buffer], position: int) -> int:
+        """One system call as a rule; after a short write the rest is tried again, which tells the reason."""
+        wanted = sum(map(len, buffers))
+        written = self._write_some(buffers, position)
+        if written < wanted:
+            rest = memoryview(b"".join(buffers))
+            while written < wanted:
+                count = self._write_some([rest[written:]], position + written)
+                if count == 0:
+                    raise StorageError("write", self.path, "the system wrote nothing", errno.EIO)
+                written += count
+        return position + wanted
+
+    def _write_some(self, buffers: Sequence[Buffer], position: int) -> int:
+        try:
+            return os.pwritev(self._fd, buffers, position)
+        except OSError as error:
+            raise StorageError.of("write", self.path, error) from error
+
+    def read_at(self, length: int, position: int) -> bytes:
+        """`length` bytes from `position`; fewer only at the end of the file."""
+        try:
+            data = os.pread(self._fd, length, position)
+            while len(data) < length:
+                more = os.pread(self._fd, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise StorageError.of("read", self.path, error) from error
+        return data
+
+    def read_at_nowait(self, length: int, position: int) -> bytearray | None:
+        """`length` bytes if they are in memory; None if the disk would have to be waited for, or may have to.
+
+        Where the system cannot tell (no RWF_NOWAIT on this file system) the answer is None as well, so
+        that nobody who must not wait ever does.
+        """
+        if not RWF_NOWAIT:
+            return None
+        data = bytearray(length)
+        try:
+            count = os.preadv(self._fd, [data], position, RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in _WOULD_BLOCK:
+                return None
+            raise StorageError.of("read", self.path, error) from error
+        return data if count == length else None
+
+    def size_bytes(self) -> int:
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise StorageError.of("stat", self.path, error) from error
+
+    def truncate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._fd, size_bytes)
+        except OSError as error:
+            raise StorageError.of("truncate", self.path, error) from error
+
+    def sync(self) -> None:
+        """Return once the bytes and the length are on the disk (fdatasync).
+
+        After a failure the system may have dropped what it could not write and forgotten the error, so
+        a second try proves nothing: cut the file back to what was synced before.
+        """
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise StorageError.of("sync", self.path, error) from error
+
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError as error:
+                raise StorageError.of("close", self.path, error) from error
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class Files:
+    """Operations on names. Every method raises StorageError."""
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        """Open for reading and writing; with `create` the file is made if it is not there."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return self._file(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            raise StorageError.of("open", path, error) from error
+
+    def _file(self, path: Path, fd: int) -> File:
+        return File(path, fd)
+
+    def read_small(self, path: Path) -> bytes | None:
+        """The whole of a small file (checkpoints, properties), or None if there is none."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError.of("read", path, error) from error
+
+    def entries(self, directory: Path) -> list[str] | None:
+        """The names in `directory`, sorted; None if there is no such directory."""
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError.of("list", directory, error) from error
+
+    def is_directory(self, path: Path) -> bool:
+        try:
+            return path.is_dir()
+        except OSError as error:
+            raise StorageError.of("stat", path, error) from error
+
+    def size_bytes(self, path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise StorageError.of("stat", path, error) from error
+
+    def modified_ms(self, path: Path) -> int:
+        """When the file was last written, in milliseconds of the wall clock."""
+        try:
+            return path.stat().st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise StorageError.of("stat", path, error) from error
+
+    def make_directory(self, path: Path) -> bool:
+        """Make `path`; False if it was there. Its name is safe after `sync_directory` of the parent."""
+        try:
+            path.mkdir()
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise StorageError.of("mkdir", path, error) from error
+        return True
+
+    def make_directories(self, path: Path) -> None:
+        """Make `path` and what is missing above it; nothing happens if it is there."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError.of("mkdir", path, error) from error
+
+    def sync_directory(self, path: Path) -> None:
+        """Return once the names made, moved and removed in `path` are on the disk."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise StorageError.of("sync", path, error) from error
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move `source` over `target` in one step."""
+        try:
+            source.rename(target)
+        except OSError as error:
+            raise StorageError.of("rename", source, error) from error
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file's name; nothing happens if it is not there."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError.of("unlink", path, error) from error
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            raise StorageError.of("rmdir", path, error) from error
+
+    def lock(self, path: Path) -> File | None:
+        """Hold `path` for this process until the returned file is closed; None if somebody else holds it.
+
+        Both kinds of lock are taken: flock tells daemons of ours apart, and a POSIX record lock is what
+        a Java broker takes on the same file.
+        """
+        file = self.open(path, create=True)
+        try:
+            fcntl.flock(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise StorageError.of("lock", path, error) from error
+        return file
+
+    def write_atomically(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
+        """Put `data` at `path`, whole or not at all, and on the disk when this returns.
+
+        Without `sync_name` that is so only after the caller's own `sync_directory`.
+        """
+        draft = path.with_name(path.name + ".tmp")
+        file = self.open(draft, create=True)
+        file.truncate(0)
+        file.write_at([data], 0)
+        file.sync()
+        file.close()
+        self.rename(draft, path)
+        if sync_name:
+            self.sync_directory(path.parent)

@@ -1,0 +1,119 @@
+"""Group commit: flushes logs on a few threads, one flush per log at a time, and tells the event loop.
+
+Whoever appended asks for a flush and is told when the log is durable up to what was staged by then. What is
+staged while a flush runs goes into the next one, so under load the number of flushes follows the disk and
+not the requests. All book-keeping belongs to the event loop's thread; the workers take logs from one queue,
+flush them, and put the outcome into another. Completions that fall into one turn of the loop share a wake-up.
+It knows nothing of files: a log is anything that has `next_offset`, `durable_offset` and `flush`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Protocol, TypeAlias
+
+from storage.files import StorageError
+
+Done: TypeAlias = Callable[[StorageError | None], None]
+Post: TypeAlias = Callable[[Callable[[], None]], object]
+"""Runs a callable on the event loop's thread, soon: `loop.call_soon_threadsafe`."""
+
+
+class Flushable(Protocol):
+    """What the flusher needs of a log."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+    @property
+    def durable_offset(self) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+class Flusher:
+    """`schedule` and `close` belong to the event loop's thread."""
+
+    def __init__(self, threads: int, post: Post) -> None:
+        """Start `threads` workers: as many logs sync side by side."""
+        self._post = post
+        self._waiting: dict[Flushable, deque[tuple[int, Done]]] = {}  # By log in flight; offsets rise.
+        self._dirty: SimpleQueue[Flushable | None] = SimpleQueue()
+        self._flushed: SimpleQueue[tuple[Flushable, BaseException | None]] = SimpleQueue()
+        self._wake_is_posted = False
+        self._closed = False
+        names = [f"flusher-{number}" for number in range(threads)]
+        self._threads = [Thread(target=self._work, name=name, daemon=True) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    def schedule(self, log: Flushable, done: Done) -> None:
+        """Flush what is staged in `log`; then `done(None)`, or `done(error)` if it cannot be made durable.
+
+        `done` runs on the event loop's thread, never within this call, in the order of the calls per log.
+        """
+        assert not self._closed, "scheduled after close"
+        waiting = self._waiting.get(log)
+        if waiting is None:
+            waiting = self._waiting[log] = deque()
+            self._dirty.put(log)
+        waiting.append((log.next_offset, done))
+
+    def close(self) -> None:
+        """Flush all that was scheduled, run every `done`, and end the threads. Blocks."""
+        while self._waiting:
+            self._settle(*self._flushed.get())
+        self._closed = True
+        for _ in self._threads:
+            self._dirty.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    # The workers.
+
+    def _work(self) -> None:
+        while (log := self._dirty.get()) is not None:
+            error: BaseException | None = None
+            try:
+                log.flush()
+            except BaseException as failure:  # Not swallowed: the event loop's thread handles or raises it.
+                error = failure
+            self._flushed.put((log, error))
+            # Two workers may both see False and post twice, which is harmless; the loop clears it before it
+            # takes outcomes, so none is left behind without a wake-up.
+            if not self._wake_is_posted:
+                self._wake_is_posted = True
+                self._post(self._drain)
+
+    # The event loop's thread.
+
+    def _drain(self) -> None:
+        """Settle every flush that has ended."""
+        self._wake_is_posted = False
+        try:
+            while True:
+                self._settle(*self._flushed.get_nowait())
+        except Empty:
+            return
+        except BaseException:
+            self._post(self._drain)  # The others are not to wait for the next wake-up.
+            raise
+
+    def _settle(self, log: Flushable, error: BaseException | None) -> None:
+        """Tell those whose bytes are durable, or all of them that they are not; flush again for the rest."""
+        if error is not None and not isinstance(error, StorageError):
+            del self._waiting[log]
+            raise error  # A bug of ours: it ends the loop's turn, as it would have ended any other caller's.
+        waiting = self._waiting[log]
+        told: list[Done] = []
+        while waiting and (error is not None or waiting[0][0] <= log.durable_offset):
+            told.append(waiting.popleft()[1])
+        if waiting:
+            self._dirty.put(log)
+        else:
+            del self._waiting[log]
+        for done in told:
+            done(error)

@@ -1,0 +1,242 @@
+"""A directory of logs (`log.dirs`), owned by one process: its lock, its identity, its checkpoints.
+
+Laid out as a KRaft broker does: `.lock`, `meta.properties`, a directory per partition, the offset checkpoints
+and, after a clean shutdown, a marker that says so. The recovery-point checkpoint holds, per partition, the
+offset below which everything was synced; being behind is safe, being ahead is not, so whatever moves a log's
+end back writes it first. A partition that was not opened, or failed to open, keeps what its checkpoint said.
+
+It opens and keeps the logs but knows nothing of topics' settings, and deletes nothing unasked except
+directories that were already on their way out.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from threading import RLock
+from typing import Final
+from uuid import uuid4
+
+from storage.checkpoints import (
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    Garbled,
+    MetaProperties,
+    TopicPartition,
+    new_uuid,
+    read_meta_properties,
+    read_offsets,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offsets,
+)
+from storage.files import File, Files, StorageError
+from storage.log_config import LogConfig
+from storage.partition_log import PartitionLog
+
+LOCK: Final = ".lock"
+DELETED_SUFFIX: Final = "-delete"
+MAX_NAME_BYTES: Final = 255  # Of a directory entry.
+PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
+METADATA_TOPIC: Final = "__cluster_metadata"  # KRaft's own log, in a directory that a broker used before us.
+
+
+class LogDirectoryError(Exception):
+    """The directory cannot be used; the message is one sentence for whoever started the daemon."""
+
+
+class LogDirectory:
+    """Held from `open` to `close`. All methods block and may be called from any thread."""
+
+    def __init__(self, path: Path, files: Files, lock: File) -> None:
+        self.path = path
+        self.warnings: list[str] = []  # What opening found odd and went on with.
+        self._files = files
+        self._lock_file = lock
+        self._guard = RLock()  # Of the logs and the checkpoint files.
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self.shut_down_cleanly = False
+        self.properties = MetaProperties(-1, "", "")
+
+    @classmethod
+    def open(cls, path: Path, files: Files, *, node_id: int, cluster_id: str | None = None) -> LogDirectory:
+        """Take the directory for this process, making it if it is not there.
+
+        Raises LogDirectoryError if another process holds it, it cannot be read or written, or it belongs
+        to another node or cluster.
+        """
+        try:
+            files.make_directories(path)
+            lock = files.lock(path / LOCK)
+            if lock is None:
+                raise LogDirectoryError(f"log directory {path} is in use by another process")
+            directory = cls(path, files, lock)
+            try:
+                directory._load(node_id, cluster_id)
+            except BaseException:
+                lock.close()
+                raise
+            return directory
+        except Garbled as error:
+            raise LogDirectoryError(f"log directory {path} cannot be used: {error}") from error
+        except StorageError as error:
+            raise LogDirectoryError(f"log directory {path} cannot be used: cannot {error}") from error
+
+    def _load(self, node_id: int, cluster_id: str | None) -> None:
+        self.properties = self._identify(node_id, cluster_id)
+        self.shut_down_cleanly = take_clean_shutdown(self._files, self.path)
+        self._purge_deleted()
+        present = set(self.partitions())
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, present)
+        self._log_starts = self._read_checkpoint(LOG_STARTS, present)
+
+    def _identify(self, node_id: int, cluster_id: str | None) -> MetaProperties:
+        path = self.path / META_PROPERTIES
+        found = read_meta_properties(self._files, path)
+        if found is None:
+            found = MetaProperties(node_id, cluster_id or new_uuid(), new_uuid())
+            write_meta_properties(self._files, path, found)
+        if found.node_id != node_id:
+            raise Garbled(f"it belongs to node {found.node_id}, this is node {node_id} ({path})")
+        if cluster_id not in (None, found.cluster_id):
+            raise Garbled(f"it belongs to cluster {found.cluster_id}, this is {cluster_id} ({path})")
+        return found
+
+    def _read_checkpoint(self, name: str, present: set[TopicPartition]) -> dict[TopicPartition, int]:
+        """A checkpoint without the entries of partitions that are gone.
+
+        Those are removed from the file at once: a partition made anew under an old name begins at 0.
+        """
+        path = self.path / name
+        try:
+            offsets = read_offsets(self._files, path)
+        except Garbled as error:
+            self.warnings.append(f"{error}; it is not used")
+            return {}
+        kept = {partition: offset for partition, offset in offsets.items() if partition in present}
+        if lost := [partition.directory_name for partition in offsets.keys() - kept.keys()]:
+            self.warnings.append(f"{path} names directories that are not there: {', '.join(sorted(lost))}")
+            write_offsets(self._files, path, kept)
+        return kept
+
+    def _purge_deleted(self) -> None:
+        for name in self._files.entries(self.path) or ():
+            if name.endswith(DELETED_SUFFIX) and self._files.is_directory(self.path / name):
+                self._purge(self.path / name)
+
+    def _purge(self, directory: Path) -> None:
+        for name in self._files.entries(directory) or ():
+            self._files.unlink(directory / name)
+        self._files.remove_directory(directory)
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have a directory, whether they hold anything or not."""
+        matches = map(PARTITION_NAME.fullmatch, self._files.entries(self.path) or ())
+        names = (TopicPartition(match[1], int(match[2])) for match in matches if match)
+        return [
+            name
+            for name in names
+            if name.topic != METADATA_TOPIC and self._files.is_directory(self.path / name.directory_name)
+        ]
+
+    def open_log(
+        self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes | None = None
+    ) -> PartitionLog:
+        """Open one partition's log; logs may be opened side by side. Raises CorruptSegment, StorageError."""
+        name = TopicPartition(topic, partition)
+        with self._guard:
+            assert name not in self._logs, f"{name.directory_name} is open"
+            recovery_point = self._recovery_points.get(name)
+            log_start_offset = self._log_starts.get(name, 0)
+        log = PartitionLog.open(
+            self.path / name.directory_name,
+            config,
+            self._files,
+            recovery_point=recovery_point,
+            shut_down_cleanly=self.shut_down_cleanly,
+            log_start_offset=log_start_offset,
+            topic_id=topic_id,
+        )
+        with self._guard:
+            self._logs[name] = log
+        return log
+
+    def checkpoint(self) -> None:
+        """Write down how far every open log is synced, and where it starts; call it now and then.
+
+        Without it a crash costs nothing but time: more is checked at the next start.
+        """
+        with self._guard:
+            for name, log in self._logs.items():
+                self._recovery_points[name] = log.recovery_point
+                self._log_starts[name] = log.log_start_offset
+            self._write_checkpoints()
+
+    def _write_checkpoints(self) -> None:
+        write_offsets(self._files, self.path / RECOVERY_POINTS, self._recovery_points)
+        starts = {name: offset for name, offset in self._log_starts.items() if offset}
+        write_offsets(self._files, self.path / LOG_STARTS, starts)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """`PartitionLog.truncate_to`, with the recovery point on the disk moved back first."""
+        name = TopicPartition(topic, partition)
+        with self._guard:
+            log = self._logs[name]
+            self._recovery_points[name] = min(offset, log.recovery_point)
+            self._write_checkpoints()
+            log.truncate_to(offset)
+
+    def delete_log(self, topic: str, partition: int) -> None:
+        """Delete a partition for good; its log must take no more appends. Readers finish what they began."""
+        name = TopicPartition(topic, partition)
+        with self._guard:
+            log = self._logs.pop(name, None)
+            if log is not None:
+                log.abandon()
+            doomed = self.path / deleted_name(name)
+            exists = self._files.is_directory(self.path / name.directory_name)
+            if exists:
+                self._files.rename(self.path / name.directory_name, doomed)
+                self._files.sync_directory(self.path)
+            known = self._recovery_points.pop(name, None) is not None
+            if self._log_starts.pop(name, None) is not None or known:
+                self._write_checkpoints()
+            if exists:
+                self._purge(doomed)
+
+    def close(self) -> list[StorageError]:
+        """Close every log and release the directory; what could not be closed cleanly is returned.
+
+        If there was nothing, the next start trusts the files as they are: the marker is written.
+        """
+        with self._guard:
+            failures: list[StorageError] = []
+            for log in self._logs.values():
+                try:
+                    log.close()
+                except StorageError as error:
+                    failures.append(error)
+            try:
+                self.checkpoint()
+                if not failures and self._all_clean():
+                    write_clean_shutdown(self._files, self.path)
+            except StorageError as error:
+                failures.append(error)
+            self._lock_file.close()
+            return failures
+
+    def _all_clean(self) -> bool:
+        """Whether every partition was closed whole, or not touched since the last clean shutdown."""
+        if any(log.failure is not None for log in self._logs.values()):
+            return False
+        return self.shut_down_cleanly or self._logs.keys() >= set(self.partitions())
+
+
+def deleted_name(name: TopicPartition) -> str:
+    """Under which name a directory waits for its end: unlike any partition's, as Kafka names it."""
+    suffix = f"-{name.partition}.{uuid4().hex}{DELETED_SUFFIX}"
+    return name.topic[: MAX_NAME_BYTES - len(suffix)] + suffix

@@ -1,0 +1,151 @@
+"""Reading a segment: find an offset or a time, and cut out whole batches.
+
+A look-up asks the sparse index for a place at or before what is sought and walks headers from there, about
+one `index.interval.bytes` on average; the batches themselves are then one read. `Read` is how bytes are
+fetched: `File.read_at`, or `nowait` on the event loop, which gives up (`WouldBlock`) rather than wait for the
+disk. Only published bytes are looked at, so nothing here takes a lock.
+
+An index that points to the wrong batch is noticed by the offset it promised: `WrongIndex` asks the owner of
+the segment to build it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from protocol.record_batch import Batch, CorruptBatch
+from protocol.records import Record, read_records
+from storage.batch_walk import Read, walk_checked, walk_headers, walk_spans
+from storage.files import Chunk, CorruptSegment, File
+from storage.segment import Segment
+
+
+class WouldBlock(Exception):
+    """The disk would have to be waited for. No error: a thread does the same read."""
+
+
+class WrongIndex(Exception):
+    """An index entry of `segment` does not lead to the batch it names: build it again and repeat."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(str(segment.path))
+        self.segment = segment
+
+
+def nowait(file: File) -> Read:
+    """A `Read` of `file` that never waits. Raises WouldBlock."""
+
+    def read(length: int, position: int) -> Chunk:
+        data = file.read_at_nowait(length, position)
+        if data is None:
+            raise WouldBlock
+        return data
+
+    return read
+
+
+def read_batches(
+    segment: Segment, offset: int, max_bytes: int, at_least_one: bool, up_to: int, read: Read
+) -> Chunk | None:
+    """The whole batches from the one that holds `offset`, ending below `up_to`, within `max_bytes`.
+
+    With `at_least_one` the first comes even if it alone is larger. None if all of the segment ends before
+    `offset`: compaction took the rest, look in the next one.
+    """
+    limit = segment.size_bytes
+    start = seek(segment, offset, limit, read)
+    if start == limit:
+        return None
+    end = limit if up_to >= segment.next_offset else seek(segment, up_to, limit, read)
+    if end - start > max_bytes:
+        end = boundary_below(segment, start, end, max_bytes, at_least_one, read)
+    return read(end - start, start) if end > start else b""
+
+
+def seek(segment: Segment, offset: int, limit: int, read: Read) -> int:
+    """Where the first batch that ends at or after `offset` begins, or `limit`. Raises WrongIndex."""
+    position, promised = segment.indexes.offsets.floor(offset)
+    try:
+        for begin, _, last_offset in walk_spans(segment.path, read, position, limit):
+            if promised is not None and last_offset != promised:
+                raise WrongIndex(segment)
+            if last_offset >= offset:
+                return begin
+            promised = None
+    except CorruptSegment as error:
+        if promised is not None:
+            raise WrongIndex(segment) from error
+        raise
+    return limit
+
+
+def first_position(segment: Segment, offset: int) -> int:
+    """`seek` in all that the segment shows, waiting for the disk."""
+    return seek(segment, offset, segment.size_bytes, segment.file.read_at)
+
+
+def boundary_below(
+    segment: Segment, start: int, end: int, max_bytes: int, at_least_one: bool, read: Read
+) -> int:
+    """The end of the last batch of [start, end) that fits into `max_bytes` from `start` on."""
+    target = start + max_bytes
+    boundary = max(segment.indexes.offsets.floor_position(target), start)
+    for begin, boundary_after, _ in walk_spans(segment.path, read, boundary, end):
+        if boundary_after > target and not (at_least_one and begin == start):
+            break
+        boundary = boundary_after
+    return boundary
+
+
+def walk_headers_from(segment: Segment, offset: int) -> Iterator[Batch]:
+    """The headers of the batches from the one that holds `offset` on; `position` is the place in the file."""
+    start = first_position(segment, offset)
+    return walk_headers(segment.path, segment.file.read_at, start, segment.size_bytes)
+
+
+def first_record_at(
+    segment: Segment, timestamp_ms: int, start_offset: int, up_to: int
+) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record at or after `timestamp_ms`, within [start_offset, up_to)."""
+    near = max(segment.indexes.times.floor(timestamp_ms), start_offset)
+    for batch in walk_headers_from(segment, near):
+        if batch.base_offset >= up_to:
+            break
+        if batch.max_timestamp_ms >= timestamp_ms:
+            for record in records_of(segment, batch):
+                if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < up_to:
+                    return record.offset, record.timestamp_ms
+    return None
+
+
+def newest_record(segment: Segment) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record that has the segment's largest timestamp."""
+    timestamp_ms, last_offset = segment.max_timestamp()
+    for batch in walk_headers_from(segment, last_offset):
+        if batch.max_timestamp_ms == timestamp_ms:
+            for record in records_of(segment, batch):
+                if record.timestamp_ms == timestamp_ms:
+                    return record.offset, timestamp_ms
+    return None
+
+
+def checked_batches(segment: Segment, position: int) -> Iterator[tuple[Batch, memoryview]]:
+    """The batches from the one at `position` to the end, CRC checked; raises CorruptSegment."""
+    limit, end_offset = segment.size_bytes, segment.next_offset
+    for found in walk_checked(segment.file, position, limit, min_offset=segment.base_offset):
+        if found.batch.last_offset >= end_offset:
+            break
+        yield found.batch, found.data
+        position = found.end
+    if position < limit:
+        raise CorruptSegment(segment.path, position, "a batch that does not check")
+
+
+def records_of(segment: Segment, batch: Batch) -> Sequence[Record]:
+    """The records of a batch that a header walk found."""
+    data = segment.file.read_at(batch.size_bytes, batch.position)
+    position, batch.position = batch.position, 0
+    try:
+        return read_records(data, batch)
+    except CorruptBatch as error:
+        raise CorruptSegment(segment.path, position, str(error)) from error

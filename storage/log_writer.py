@@ -1,0 +1,159 @@
+"""The changing side of one log: its segments on the disk, and how far they are durable.
+
+Writes runs of staged batches, begins new segments, drops old ones, cuts back. Whoever calls holds the log's
+disk lock; nothing here is safe otherwise. Readers see `segments` and `durable_offset`, which are replaced and
+never changed, the offset always last.
+
+The order of things on the disk, which recovery counts on: a segment is synced, indexes and name included,
+before its successor is made; under FlushPolicy.FSYNC a batch and the name of its file are synced before
+`durable_offset` moves over it. The file of a partition that was never written to does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.batch_walk import walk_headers
+from storage.files import Files
+from storage.indexes import MAX_RELATIVE_OFFSET
+from storage.log_config import FlushPolicy, LogConfig
+from storage.log_read import seek
+from storage.partition_files import (
+    LeaderEpochs,
+    read_leader_epochs,
+    read_partition_metadata,
+    write_leader_epochs,
+    write_partition_metadata,
+)
+from storage.segment import Segment, StagedBatch
+
+
+class LogWriter:
+    """The segments of the log in `directory`. Methods raise StorageError; then only `cut_back` may follow."""
+
+    def __init__(self, directory: Path, config: LogConfig, files: Files) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments: tuple[Segment, ...] = ()  # Oldest first; the last is the one that is written.
+        self.durable_offset = 0
+        self.recovery_point = 0
+        self._files = files
+        self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
+
+    def write(self, staged: Sequence[StagedBatch]) -> None:
+        """Write `staged` behind what is there, rolling where due; all of it is durable on return."""
+        run: list[StagedBatch] = []
+        run_bytes = 0  # Of `run`.
+        for batch in staged:
+            if self._must_roll(batch, run, run_bytes):
+                self._write_run(run)
+                self.roll(batch.wall_ms)
+                run, run_bytes = [], 0
+            run.append(batch)
+            run_bytes += len(batch.data)
+        self._write_run(run)
+
+    def _must_roll(self, batch: StagedBatch, run: Sequence[StagedBatch], run_bytes: int) -> bool:
+        """Whether `batch` belongs into a new segment: for size, for time, or for a 32-bit relative offset."""
+        if not self.segments:
+            return not run
+        active = self.segments[-1]
+        size_bytes = active.size_bytes + run_bytes
+        if not size_bytes:
+            return False
+        first_ms = run[0].max_timestamp_ms if active.first_timestamp_ms is None else active.first_timestamp_ms
+        waited_ms = batch.max_timestamp_ms - first_ms if first_ms >= 0 else batch.wall_ms - active.created_ms
+        return (
+            size_bytes + len(batch.data) > self.config.segment_bytes
+            or waited_ms > self.config.segment_ms
+            or batch.last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def _write_run(self, run: Sequence[StagedBatch]) -> None:
+        """Write to the active segment, sync as the policy asks, and only then let readers see it."""
+        if not run:
+            return
+        active = self.segments[-1]
+        active.write(run)
+        if self.config.flush is FlushPolicy.FSYNC:
+            active.file.sync()
+            self._sync_names()
+        active.publish(run)
+        self.durable_offset = run[-1].last_offset + 1
+        if self.config.flush is FlushPolicy.FSYNC:
+            self.recovery_point = self.durable_offset
+        active.indexes.save()
+
+    def roll(self, wall_ms: int) -> None:
+        """Seal the active segment and begin a new, empty one at the end of the log."""
+        if self.segments:
+            self.seal()
+        config = self.config
+        new = Segment.create(
+            self._files, self.directory, self.durable_offset, config.index_interval_bytes, wall_ms
+        )
+        self._names_unsynced.append(self.directory)
+        self.segments += (new,)
+
+    def seal(self) -> None:
+        """Sync everything, so that a clean start has to walk nothing."""
+        if self.segments:
+            self.segments[-1].seal()
+        self._sync_names()
+        self.recovery_point = self.durable_offset
+
+    def _sync_names(self) -> None:
+        for directory in dict.fromkeys(self._names_unsynced):
+            self._files.sync_directory(directory)
+        self._names_unsynced.clear()
+
+    def make_directory(self, topic_id: bytes | None, epochs: LeaderEpochs) -> None:
+        """Make the log's directory with Kafka's small files in it; what is there already stays."""
+        files = self._files
+        files.make_directory(self.directory)
+        self._names_unsynced += (self.directory, self.directory.parent)
+        if topic_id is not None and read_partition_metadata(files, self.directory) is None:
+            write_partition_metadata(files, self.directory, topic_id)
+        if not read_leader_epochs(files, self.directory):
+            write_leader_epochs(files, self.directory, epochs)
+
+    def drop_first(self, count: int) -> None:
+        """Delete the `count` oldest segments, oldest first, so that a crash leaves a log without a gap."""
+        dropped, self.segments = self.segments[:count], self.segments[count:]
+        for segment in dropped:
+            segment.delete()
+        if dropped:
+            self._files.sync_directory(self.directory)
+
+    def cut_back(self) -> None:
+        """After a failure: make the files what readers were shown, synced."""
+        if self.segments:
+            self.segments[-1].cut_to_published()
+        self._sync_names()
+        self.recovery_point = self.durable_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all batches that reach `offset` or beyond, synced; it lies within the log."""
+        kept = [segment for segment in self.segments if segment.base_offset < offset]
+        doomed = self.segments[len(kept) :]
+        if kept:
+            kept[-1] = self._shortened(kept[-1], offset)
+        self.segments = tuple(kept)
+        self.durable_offset = self.recovery_point = kept[-1].next_offset if kept else offset
+        for segment in reversed(doomed):
+            segment.delete()
+        if kept:
+            kept[-1].cut_to_published()
+        if self.segments or doomed:
+            self._files.sync_directory(self.directory)
+
+    def _shortened(self, segment: Segment, offset: int) -> Segment:
+        """A copy of `segment` that shows only what ends before `offset`; the file is as it was."""
+        copy = Segment(self._files, self.directory, segment.base_offset, self.config.index_interval_bytes)
+        copy.created_ms = segment.created_ms
+        copy.reset()
+        end = seek(segment, offset, segment.size_bytes, segment.file.read_at)
+        for batch in walk_headers(segment.path, segment.file.read_at, 0, end):
+            copy.note(batch.last_offset, batch.max_timestamp_ms, batch.size_bytes)
+        return copy

@@ -1,0 +1,367 @@
+"""One partition's log: batches are appended on the event loop, flushed by a thread, read by anybody.
+
+`append` gives a batch its offsets and stages it in memory, without a system call. `flush` runs on a flusher
+thread: it writes all that is staged, one write per segment, rolls segments, syncs as the policy asks, and
+moves `durable_offset`; nothing beyond that is ever read. The first flush makes the directory and the first
+segment, so a partition that holds nothing costs nothing.
+
+Who owns what:
+- the event loop: `next_offset`, `config`, and the right end of the staged batches;
+- the holder of the disk lock, on any thread (`flush`, `apply_retention`, `truncate_to`, `fail_back`, ...):
+  everything in `LogWriter`, and the left end of the staged batches;
+- readers hold nothing: the segments are a tuple that is replaced, never changed, a segment shows only what
+  is durable, and a deleted one stays readable until its last reader is done.
+
+A failed flush fails the log: appends and flushes are refused until `fail_back` has cut the files back to
+`durable_offset` and dropped what was staged. Nothing that failed is tried again as if it had not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple, TypeVar
+
+from protocol.record_batch import Batch, parse_header, set_base_offset
+from storage.files import Chunk, Files, StorageError
+from storage.log_config import LogConfig
+from storage.log_read import (
+    WouldBlock,
+    WrongIndex,
+    checked_batches,
+    first_position,
+    first_record_at,
+    newest_record,
+    nowait,
+    read_batches,
+)
+from storage.log_writer import LogWriter
+from storage.partition_files import LeaderEpochs, read_leader_epochs, read_partition_metadata
+from storage.recovery import Recovered, Recovery
+from storage.retention import expired
+from storage.segment import Segment, StagedBatch
+
+FIRST_EPOCHS: Final[LeaderEpochs] = (
+    (0, 0),
+)  # Of a log made here: epoch 0 from offset 0 on. One node never fences itself.
+
+T = TypeVar("T")
+
+
+class BatchTooLarge(ValueError):
+    """A batch beyond `max.message.bytes`, or larger than a segment: refused, nothing was staged."""
+
+
+class OffsetOutOfRange(LookupError):
+    """An offset below the log's start or beyond its end."""
+
+
+class Appended(NamedTuple):
+    """The offsets that a batch was given."""
+
+    base_offset: int
+    last_offset: int
+
+
+class PartitionLog:
+    """Opened by `open`. Methods say on which thread they run; those that block may raise StorageError."""
+
+    def __init__(self, directory: Path, config: LogConfig, files: Files) -> None:
+        self.directory = directory
+        self.log_start_offset = 0
+        self.next_offset = 0  # What the next append gets: counts what is staged.
+        self.recovered = Recovered()  # What opening found and did.
+        self.topic_id: bytes | None = None
+        self.leader_epochs: LeaderEpochs = FIRST_EPOCHS
+        self.failure: StorageError | None = None
+        self._writer = LogWriter(directory, config, files)
+        self._staged: deque[StagedBatch] = deque()
+        self._disk = Lock()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        files: Files,
+        *,
+        recovery_point: int | None = None,
+        shut_down_cleanly: bool = False,
+        log_start_offset: int = 0,
+        topic_id: bytes | None = None,
+    ) -> PartitionLog:
+        """Open the log in `directory`, which need not exist, and bring its files into order (see `recovery`).
+
+        `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
+        is written when the directory is made. Blocks. Raises CorruptSegment where synced bytes no longer
+        check: the segments are then as they were.
+        """
+        log = cls(directory, config, files)
+        log.recovered = Recovery(files, directory, config, recovery_point or 0, shut_down_cleanly).run()
+        log.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
+        log.topic_id = read_partition_metadata(files, directory) or topic_id
+        segments = log.recovered.segments
+        log._writer.segments = tuple(segments)
+        log._writer.durable_offset = segments[-1].next_offset if segments else 0
+        log.log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
+        if log.log_start_offset > log.durable_offset:  # All there was has been deleted by its users.
+            log._writer.drop_first(len(segments))
+            log._writer.durable_offset = log.log_start_offset
+        log.next_offset = log._writer.recovery_point = log.durable_offset
+        return log
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced while the log is in use; the next flush goes by it."""
+        return self._writer.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._writer.config = config
+
+    @property
+    def durable_offset(self) -> int:
+        """The end of what is read and may be acknowledged."""
+        return self._writer.durable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything was synced: damage there is corruption."""
+        return self._writer.recovery_point
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that batches are stamped with."""
+        return self.leader_epochs[-1][0]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Oldest first; the last is the one that is written."""
+        return self._writer.segments
+
+    @property
+    def size_bytes(self) -> int:
+        """Durable bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    # The event loop.
+
+    def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
+        """Give one whole, checked batch its offsets, written into it, and stage it for the next flush.
+
+        The log keeps `batch`: it is the caller's no more. Raises BatchTooLarge; StorageError while the log
+        has failed.
+        """
+        self._refuse_if_failed()
+        header = parse_header(batch)
+        assert header.size_bytes == len(batch), "exactly one batch"
+        config = self._writer.config
+        if header.size_bytes > config.max_batch_bytes or header.size_bytes > config.segment_bytes:
+            raise BatchTooLarge(f"{self.directory.name}: batch of {len(batch)} bytes")
+        base_offset = self.next_offset
+        last_offset = base_offset + header.last_offset_delta
+        set_base_offset(batch, base_offset, self.leader_epoch)
+        self._staged.append(StagedBatch(batch, base_offset, last_offset, header.max_timestamp_ms, wall_ms))
+        self.next_offset = last_offset + 1
+        return Appended(base_offset, last_offset)
+
+    def _refuse_if_failed(self) -> None:
+        if (failure := self.failure) is not None:
+            raise StorageError(failure.operation, failure.path, failure.reason, failure.errno)
+
+    def read_nowait(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
+    ) -> Chunk | None:
+        """`read` without waiting for the disk; None if it would have to wait: then `read` on a thread."""
+        try:
+            return self._read(offset, max_bytes, at_least_one, up_to, wait=False)
+        except (WouldBlock, WrongIndex):
+            return None
+
+    # Any thread.
+
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
+    ) -> Chunk:
+        """Whole batches from the one that holds `offset`, ending below `up_to` and the durable offset.
+
+        At most `max_bytes` of them, but with `at_least_one` never less than one batch. A read ends with its
+        segment. Empty at the end of the log. Blocks. Raises OffsetOutOfRange.
+        """
+        return self._repairing(lambda: self._read(offset, max_bytes, at_least_one, up_to, wait=True))
+
+    def _read(self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool) -> Chunk:
+        end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
+        segments = self._segments_from(offset)  # Before the check: the start moves before segments go.
+        if not self.log_start_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
+        for segment in segments if offset < end else ():
+            if not (wait or segment.is_warm):
+                raise WouldBlock
+            file = segment.file
+            read = file.read_at if wait else nowait(file)
+            data = read_batches(segment, offset, max_bytes, at_least_one, end, read)
+            if data is not None:
+                return data
+        return b""
+
+    def _segments_from(self, offset: int) -> tuple[Segment, ...]:
+        """The segments from the one that holds `offset` on."""
+        segments = self.segments
+        first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        return segments[max(first, 0) :]
+
+    def _repairing(self, operation: Callable[[], T]) -> T:
+        """Do a read again for as long as it meets an index that is wrong, which is built again."""
+        while True:
+            try:
+                return operation()
+            except WrongIndex as wrong:
+                with self._disk:
+                    wrong.segment.build_indexes()
+
+    def batches(self, start_offset: int) -> Iterator[tuple[Batch, memoryview]]:
+        """Every durable batch from the one that holds `start_offset` on, CRC checked, for replay.
+
+        The memory view is exactly the batch, and `batch.position` its place in it: 0. Blocks. Raises
+        CorruptSegment, naming file and byte, at the first batch that does not check.
+        """
+        end = self.durable_offset
+        for segment in self._segments_from(start_offset):
+            start = self._repairing(partial(first_position, segment, start_offset))
+            for batch, data in checked_batches(segment, start):
+                if batch.base_offset >= end:
+                    return
+                yield batch, data
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`. Blocks."""
+        return self._repairing(lambda: self._first_record_at(timestamp_ms))
+
+    def _first_record_at(self, timestamp_ms: int) -> tuple[int, int] | None:
+        start, end = self.log_start_offset, self.durable_offset
+        for segment in self.segments:
+            if segment.max_timestamp()[0] >= timestamp_ms:
+                found = first_record_at(segment, timestamp_ms, start, end)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record that has the largest timestamp of all. Blocks."""
+        newest = max(self.segments, key=lambda segment: segment.max_timestamp()[0], default=None)
+        if newest is None or newest.max_timestamp()[0] < 0:
+            return None
+        return self._repairing(lambda: newest_record(newest))
+
+    # Threads that may wait: each of these takes the disk lock.
+
+    def flush(self) -> None:
+        """Write all that was staged before the call, durable as the policy says. Raises StorageError."""
+        with self._disk:
+            self._refuse_if_failed()
+            staged = [self._staged.popleft() for _ in range(len(self._staged))]
+            if staged:
+                self._failing(lambda: self._write(staged))
+
+    def _write(self, staged: list[StagedBatch]) -> None:
+        if not self._writer.segments:
+            self._writer.make_directory(self.topic_id, self.leader_epochs)
+        self._writer.write(staged)
+
+    def _failing(self, operation: Callable[[], None]) -> None:
+        """Do what changes files; if it cannot be done, nothing more is until `fail_back`."""
+        try:
+            operation()
+        except StorageError as error:
+            self.failure = error
+            raise
+
+    def make_directory(self) -> None:
+        """Make the log's directory now, as an empty topic's must be found again at the next start."""
+        with self._disk:
+            self._refuse_if_failed()
+            self._failing(lambda: self._writer.make_directory(self.topic_id, self.leader_epochs))
+            self._failing(self._writer.seal)
+
+    def roll(self, wall_ms: int) -> None:
+        """Seal the active segment, if it holds anything, and begin a new one."""
+        with self._disk:
+            self._refuse_if_failed()
+            if self.segments and self.segments[-1].size_bytes:
+                self._failing(lambda: self._writer.roll(wall_ms))
+
+    def apply_retention(self, wall_ms: int) -> int:
+        """Delete segments that `retention.ms`, `retention.bytes` or the log's start let go; how many.
+
+        The active segment goes only when all of it has expired: a new one is begun first, as Kafka does.
+        """
+        with self._disk:
+            self._refuse_if_failed()
+            count = expired(self.segments, self.config, self.log_start_offset, wall_ms)
+            if count:
+                self._failing(lambda: self._drop_first(count, wall_ms))
+            return count
+
+    def _drop_first(self, count: int, wall_ms: int) -> None:
+        if count == len(self.segments):
+            self._writer.roll(wall_ms)
+        self.log_start_offset = max(self.log_start_offset, self.segments[count].base_offset)
+        self._writer.drop_first(count)
+
+    def advance_start(self, offset: int) -> None:
+        """Delete the records below `offset`, as DeleteRecords does: they are read no more.
+
+        The log directory's checkpoint makes it last. Raises OffsetOutOfRange beyond the durable offset.
+        """
+        if offset > self.durable_offset:
+            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
+        self.log_start_offset = max(self.log_start_offset, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch that reaches `offset`, and all that is staged; nothing may be appended meanwhile.
+
+        The recovery point on the disk must not lie beyond `offset`: see `LogDirectory.truncate`. Raises
+        OffsetOutOfRange outside the log.
+        """
+        with self._disk:
+            self._refuse_if_failed()
+            if not self.log_start_offset <= offset <= self.durable_offset:
+                raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
+            self._staged.clear()
+            self._failing(lambda: self._writer.truncate_to(offset))
+            self.next_offset = self.durable_offset
+
+    def fail_back(self) -> None:
+        """After a failure: cut the files to the durable offset, drop what is staged, and take appends again.
+
+        Raises StorageError if the disk still fails; the log then stays failed.
+        """
+        with self._disk:
+            self._staged.clear()
+            self._writer.cut_back()
+            self.next_offset = self.durable_offset
+            self.failure = None
+
+    def close(self) -> None:
+        """Flush, sync under either policy, and let go of the files. A failed log is left as it is."""
+        with self._disk:
+            if self.failure is None:
+                staged = [self._staged.popleft() for _ in range(len(self._staged))]
+                if staged:
+                    self._failing(lambda: self._write(staged))
+                self._failing(self._writer.seal)
+            for segment in self.segments:
+                segment.close()
+
+    def abandon(self) -> None:
+        """The directory is about to go: drop what is staged and refuse everything from now on."""
+        with self._disk:
+            self._staged.clear()
+            self.failure = StorageError("use", self.directory, "the partition was deleted")
+            for segment in self.segments:
+                segment.close()

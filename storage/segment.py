@@ -1,0 +1,211 @@
+"""One segment: a `.log` file of record batches and its indexes, under Kafka's names.
+
+What a segment shows (`size_bytes`, `next_offset`, the indexes) is what is durable: `write` puts bytes behind
+it, and only `publish` counts them, after the log has synced as its policy asks. So readers need no lock, and
+what a failed write left behind is cut by `cut_to_published`. One thread at a time changes a segment; any
+number read it. Indexes of an older segment are read when first needed, and built again from the log if they
+do not look right. A segment knows nothing of its neighbours, of policies or of what a crash may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+from storage.batch_walk import walk_headers
+from storage.files import Buffer, File, Files
+from storage.indexes import NO_TIMESTAMP, CorruptIndex
+from storage.segment_indexes import SegmentIndexes
+
+LOG_SUFFIX: Final = ".log"
+DIGITS: Final = 20  # Of the base offset in a file's name.
+BLOCK_BYTES: Final = 4096  # The most that a disk writes as one: see `cut_to_published`.
+
+
+class StagedBatch(NamedTuple):
+    """A batch that has its offsets and waits to be written. `wall_ms` is when it was appended."""
+
+    data: Buffer
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    wall_ms: int
+
+
+def log_path(directory: Path, base_offset: int) -> Path:
+    return directory / f"{base_offset:0{DIGITS}d}{LOG_SUFFIX}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The base offset in the name of a `.log` file; None for any other name."""
+    stem = name.removesuffix(LOG_SUFFIX)
+    return int(stem) if stem != name and len(stem) == DIGITS and stem.isdecimal() else None
+
+
+class Segment:
+    """Made by `create`, or by recovery. Every method that reaches the disk raises StorageError."""
+
+    def __init__(self, files: Files, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.path = log_path(directory, base_offset)
+        self.size_bytes = 0
+        self.next_offset = base_offset
+        self.first_timestamp_ms: int | None = None  # Of the first batch; None while there is none.
+        self.created_ms = 0
+        self._files = files
+        self._directory = directory
+        self._index_interval_bytes = index_interval_bytes
+        self._bytes_since_entry = 0
+        self._max_timestamp = (NO_TIMESTAMP, base_offset)
+        self._file: File | None = None
+        self._indexes: SegmentIndexes | None = None
+        self._loading = Lock()  # Of the indexes of an older segment, by whichever reader comes first.
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: Path, base_offset: int, index_interval_bytes: int, wall_ms: int
+    ) -> Segment:
+        """A new, empty segment with its three files, whose names are not synced yet."""
+        segment = cls(files, directory, base_offset, index_interval_bytes)
+        segment.created_ms = wall_ms
+        segment._file = files.open(segment.path, create=True)
+        segment._file.truncate(0)  # A creation that failed halfway may have left one.
+        segment.reset().rewrite()
+        return segment
+
+    @property
+    def file(self) -> File:
+        """The log file, opened when first needed."""
+        file = self._file
+        if file is None:
+            file = self._file = self._files.open(self.path)
+        return file
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """The indexes, loaded when first needed."""
+        return self._indexes or self.load()
+
+    def load(self) -> SegmentIndexes:
+        """Have the indexes in memory: from their files, or from the log if those cannot be right."""
+        with self._loading:
+            if self._indexes is None:
+                try:
+                    self.adopt(self.read_indexes(self.size_bytes))
+                except CorruptIndex:
+                    self.build_indexes()
+            assert self._indexes is not None
+            return self._indexes
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether a read has nothing to open or load first."""
+        return self._file is not None and self._indexes is not None
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base) if none."""
+        self.load()
+        return self._max_timestamp
+
+    # Changes: the flusher thread, or whoever else holds the log's disk lock.
+
+    def write(self, run: Sequence[StagedBatch]) -> None:
+        """Write the batches behind what is published; they do not count yet."""
+        self.file.write_at([batch.data for batch in run], self.size_bytes)
+
+    def publish(self, run: Sequence[StagedBatch]) -> None:
+        """Count the batches just written: from here on they are read."""
+        for batch in run:
+            self.note(batch.last_offset, batch.max_timestamp_ms, len(batch.data))
+
+    def note(self, last_offset: int, max_timestamp_ms: int, size_bytes: int) -> None:
+        """Count the batch at the end of the segment, with an index entry if one is due."""
+        if self.first_timestamp_ms is None:
+            self.first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self._max_timestamp[0]:
+            self._max_timestamp = (max_timestamp_ms, last_offset)
+        if self._bytes_since_entry > self._index_interval_bytes:
+            self.indexes.times.maybe_add(*self._max_timestamp)
+            self.indexes.offsets.add(last_offset, self.size_bytes)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+        self.next_offset = last_offset + 1
+        self.size_bytes += size_bytes
+
+    def seal(self) -> None:
+        """Sync log and indexes, after a last time index entry with the largest timestamp, as Kafka does.
+
+        Done when the segment is rolled, and when the log is closed.
+        """
+        self.file.sync()
+        self.indexes.times.maybe_add(*self._max_timestamp)
+        self.indexes.sync()
+
+    def cut_to_published(self) -> None:
+        """After a failed write or sync: make the file what is published again, by a new descriptor.
+
+        The failed write may have shared a disk block with acknowledged bytes, and the system may take
+        that block for clean now. Writing those bytes again gives the sync that follows something to prove.
+        """
+        self._file = None
+        file = self.file
+        file.truncate(self.size_bytes)
+        tail = self.size_bytes % BLOCK_BYTES
+        if tail:
+            file.write_at([file.read_at(tail, self.size_bytes - tail)], self.size_bytes - tail)
+        file.sync()
+        self.indexes.rewrite()
+
+    def delete(self) -> None:
+        """Remove the files' names, the log's first: an index without a log means nothing. Readers go on."""
+        self._files.unlink(self.path)
+        SegmentIndexes(self._files, self._directory, self.base_offset).delete()
+
+    def close(self) -> None:
+        """Let go of the file; it closes when its last reader does."""
+        self._file = None
+
+    # For recovery.
+
+    def reset(self) -> SegmentIndexes:
+        """Forget what was counted; `note` counts again, into new indexes."""
+        self.size_bytes = 0
+        self.next_offset = self.base_offset
+        self.first_timestamp_ms = None
+        self._bytes_since_entry = 0
+        self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
+        self._indexes = SegmentIndexes(self._files, self._directory, self.base_offset)
+        return self._indexes
+
+    def resume_at(self, position: int, indexes: SegmentIndexes) -> None:
+        """Count from the batch at `position`, the last one in `indexes`; `note` counts the rest."""
+        self.adopt(indexes)
+        self.size_bytes = position
+        if position:
+            first = next(walk_headers(self.path, self.file.read_at, 0, position))
+            self.first_timestamp_ms = first.max_timestamp_ms
+
+    def read_indexes(self, log_size_bytes: int) -> SegmentIndexes:
+        """What the index files hold. Raises CorruptIndex if it cannot belong to so long a log."""
+        return SegmentIndexes.load(self._files, self._directory, self.base_offset, log_size_bytes)
+
+    def adopt(self, indexes: SegmentIndexes) -> None:
+        """Take indexes from their files, and the largest timestamp from them."""
+        self._max_timestamp = indexes.times.last()
+        self._indexes = indexes
+
+    def build_indexes(self) -> None:
+        """Build the indexes from the batches, and write their files anew.
+
+        For the active segment only under the log's disk lock: nothing may be published meanwhile.
+        """
+        fresh = Segment(self._files, self._directory, self.base_offset, self._index_interval_bytes)
+        built = fresh.reset()
+        for batch in walk_headers(self.path, self.file.read_at, 0, self.size_bytes):
+            fresh.note(batch.last_offset, batch.max_timestamp_ms, batch.size_bytes)
+        built.times.maybe_add(*fresh._max_timestamp)
+        built.rewrite()
+        self._bytes_since_entry = fresh._bytes_since_entry
+        self.adopt(built)

@@ -1,0 +1,99 @@
+"""`kill -9` under load: what was acknowledged is there after the restart, and a Stable group carries on.
+
+pytest tests/kill                 # 20 rounds
+make soak-kill                    # 200 rounds (MUSTER_KILL_ROUNDS)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.daemon import MusterDaemon
+from tests.kill.committer import TOPIC
+from tests.processes import wait_until
+from tests.wire import WireClient
+
+ROUNDS = int(os.environ.get("MUSTER_KILL_ROUNDS", "20"))
+LEAST_IN_FLIGHT_SHARE = 0.9
+ROUND_TIMEOUT_S = 30
+
+
+def test_a_kill_loses_no_acknowledged_commit_and_costs_no_rebalance(tmp_path: Path) -> None:
+    daemon = MusterDaemon(tmp_path / "daemon", {"group.initial.rebalance.delay.ms": "0"})
+    with daemon:
+        create_topic(daemon.bootstrap)
+        rounds = [one_round(daemon, tmp_path / "members.json") for _ in range(ROUNDS)]
+    in_flight = sum(1 for outcome in rounds if outcome["in_flight"])
+    acknowledged = sum(outcome["count"] for outcome in rounds)
+    print(
+        f"{ROUNDS} kills, {in_flight} with a commit in flight; {acknowledged} acknowledged commits, none lost"
+    )
+    assert in_flight >= LEAST_IN_FLIGHT_SHARE * ROUNDS
+
+
+def create_topic(bootstrap: str) -> None:
+    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+    with WireClient(bootstrap) as client:
+        assert client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
+
+
+def one_round(daemon: MusterDaemon, state_file: Path) -> dict[str, Any]:
+    """Commit until a kill at a random moment; restart; hold what is there against what was acknowledged."""
+    committer = subprocess.Popen(
+        [sys.executable, "-m", "tests.kill.committer", daemon.bootstrap, str(state_file)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert committer.stdout is not None
+    assert committer.stdout.readline() == "committing\n"
+    time.sleep(random.uniform(0.01, 0.3))  # The moment of the kill is meant to be any.
+    daemon.kill()
+    outcome: dict[str, Any] = json.loads(committer.communicate(timeout=ROUND_TIMEOUT_S)[0])
+    daemon.start()
+    with WireClient(daemon.bootstrap) as client:
+        hold_against(client, outcome)
+    return outcome
+
+
+def hold_against(client: WireClient, outcome: dict[str, Any]) -> None:
+    for member in outcome["members"]:
+        group = member["group"]
+        allowed = {outcome["acknowledged"][group], outcome["in_flight"].get(group)}
+        assert committed_offset(client, group) in allowed, f"{group}: {allowed}"
+        beat = HeartbeatRequest(
+            group_id=group, generation_id=member["generation"], member_id=member["member"]
+        )
+        assert client.ask(beat, 4).error_code == 0
+        described = client.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        assert described.group_state == "Stable"
+        assert [each.member_id for each in described.members] == [member["member"]]
+        assert described.members[0].member_assignment == group.encode()
+
+
+def committed_offset(client: WireClient, group_id: str) -> int:
+    """The group's offset as soon as its shard has been loaded (until then the answer is 14)."""
+    topic = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[topic])])
+
+    def fetched() -> Any:
+        group = client.ask(request, 8).groups[0]
+        assert group.error_code in (0, 14), group
+        return group if group.error_code == 0 else None
+
+    group = wait_until(fetched, f"{group_id} is loaded", ROUND_TIMEOUT_S)
+    return int(group.topics[0].partitions[0].committed_offset)

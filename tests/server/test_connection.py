@@ -1,0 +1,340 @@
+"""A connection's order and back-pressure, by plain calls: a fake transport, handlers that answer when told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+import pytest
+
+from coordinator.clock import Clock
+from coordinator.listeners import Listener
+from coordinator.server.api_table import Api, api_table
+from coordinator.server.connection import MAX_UNANSWERED, Connection
+from coordinator.server.pending import Pending
+from protocol.framing import encode_request
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+ANSWER = Struct(">ii")  # Size, correlation id.
+LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
+MAX_BYTES = 1 << 16
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 5)})
+        self.written = b""
+        self.writes = 0
+        self.is_reading = True
+        self.is_closed = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+        self.writes += 1
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def answered(self) -> list[int]:
+        """The correlation ids of all answers so far, in the order they were written."""
+        found, position = [], 0
+        while position < len(self.written):
+            size, correlation_id = ANSWER.unpack_from(self.written, position)
+            found.append(correlation_id)
+            position += 4 + size
+        return found
+
+
+class FakeServer:
+    """Keeps every request that reached a handler; runs `call_soon` when told."""
+
+    def __init__(self) -> None:
+        self.started: list[Pending] = []
+        self.soon: list[Callable[[], None]] = []
+        self.clock = Clock()
+        self.max_request_bytes = MAX_BYTES
+        self.apis: dict[int, Api] = api_table(dict.fromkeys((11, 12, 16), self.handle))
+
+    def handle(self, request: Any, pending: Pending) -> None:
+        self.started.append(pending)
+
+    def on_connected(self, connection: Connection, ip: str) -> None: ...
+    def on_disconnected(self, connection: Connection) -> None: ...
+    def set_socket_options(self, transport: asyncio.Transport) -> None: ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def run_soon(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+    def started_ids(self) -> list[int]:
+        return [pending.correlation_id for pending in self.started]
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def transport() -> FakeTransport:
+    return FakeTransport()
+
+
+@pytest.fixture
+def connection(server: FakeServer, transport: FakeTransport) -> Connection:
+    made = Connection(server, LISTENER)  # type: ignore[arg-type]
+    made.connection_made(transport)
+    return made
+
+
+def heartbeat(correlation_id: int) -> bytes:
+    return encode_request(
+        HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, correlation_id, "c"
+    )
+
+
+def join(correlation_id: int) -> bytes:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[],
+    )
+    return encode_request(request, 9, correlation_id, "c")
+
+
+def list_groups(correlation_id: int) -> bytes:
+    return encode_request(ListGroupsRequest(), 5, correlation_id, "c")
+
+
+BEAT, JOINED, LISTED = HeartbeatResponse(), JoinGroupResponse(member_id="m"), ListGroupsResponse(groups=[])
+
+
+def test_answers_leave_in_the_order_of_the_requests(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    connection.data_received(heartbeat(1) + heartbeat(2) + heartbeat(3))
+    assert server.started_ids() == [1, 2, 3], "pipelined heartbeats start at once"
+    server.started[2].reply(BEAT)
+    server.started[1].reply(BEAT)
+    assert transport.answered() == []
+    server.started[0].reply(BEAT)
+    assert transport.answered() == [1, 2, 3]
+    assert transport.writes == 1
+
+
+def test_a_parked_join_parks_what_is_behind_it_on_its_connection(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    connection.data_received(join(1) + heartbeat(2) + list_groups(3))
+    assert server.started_ids() == [1]
+    assert not transport.is_reading
+    server.started[0].reply(JOINED)
+    assert server.started_ids() == [1], "not in the turn of whoever caused the answer"
+    server.run_soon()
+    assert server.started_ids() == [1, 2]
+    server.started[1].reply(BEAT)
+    server.run_soon()
+    assert transport.is_reading
+    server.started[2].reply(LISTED)
+    assert transport.answered() == [1, 2, 3]
+
+
+def test_a_request_that_does_not_pipeline_waits_for_those_that_do(
+    server: FakeServer, connection: Connection
+) -> None:
+    """Else a Fetch could miss the Produce before it that waits for its flush."""
+    connection.data_received(heartbeat(1) + list_groups(2))
+    assert server.started_ids() == [1]
+    server.started[0].reply(BEAT)
+    server.run_soon()
+    assert server.started_ids() == [1, 2]
+
+
+def test_unanswered_requests_are_bounded(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    connection.data_received(b"".join(heartbeat(number) for number in range(MAX_UNANSWERED + 10)))
+    assert len(server.started) == MAX_UNANSWERED
+    assert not transport.is_reading
+    for pending in list(server.started):
+        pending.reply(BEAT)
+    server.run_soon()
+    assert len(server.started) == MAX_UNANSWERED + 10
+
+
+def test_nothing_starts_while_the_peer_does_not_read(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    connection.pause_writing()
+    connection.data_received(heartbeat(1))
+    assert not server.started
+    assert not transport.is_reading
+    connection.resume_writing()
+    server.run_soon()
+    assert server.started_ids() == [1]
+    assert transport.is_reading
+
+
+def test_a_frame_in_pieces_is_one_request(server: FakeServer, connection: Connection) -> None:
+    frame = heartbeat(1) + heartbeat(2)
+    for position in range(len(frame)):
+        connection.data_received(frame[position : position + 1])
+    assert server.started_ids() == [1, 2]
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_requests_are_the_same_wherever_the_stream_is_cut(
+    server: FakeServer, connection: Connection, cut: int
+) -> None:
+    stream = heartbeat(1) + heartbeat(2) + heartbeat(3)
+    connection.data_received(stream[:cut])
+    connection.data_received(stream[cut:])
+    assert server.started_ids() == [1, 2, 3]
+
+
+def test_what_was_answered_before_a_bad_frame_still_leaves(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    server.handle = lambda request, pending: pending.reply(BEAT)  # type: ignore[method-assign]
+    server.apis.update(api_table({12: server.handle}))
+    connection.data_received(heartbeat(1) + b"\xff\xff\xff\xff")
+    assert transport.answered() == [1]
+    assert transport.is_closed
+
+
+def test_an_answer_for_a_closed_connection_is_dropped(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    """3.89: the member stays, the late reply goes nowhere."""
+    connection.data_received(join(1))
+    connection.connection_lost(None)
+    server.started[0].reply(JOINED)
+    assert transport.answered() == []
+
+
+def test_no_reply_gives_up_its_place(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    """Produce with acks=0: what is behind it is answered as if it had never been."""
+    connection.data_received(heartbeat(1) + heartbeat(2))
+    server.started[1].reply(BEAT)
+    server.started[0].no_reply()
+    assert transport.answered() == [2]
+
+
+def test_answering_twice_is_our_bug_and_says_so(server: FakeServer, connection: Connection) -> None:
+    connection.data_received(heartbeat(1) + heartbeat(2))
+    server.started[1].reply(BEAT)
+    with pytest.raises(AssertionError, match="twice"):
+        server.started[1].reply(BEAT)
+
+
+class Beats:
+    """A repeater that counts, and answers with a body that tells how often it was asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def repeater(self, request: HeartbeatRequest, version: int) -> Callable[[int], tuple[bytes, bytes]]:
+        def repeat(now_ms: int) -> tuple[bytes, bytes]:
+            self.count += 1
+            return b"\x00\x00\x00\x05", bytes([self.count])
+
+        return repeat
+
+
+@pytest.fixture
+def beats(server: FakeServer) -> Beats:
+    beats = Beats()
+    handlers = dict.fromkeys((11, 12, 16), server.handle)
+    server.apis.update(api_table(handlers, {12: beats.repeater}))
+    return beats
+
+
+def test_the_same_request_again_is_not_decoded_but_asked_again(
+    server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
+) -> None:
+    """Only the correlation id differs: the answer is that of the state now, under the new id."""
+    connection.data_received(heartbeat(1))
+    server.started[0].reply(BEAT)
+    connection.data_received(heartbeat(2))
+    connection.data_received(heartbeat(3))
+    assert server.started_ids() == [1]
+    assert beats.count == 2
+    assert transport.answered() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("changed", ["generation", "version", "client", "group"])
+def test_a_request_that_differs_in_anything_else_is_decoded(
+    server: FakeServer, beats: Beats, connection: Connection, changed: str
+) -> None:
+    connection.data_received(heartbeat(1))
+    server.started[0].reply(BEAT)
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    version, client_id = 4, "c"
+    match changed:
+        case "generation":
+            request.generation_id = 2
+        case "version":
+            version = 3
+        case "client":
+            client_id = "d"
+        case "group":
+            request.group_id = "h"
+    connection.data_received(encode_request(request, version, 2, client_id))
+    assert server.started_ids() == [1, 2]
+    assert beats.count == 0
+
+
+def test_a_repeated_request_keeps_its_place_in_the_order(
+    server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
+) -> None:
+    connection.data_received(heartbeat(1))
+    server.started[0].reply(BEAT)
+    connection.data_received(join(2))
+    connection.data_received(heartbeat(3))
+    assert (server.started_ids(), beats.count) == ([1, 2], 0), "it waits behind the join"
+    server.started[1].reply(JOINED)
+    server.run_soon()
+    assert server.started_ids() == [1, 2, 3]
+    server.started[2].reply(BEAT)
+    assert transport.answered() == [1, 2, 3]
+
+
+def test_a_repeated_request_waits_while_the_peer_does_not_read(
+    server: FakeServer, beats: Beats, connection: Connection
+) -> None:
+    connection.data_received(heartbeat(1))
+    server.started[0].reply(BEAT)
+    connection.pause_writing()
+    connection.data_received(heartbeat(2))
+    assert (server.started_ids(), beats.count) == ([1], 0)
+
+
+def test_two_equal_requests_in_one_segment_are_two(
+    server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
+) -> None:
+    connection.data_received(heartbeat(1))
+    server.started[0].reply(BEAT)
+    connection.data_received(heartbeat(2) + heartbeat(3))
+    for pending in server.started[1:]:
+        pending.reply(BEAT)
+    assert transport.answered() == [1, 2, 3]
