@@ -162,7 +162,9 @@ def check_payload(records: Buffer, batch: Batch, max_inflated_bytes: int, keys_r
         raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except DoesNotInflate as error:
         raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-    except (CorruptBatch, IndexError) as error:
+    except IndexError:
+        raise invalid(f"malformed records: fewer than the {batch.record_count} of the header") from None
+    except CorruptBatch as error:
         raise invalid(f"malformed records: {error}") from None
     if keyless:
         why = "a compacted topic takes no record without a key"
@@ -172,11 +174,12 @@ def check_payload(records: Buffer, batch: Batch, max_inflated_bytes: int, keys_r
 
 
 def check_records(payload: bytes, count: int) -> None:
-    """Raise CorruptBatch unless the lengths of `count` records lead exactly to the end of `payload`."""
+    """Raise unless the lengths of `count` records lead exactly to the end of `payload`.
+
+    CorruptBatch, or IndexError where they lead beyond.
+    """
     position, limit = 0, len(payload)
     for index in range(count):
-        if position >= limit:
-            raise CorruptBatch(f"{index} records where the header says {count}")
         size, position = read_varint(payload, position)
         if size < MIN_RECORD_BYTES - 1:
             raise CorruptBatch(f"record {index} says it has {size} bytes")

@@ -3,7 +3,7 @@
 A record is written relative to its batch: offset and timestamp as deltas, all lengths as zigzag
 varints. The offsets log is written through `encode_batch` at every group commit, so that loop does one
 join per record and looks its varints up; `iter_records` reads the same with slices of one bytes object.
-Both are plain Python: `docs/performance.md` tells what a record costs.
+Both are plain Python: a record costs about a microsecond to write and two to read.
 
 Batch headers are `record_batch`'s; its names are offered here too, so that one import does. This module
 knows no files, topics or groups.
@@ -270,6 +270,4 @@ def read_sized(data: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position)
     if size < 0:
         return None, position
-    if size > len(data) - position:
-        raise CorruptBatch(f"{size} bytes promised, {len(data) - position} left")
     return data[position : position + size], position + size

@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import BATCH_OVERHEAD, CRC, CRC_POSITION, checksum
 from protocol.record_validation import MAX_RECORD_ERRORS, RefusedBatch, validate_produced
 from protocol.records import Codec, Record, encode_batch, parse_header, payload_of
-from protocol.varint import VARINTS
+from protocol.varint import VARINTS, encode_varint
 
 NOW_MS = 1_700_000_000_000
 THREE = [Record(b"k%d" % i, b"v%d" % i, NOW_MS + i) for i in range(3)]
@@ -83,6 +83,7 @@ def test_a_sound_batch_passes(codec: Codec) -> None:
         (None, INVALID),  # Kafka fails inside and never answers.
         (b"", INVALID),
         (bytes(5), INVALID),
+        (PLAIN[:14], INVALID),
         (PLAIN[:30], INVALID),
         (PLAIN[:BATCH_OVERHEAD], INVALID),
         (PLAIN[:-1], INVALID),
@@ -104,7 +105,7 @@ def test_anything_but_one_whole_batch_is_refused(records: bytes | None, expected
     assert verdict(records) is expected
 
 
-@pytest.mark.parametrize("tail", [b"xxxxx", PLAIN[:30], PLAIN[:70]])
+@pytest.mark.parametrize("tail", [b"xxxxx", PLAIN[:12], PLAIN[:16], PLAIN[:17], PLAIN[:70]])
 def test_bytes_of_a_further_batch_that_is_cut_short_are_left_out(tail: bytes) -> None:
     batch = validate_produced(PLAIN + tail, api_version=12, max_batch_bytes=MAX_BATCH_BYTES)
     assert batch.end == len(PLAIN)
@@ -159,6 +160,14 @@ def test_bytes_after_the_last_record_are_refused(codec: Codec) -> None:
 @pytest.mark.parametrize("length", [b"\x03", b"\x0a", b"\x7e", b"\xff\xff\xff\xff\x0f", b"\xff" * 11])
 def test_a_record_length_that_cannot_be_is_refused(codec: Codec, length: bytes) -> None:
     assert verdict(recompressed(lambda payload: length + payload[1:], codec)) is INVALID
+
+
+@pytest.mark.parametrize("lengths", [[0, 20], [5, 15], [-1, 12]])
+def test_record_lengths_that_only_add_up_are_refused(lengths: list[int]) -> None:
+    """No record has less than six bytes behind its length."""
+    payload = b"".join(encode_varint(length) + bytes(max(length, 0)) for length in lengths)
+    batch = sealed(bytes(encode_batch(THREE[:2]))[:BATCH_OVERHEAD] + payload)
+    assert verdict(batch) is INVALID
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])

@@ -250,6 +250,44 @@ def test_a_record_malformed_inside_never_reads_beyond_itself(position: int, byte
     assert [(record.key, record.value) for record in found[1:]] == [(b"k1", b"v1"), (b"k2", b"v2")]
 
 
+def single(payload: bytes) -> bytearray:
+    """A batch that says it holds one record, with this payload."""
+    return patched(
+        encode_batch(THREE[:1])[:BATCH_OVERHEAD] + payload, ">i", 8, BATCH_OVERHEAD - 12 + len(payload)
+    )
+
+
+@pytest.mark.parametrize("length", [0x02, 0x12, 0x16, 0x03, 0x7E])
+def test_a_record_length_that_differs_from_its_content_is_corrupt(length: int) -> None:
+    data = single(b"\x14\0\0\0\x04k0\x04v0\0")
+    assert len(read_records(data, parse_header(data))) == 1
+    data[BATCH_OVERHEAD] = length
+    with pytest.raises(CorruptBatch):
+        read_records(data, parse_header(data))
+
+
+def test_a_record_that_runs_over_the_end_is_never_handed_out() -> None:
+    """Its length and its last header agree, on more bytes than there are."""
+    data = single(b"\x7e\0\0\0\x01\x01\x02\x02h\x6cxxxxxxxx")
+    with pytest.raises(CorruptBatch, match="left"):
+        next(iter_records(data, parse_header(data)))
+
+
+@pytest.mark.parametrize("headers", [b"\x01", b"\x02\x01\x00", b"\x7e\x02h\x00"])
+def test_headers_that_cannot_be_are_corrupt(headers: bytes) -> None:
+    """A negative count, a null name, more headers than bytes."""
+    body = b"\0\0\0\x01\x01" + headers
+    data = single(encode_varint(len(body)) + body)
+    with pytest.raises(CorruptBatch, match="header"):
+        read_records(data, parse_header(data))
+
+
+def test_a_negative_record_count_is_corrupt_even_without_a_payload() -> None:
+    data = patched(single(b""), ">i", 57, -1)
+    with pytest.raises(CorruptBatch, match="records in"):
+        read_records(data, parse_header(data))
+
+
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints_come_back_as_written(number: int) -> None:
     encoded = encode_varint(number)

@@ -364,3 +364,22 @@ def test_cancelling_a_key_drops_its_operations_and_their_deadlines(yard: Yard) -
     yard.advance(100)
     assert (first.ends, second.ends, other.ends) == ([], [], ["complete", "expired"])
     assert yard.purgatory.cancel_for_key("a") == []
+
+
+def test_what_was_cancelled_under_one_key_may_complete_by_another_but_not_expire(yard: Yard) -> None:
+    operation = Operation(20)
+    yard.watch(operation, "a", "b")
+    yard.purgatory.cancel_for_key("a")
+    yard.advance(100)
+    assert (yard.check("b"), operation.ends) == (0, [])
+    operation.can_complete = True
+    assert (yard.check("b"), operation.ends) == (1, ["complete"])
+
+
+def test_a_key_that_nobody_waits_for_any_more_takes_no_room(yard: Yard) -> None:
+    for number in range(100):
+        operation = Operation()
+        yard.watch(operation, number)
+        operation.can_complete = True
+        yard.check(number)
+    assert not yard.purgatory._watchers

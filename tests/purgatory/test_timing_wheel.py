@@ -67,6 +67,14 @@ def test_what_is_put_late_comes_out_of_the_next_advance_in_order() -> None:
     assert wheel.advance(2000) == []
 
 
+def test_what_is_put_late_twice_at_the_same_time_comes_out_twice() -> None:
+    wheel = TimingWheel(1000)
+    for entry in (Entry(990), Entry(1000)):
+        wheel.put(entry)
+        assert wheel.next_deadline_ms() == 1000
+        assert wheel.advance(1000) == [entry]
+
+
 def test_an_entry_comes_out_at_its_deadline_and_not_before() -> None:
     wheel = TimingWheel(0)
     (entry,) = added(wheel, 7)

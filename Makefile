@@ -1,0 +1,81 @@
+# Two commands do everything on a machine with Python 3.11 or newer and make:
+#   make run    makes the environment and starts the daemon on 127.0.0.1:9092
+#   make test   makes the environment and passes the tests
+# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS.
+
+SHELL = /bin/sh
+.DEFAULT_GOAL := help
+
+# The first interpreter that runs and is new enough; give PYTHON=... to choose another.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$python; break; fi; done)
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+ARGS ?=
+PYTEST_ARGS ?=
+WORKERS ?= auto
+ROUNDS ?= 200
+SHIPPED = muster coordinator protocol storage
+
+.PHONY: help run test check format demo soak-kill bench docs constraints clean
+
+help:
+	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
+	@echo 'Also: check, format, demo, soak-kill, bench, docs, constraints, clean.'
+
+# A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
+$(VENV)/.runtime: pyproject.toml constraints.txt
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+# All that tests, benchmarks and Spark need:
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,spark]'
+	@touch $@
+
+run: $(VENV)/.runtime
+	@exec $(BIN)/muster serve $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(addprefix -p ,$(SHIPPED))
+	$(BIN)/python -m pytest tests/test_imports.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: $(VENV)/.dev
+	$(BIN)/python -m bench.demo
+
+soak-kill: $(VENV)/.dev
+	MUSTER_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/kill $(PYTEST_ARGS)
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m bench.performance --write
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m coordinator.settings_page > docs/settings.md
+
+# Resolves all dependencies anew, in an environment that is thrown away, and pins what came out.
+constraints:
+	rm -rf $(VENV)-resolve
+	$(PYTHON) -m venv $(VENV)-resolve
+	$(VENV)-resolve/bin/python -m pip --disable-pip-version-check install --quiet '.[dev,spark]'
+	{ sed -n '/^#/p' constraints.txt; \
+	  $(VENV)-resolve/bin/python -m pip --disable-pip-version-check freeze --exclude muster; } > constraints.new
+	mv constraints.new constraints.txt
+	rm -rf $(VENV)-resolve
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""The command line beside `serve`: which commands there are. Each is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+
+def _version() -> str:
+    try:
+        return version("muster")
+    except PackageNotFoundError:
+        return "not installed: running from its sources"
+
+
+app = App(
+    name="muster",
+    help="Kafka's group coordinator as a standalone daemon, and tools for the groups of any Kafka cluster.",
+    version=_version,
+    result_action="return_int_as_exit_code_else_zero",
+)
+app.command("muster.groups:app", name="groups", help="Look at groups, and change them: any Kafka cluster.")
+app.command("muster.spark.commands:app", name="spark", help="Run a Spark job on a topic: any Kafka cluster.")
+
+
+@app.command(help_flags=[])
+def serve(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+    """Run the daemon. See `muster serve --help`."""
+    from muster.__main__ import STARTED_S
+    from muster.serve import serve_command
+
+    return serve_command(arguments, STARTED_S)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit status. Arguments that are not understood exit with status 2."""
+    status = app(list(arguments))
+    return status if isinstance(status, int) else 0

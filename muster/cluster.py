@@ -1,0 +1,203 @@
+"""One connection to a Kafka cluster for the command line: our typed messages over aiokafka's connections.
+
+aiokafka finds the brokers and keeps the sockets; its own message classes stop at old versions, so the
+requests sent here are `protocol`'s, each at the newest version that both sides know. Whatever goes wrong
+comes out as a `ClusterError` in one sentence. It knows no groups: see `group_admin`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from io import BytesIO
+from typing import Any, Final, TypeVar
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from protocol.codec import spec
+from protocol.errors import DecodeError, ErrorCode
+from protocol.framing import decode_response, encode_request
+from protocol.messages import RESPONSES
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+REQUEST_TIMEOUT_MS: Final = 15_000
+RETRY_FOR_S: Final = 15.0  # A coordinator that loads, or whose topic is only being made, is done by then.
+RETRY_EVERY_S: Final = 0.2
+
+_CLIENT_ID: Final = "muster"
+_SIZE_BYTES: Final = 4  # The length before a request's frame, which aiokafka writes itself.
+_TEMPORARY: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+Answer = TypeVar("Answer")
+
+
+class ClusterError(Exception):
+    """The cluster cannot be reached, or refused; the message is a sentence for the user."""
+
+
+class RefusedError(ClusterError):
+    """The cluster answered with an error code."""
+
+    def __init__(self, what: str, error_code: int) -> None:
+        self.error = ErrorCode(error_code)
+        super().__init__(f"{what}: the cluster answers {self.error.name}")
+
+
+def check(what: str, error_code: int) -> None:
+    """Raise RefusedError unless `error_code` is NONE; `what` says what was being done."""
+    if error_code != ErrorCode.NONE:
+        raise RefusedError(what, error_code)
+
+
+class _Request:
+    """One of our messages, in the shape that aiokafka's connection sends."""
+
+    def __init__(self, message: Any, max_version: int | None) -> None:
+        self._message = message
+        self._max_version = max_version
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> _PreparedRequest:
+        """Choose the version, given what the broker's ApiVersions said."""
+        ours = spec(type(self._message))
+        lowest, highest = versions.get(_api_key(self._message), (0, -1))
+        ceiling = ours.max_version if self._max_version is None else self._max_version
+        version = min(highest, ceiling)
+        if version < max(lowest, ours.min_version):
+            raise ClusterError(
+                f"the broker offers no version of {type(self._message).__name__} that we speak"
+            )
+        return _PreparedRequest(self._message, version)
+
+
+def _api_key(message: Any) -> int:
+    api_key = spec(type(message)).api_key
+    assert api_key is not None, f"{type(message).__name__} is no request"
+    return api_key
+
+
+class _PreparedRequest:
+    """A request at a settled version, with the decoder of its answer: aiokafka's RequestStruct, in effect."""
+
+    def __init__(self, message: Any, version: int) -> None:
+        self._message = message
+        self._version = version
+        self.API_KEY = _api_key(message)
+        self.API_VERSION = version
+        self.RESPONSE_TYPE = self  # Asked for `decode`.
+
+    def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
+        frame = encode_request(self._message, self._version, correlation_id, client_id)
+        return _Encoded(frame[_SIZE_BYTES:])
+
+    def encode(self) -> bytes:
+        return b""  # The body went with the header.
+
+    def parse_response_header(self, buffer: BytesIO) -> _ResponseHeader:
+        """Read the whole answer: where its header ends depends on the version."""
+        correlation_id, self._answer = decode_response(RESPONSES[self.API_KEY], self._version, buffer.read())
+        return _ResponseHeader(correlation_id)
+
+    def decode(self, _buffer: BytesIO) -> Any:
+        return self._answer
+
+
+class _Encoded:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def encode(self) -> bytes:
+        return self._content
+
+
+class _ResponseHeader:
+    def __init__(self, correlation_id: int) -> None:
+        self.correlation_id = correlation_id
+
+
+class Cluster:
+    """A cluster that is connected to. Made by `connected`."""
+
+    def __init__(self, client: AIOKafkaClient) -> None:
+        self._client = client
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers that the cluster told of."""
+        return sorted(broker.nodeId for broker in self._client.cluster.brokers())
+
+    def address(self, node_id: int) -> str:
+        """`host:port` of a broker, as the cluster advertises it."""
+        broker = self._client.cluster.broker_metadata(node_id)
+        return f"{broker.host}:{broker.port}" if broker else "unknown"
+
+    async def send(self, node_id: int, message: Any, max_version: int | None = None) -> Any:
+        """Send one request of `protocol.messages` and return its answer. Raises ClusterError."""
+        name = type(message).__name__
+        try:
+            return await self._client.send(node_id, _Request(message, max_version))
+        except (TimeoutError, KafkaError, OSError) as error:
+            raise ClusterError(
+                f"{name}: broker {node_id} at {self.address(node_id)} failed: {error!r}"
+            ) from None
+        except DecodeError as error:
+            raise ClusterError(f"{name}: the answer of broker {node_id} makes no sense: {error}") from None
+
+    async def send_to_any(self, message: Any, max_version: int | None = None) -> Any:
+        """Send to whichever broker; for what all of them know."""
+        return await self.send(self.node_ids[0], message, max_version)
+
+    async def coordinator(self, group_id: str) -> int:
+        """The broker that looks after the group. Waits while there is none yet. Raises ClusterError."""
+
+        async def ask() -> int:
+            request = FindCoordinatorRequest(key=group_id)
+            answer: FindCoordinatorResponse = await self.send_to_any(request, max_version=3)
+            check(f"looking for the coordinator of group {group_id}", answer.error_code)
+            return answer.node_id
+
+        return await retried(ask)
+
+
+async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """What `ask` returns, asked again while the coordinator says that it is not there yet."""
+    deadline = asyncio.get_running_loop().time() + RETRY_FOR_S
+    while True:
+        try:
+            return await ask()
+        except RefusedError as error:
+            if error.error not in _TEMPORARY or asyncio.get_running_loop().time() > deadline:
+                raise
+        await asyncio.sleep(RETRY_EVERY_S)
+
+
+@asynccontextmanager
+async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
+    """Connect to the cluster behind `bootstrap` (host:port, several with commas). Raises ClusterError."""
+    quiet_aiokafka()
+    client = AIOKafkaClient(
+        bootstrap_servers=bootstrap, client_id=_CLIENT_ID, request_timeout_ms=REQUEST_TIMEOUT_MS
+    )
+    try:
+        await client.bootstrap()
+        if not client.cluster.brokers():
+            raise ClusterError(f"{bootstrap} answers, but tells of no broker")
+        yield Cluster(client)
+    except (KafkaError, OSError, ValueError) as error:
+        raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
+    finally:
+        await client.close()
+
+
+def quiet_aiokafka() -> None:
+    """Keep aiokafka's log off the terminal: what matters of it is raised, and told in a sentence."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)

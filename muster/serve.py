@@ -1,0 +1,145 @@
+"""`muster serve`: reads the settings, sets up the log, and runs the daemon until it is told to stop.
+
+Whatever keeps it from starting is told in a sentence on standard error: status 2 for settings, 1 for the
+rest. Standard output carries one line, when the daemon is ready. The flags are read with argparse, which
+pydantic-settings has loaded anyway; see `__main__`. This module knows nothing of what the daemon does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from coordinator.log_output import configure_log, structlog  # Before all that imports structlog.
+from coordinator.settings import Settings
+from coordinator.settings_sources import Loaded, SettingsError, load
+
+STATUS_FAILED: Final = 1
+STATUS_NOT_UNDERSTOOD: Final = 2
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+_EPILOG: Final = """\
+A setting is taken from the first of: a flag, the environment (group.max.size is MUSTER_GROUP_MAX_SIZE),
+the file given by --config, its default. All settings: docs/settings.md.
+"""
+
+
+def serve_command(arguments: Sequence[str], started_s: float) -> int:
+    """Run the daemon with these command line arguments; return the exit status.
+
+    `started_s` is the monotonic time at which the process began.
+    """
+    flags = _parser().parse_args(arguments)
+    try:
+        loaded = load(overrides_of(flags), os.environ, flags.config)
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"muster: {problem}", file=sys.stderr)
+        return STATUS_NOT_UNDERSTOOD
+    configure_log(loaded.settings.muster_log_level)
+    _tell_what_was_passed_over(loaded)
+    return _run(loaded.settings, started_s)
+
+
+def parsed_overrides(arguments: Sequence[str]) -> dict[str, str]:
+    """The settings in these command line arguments. Exits with status 2 if they are not understood."""
+    return overrides_of(_parser().parse_args(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="muster serve",
+        description="Run the daemon in the foreground.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a properties file; a Kafka broker's will do"
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set one setting, under Kafka's name for it; may be repeated",
+    )
+    parser.add_argument("--listeners", metavar="LIST", help="short for --override listeners=LIST")
+    parser.add_argument("--advertised-listeners", metavar="LIST", help="likewise for advertised.listeners")
+    parser.add_argument("--log-dirs", metavar="DIRECTORY", help="likewise for log.dirs")
+    return parser
+
+
+def overrides_of(flags: argparse.Namespace) -> dict[str, str]:
+    """The settings given by flags. Raises SettingsError for an --override without a value."""
+    malformed = [text for text in flags.override if "=" not in text]
+    if malformed:
+        raise SettingsError(f"--override {text} must be NAME=VALUE" for text in malformed)
+    overrides = {name.strip(): value for name, _, value in (text.partition("=") for text in flags.override)}
+    for name in ("listeners", "advertised.listeners", "log.dirs"):
+        text = getattr(flags, name.replace(".", "_"))
+        if text is not None:
+            overrides[name] = text
+    return overrides
+
+
+def _tell_what_was_passed_over(loaded: Loaded) -> None:
+    log = structlog.get_logger()
+    if loaded.ignored:
+        log.warning("settings of Kafka's that mean nothing here are ignored", names=", ".join(loaded.ignored))
+    if loaded.foreign_variables:
+        log.info("variables that name no setting", names=", ".join(loaded.foreign_variables))
+
+
+def _run(settings: Settings, started_s: float) -> int:
+    from coordinator.daemon import StartupError  # After the settings: mistakes in them should be cheap.
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve_until_signalled(settings, started_s))
+    except StartupError as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return STATUS_FAILED
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # There is no wheel for every platform; asyncio's own loop is slower, not lesser.
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve_until_signalled(settings: Settings, started_s: float) -> None:
+    from coordinator.daemon import serve
+
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+
+    def ready(address: str) -> None:
+        took_s = time.monotonic() - started_s
+        place = settings.data_directory
+        print(f"muster: ready on {address} (log in {place}, started in {took_s:.2f} s)", flush=True)
+
+    await serve(settings, ready, stop)
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set `stop` on SIGTERM or SIGINT; a second signal of either kind ends the process where it stands."""
+    loop = asyncio.get_running_loop()
+
+    def on_first_signal() -> None:
+        stop.set()
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_first_signal)

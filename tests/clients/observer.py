@@ -1,0 +1,119 @@
+"""The test's own neutral view of a broker: makes topics, writes records, asks for offsets and groups.
+
+It is one confluent-kafka admin client and one producer inside the test process; what is tested runs
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic, OffsetSpec
+
+TIMEOUT_S = 20
+# Kafka's batch header: attributes lie 21 bytes in, the length of all that follows itself 8 bytes in.
+BATCH_PREFIX_BYTES = 12
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class Observer:
+    """Topics, records, offsets and groups of a broker at `bootstrap`; any error raises KafkaException."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        # Silent: at the end of a test run the broker goes before these clients do.
+        common = {"bootstrap.servers": bootstrap, "client.id": "observer", "log_level": 0}
+        self._admin = AdminClient(common)
+        # Idempotent, or a retry on a busy machine could swap or repeat records that tests know by offset.
+        self._producer = Producer({**common, "linger.ms": 1, "enable.idempotence": True})
+
+    def create_topic(self, prefix: str, partitions: int) -> str:
+        """Make a topic with a name of its own, and return the name."""
+        topic = unique(prefix)
+        self.create_named_topic(topic, partitions)
+        return topic
+
+    def create_named_topic(self, topic: str, partitions: int) -> None:
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        self._admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def write(self, topic: str, values: Iterable[str], partition: int = -1, base_ms: int = 0) -> None:
+        """Write `values`; with `base_ms` each has a timestamp one second later than the one before it."""
+        for number, value in enumerate(values):
+            timestamp = base_ms + number * 1000 if base_ms else 0
+            self._producer.produce(topic, value, partition=partition, timestamp=timestamp, key=value)
+        if left := self._producer.flush(TIMEOUT_S):
+            raise TimeoutError(f"{left} records of {topic} were not delivered in {TIMEOUT_S} s")
+
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Commit as a simple consumer: no membership, so the group must have no members."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group})
+        partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        consumer.commit(offsets=partitions, asynchronous=False)
+        consumer.close()
+
+    def log_ends(self, topic: str, partitions: int) -> dict[int, int]:
+        """The next offset of each partition's log."""
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
+        found = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S)
+        return {partition.partition: answer.result(TIMEOUT_S).offset for partition, answer in found.items()}
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed offset of each of the topic's partitions that has one."""
+        answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        found = answer.result(TIMEOUT_S).topic_partitions
+        return {tp.partition: tp.offset for tp in found if tp.topic == topic and tp.offset >= 0}
+
+    def describe(self, group: str) -> ConsumerGroupDescription:
+        """The group's state and members now."""
+        return self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group].result(
+            TIMEOUT_S
+        )
+
+    def owned(self, group: str) -> list[str] | None:
+        """Each partition that members of a Stable group own, sorted, with repeats; None in other states."""
+        group_now = self.describe(group)
+        if group_now.state is not ConsumerGroupState.STABLE:
+            return None
+        owned = (tp for member in group_now.members for tp in member.assignment.topic_partitions)
+        return sorted(f"{tp.topic}-{tp.partition}" for tp in owned)
+
+    def state(self, group: str) -> str:
+        """The group's state by name, or "absent"."""
+        try:
+            return self.describe(group).state.name
+        except KafkaException:
+            return "absent"
+
+
+def unique(prefix: str) -> str:
+    """A topic or group name that no other test has, on this worker or another."""
+    return f"{prefix}-{uuid.uuid4().hex[:10]}"
+
+
+def codecs_on_disk(log_dir: Path, topic: str, partition: int = 0) -> set[str]:
+    """The codecs of the batches in a partition's segments, as they lie on the disk."""
+    segments = sorted((log_dir / f"{topic}-{partition}").glob("*.log"))
+    return {codec for segment in segments for codec in _batch_codecs(segment.read_bytes())}
+
+
+def _batch_codecs(data: bytes) -> Iterator[str]:
+    position = 0
+    while position + BATCH_PREFIX_BYTES < len(data):
+        (length,) = struct.unpack_from(">i", data, position + 8)
+        if length == 0:
+            return  # Kafka allots files ahead and fills the rest with zeros.
+        (attributes,) = struct.unpack_from(">h", data, position + 21)
+        yield CODEC_NAMES[attributes & 7]
+        position += BATCH_PREFIX_BYTES + length

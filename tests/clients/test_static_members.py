@@ -1,0 +1,44 @@
+"""Static members (KIP-345): one that restarts within its session goes on where it was, nobody rebalances."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.fleet import Fleet, Worker
+from tests.clients.groups import Group, values_seen
+from tests.clients.observer import Observer
+
+# Longer than a restart takes on a busy machine, so that only the restart is tested.
+SESSION_TIMEOUT_MS = 30_000
+
+
+@pytest.mark.parametrize("family", ["aiokafka", "confluent", "kafka_python"])
+def test_a_restarted_static_member_costs_no_rebalance(family: str, fleet: Fleet, observer: Observer) -> None:
+    restart_a_static_member(Group(fleet, observer), family)
+
+
+@pytest.mark.usefixtures("java")
+def test_a_restarted_static_java_member_costs_no_rebalance(fleet: Fleet, observer: Observer) -> None:
+    restart_a_static_member(Group(fleet, observer), "java")
+
+
+def restart_a_static_member(group: Group, family: str) -> None:
+    config = {"session_timeout_ms": SESSION_TIMEOUT_MS, "assignor": "range"}
+    first, second = (group.start(family, instance_id=instance, **config) for instance in ("one", "two"))
+    group.await_shared(first, second)
+    group.write()
+    group.await_everything_read(first, second)
+    group.await_everything_committed(first, second)
+    rebalances = len(second.of("owns"))
+    first.kill()
+    restarted = group.start(family, instance_id="one", **config)
+    group.await_shared(restarted, second)
+    group.write()
+    group.await_everything_read(first, restarted, second)
+    assert values_seen(restarted), "the restarted member reads its share"
+    assert last_share(restarted) == last_share(first)
+    assert len(second.of("owns")) == rebalances, second.story()
+
+
+def last_share(member: Worker) -> list[str]:
+    return member.of("owns")[-1]["partitions"]

@@ -1,0 +1,145 @@
+"""confluent-kafka (librdkafka) as a group member, a producer of every codec, and a reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.clients.workers import confluent_admin, confluent_walk, payloads
+from tests.clients.workers.reporting import Config, main, report, require, stop_requested
+
+NOTHING_TO_COMMIT = KafkaError._NO_OFFSET
+
+
+def consumer_config(config: Config) -> dict[str, Any]:
+    """librdkafka's settings for a test's member."""
+    settings = {
+        "bootstrap.servers": config["bootstrap"],
+        "client.id": config.get("client_id", "confluent"),
+        "group.id": config["group"],
+        "session.timeout.ms": config.get("session_timeout_ms", 6000),
+        "heartbeat.interval.ms": 1000,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 100,
+    }
+    if "assignor" in config:
+        settings["partition.assignment.strategy"] = config["assignor"]
+    if "instance_id" in config:
+        settings["group.instance.id"] = config["instance_id"]
+    return settings
+
+
+class Member:
+    """Reads its share of the topics, reports every record before it commits it, until asked to stop."""
+
+    def __init__(self, config: Config) -> None:
+        self._consumer = Consumer(consumer_config(config))
+        self._owned: set[str] = set()
+        self._uncommitted = False
+        self._consumer.subscribe(
+            config["topics"], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def run(self) -> None:
+        stop = stop_requested()
+        while not stop.is_set():
+            messages = self._consumer.consume(num_messages=100, timeout=0.1)
+            if messages:
+                report("records", values=[_text(message) for message in messages])
+                self._uncommitted = True
+            self._commit()
+        self._consumer.close()
+        report("closed")
+
+    def _commit(self) -> None:
+        if not self._uncommitted:
+            return
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            report("commit_refused", error=error.args[0].name())
+            self._uncommitted = error.args[0].code() != NOTHING_TO_COMMIT
+        else:
+            self._uncommitted = False
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._owned |= _names(partitions)
+        report("owns", partitions=sorted(self._owned))
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._commit()
+        self._owned -= _names(partitions)
+        report("owns", partitions=sorted(self._owned))
+
+    def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._owned -= _names(partitions)
+        report("owns", partitions=sorted(self._owned))
+
+
+def _names(partitions: list[TopicPartition]) -> set[str]:
+    return {f"{partition.topic}-{partition.partition}" for partition in partitions}
+
+
+def _text(message: Message) -> str:
+    require(message.error() is None, message.error())
+    return message.value().decode()
+
+
+def member(config: Config) -> None:
+    Member(config).run()
+
+
+def produce(config: Config) -> None:
+    """Write every label of this library, one producer for each."""
+    for label in payloads.labels("confluent"):
+        _, codec, acks = label.split("/")
+        idempotent = acks == "idempotent"
+        settings = {
+            "bootstrap.servers": config["bootstrap"],
+            "compression.type": codec,
+            "acks": "all" if idempotent else acks,
+            "enable.idempotence": idempotent,
+            "linger.ms": 20,
+        }
+        producer = Producer(settings)
+        for number in range(payloads.RECORDS_PER_LABEL):
+            producer.produce(
+                config["topic"],
+                payloads.value(label, number),
+                label,
+                headers=payloads.headers(label, number),
+                on_delivery=_require_delivered,
+            )
+        require(producer.flush(20) == 0, f"{label}: not all delivered")
+    report("produced")
+
+
+def _require_delivered(error: KafkaError | None, _: Message) -> None:
+    require(error is None, error)
+
+
+def read(config: Config) -> None:
+    """Read `count` records of the one-partition `topics` from the beginning, and check each; no group."""
+    consumer = Consumer({**consumer_config({**config, "group": "unused"}), "check.crcs": True})
+    consumer.assign([TopicPartition(topic, 0, 0) for topic in config["topics"]])
+    checker = payloads.Checker()
+    while checker.counts.total() < config["count"]:
+        for message in consumer.consume(500, 1.0):
+            require(message.error() is None, message.error())
+            checker.check(message.key(), message.value(), dict(message.headers()))
+    report("read", counts=checker.counts)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "member": member,
+            "produce": produce,
+            "read": read,
+            "walk": confluent_walk.walk,
+            "admin": confluent_admin.admin,
+        }
+    )

@@ -1,0 +1,149 @@
+"""kafka-python as a group member, a producer of every codec, and a reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.clients.workers import kafka_python_admin, kafka_python_walk, payloads
+from tests.clients.workers.reporting import Config, main, report, stop_requested
+
+ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
+
+
+def consumer_config(config: Config) -> dict[str, Any]:
+    """kafka-python's settings for a test's member."""
+    settings = {
+        "bootstrap_servers": config["bootstrap"],
+        "client_id": config.get("client_id", "kafka-python"),
+        "group_id": config["group"],
+        "session_timeout_ms": config.get("session_timeout_ms", 6000),
+        "heartbeat_interval_ms": 1000,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "fetch_max_wait_ms": 100,
+    }
+    if "assignor" in config:
+        settings["partition_assignment_strategy"] = [ASSIGNORS[config["assignor"]]]
+    if "instance_id" in config:
+        settings["group_instance_id"] = config["instance_id"]
+    return settings
+
+
+class Member(AsyncConsumerRebalanceListener):
+    """Reads its share of the topics, reports every record before it commits it, until asked to stop.
+
+    The listener is asynchronous: it runs on the library's own loop, where a blocking commit is refused.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._consumer = KafkaConsumer(**consumer_config(config))
+        self._owned: set[str] = set()
+        self._uncommitted = False
+        self._consumer.subscribe(config["topics"], listener=self)
+
+    def run(self) -> None:
+        stop = stop_requested()
+        while not stop.is_set():
+            batches = self._consumer.poll(timeout_ms=100)
+            values = [record.value.decode() for records in batches.values() for record in records]
+            if values:
+                report("records", values=values)
+                self._uncommitted = True
+            self._commit()
+        self._consumer.close()
+        report("closed")
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self._owned |= _names(assigned)
+        report("owns", partitions=sorted(self._owned))
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        if self._uncommitted:
+            try:
+                await self._consumer.commit_async()
+            except KafkaError as error:
+                report("commit_refused", error=type(error).__name__)
+            else:
+                self._uncommitted = False
+        self._owned -= _names(revoked)
+        report("owns", partitions=sorted(self._owned))
+
+    async def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        self._owned -= _names(lost)
+        report("owns", partitions=sorted(self._owned))
+
+    def _commit(self) -> None:
+        if not self._uncommitted:
+            return
+        try:
+            self._consumer.commit()
+        except KafkaError as error:
+            report("commit_refused", error=type(error).__name__)
+        else:
+            self._uncommitted = False
+
+
+def _names(partitions: list[TopicPartition]) -> set[str]:
+    return {f"{partition.topic}-{partition.partition}" for partition in partitions}
+
+
+def member(config: Config) -> None:
+    Member(config).run()
+
+
+def produce(config: Config) -> None:
+    """Write every label of this library, one producer for each."""
+    for label in payloads.labels("kafka_python"):
+        _, codec, acks = label.split("/")
+        producer = KafkaProducer(
+            bootstrap_servers=config["bootstrap"],
+            compression_type=None if codec == "none" else codec,
+            acks={"0": 0, "1": 1, "all": "all", "idempotent": "all"}[acks],
+            enable_idempotence=acks == "idempotent",
+            linger_ms=20,
+        )
+        sent = [
+            producer.send(
+                config["topic"],
+                payloads.value(label, number),
+                label.encode(),
+                headers=payloads.headers(label, number),
+            )
+            for number in range(payloads.RECORDS_PER_LABEL)
+        ]
+        for record in sent:
+            record.get(timeout=20)
+        producer.close()
+    report("produced")
+
+
+def read(config: Config) -> None:
+    """Read `count` records of the one-partition `topics` from the beginning, and check each; no group."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=config["bootstrap"], auto_offset_reset="earliest", check_crcs=True
+    )
+    consumer.assign([TopicPartition(topic, 0) for topic in config["topics"]])
+    checker = payloads.Checker()
+    while checker.counts.total() < config["count"]:
+        for records in consumer.poll(timeout_ms=500).values():
+            for record in records:
+                checker.check(record.key, record.value, dict(record.headers))
+    report("read", counts=checker.counts)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "member": member,
+            "produce": produce,
+            "read": read,
+            "walk": kafka_python_walk.walk,
+            "admin": kafka_python_admin.admin,
+        }
+    )

@@ -1,0 +1,95 @@
+"""The policy on skipped tests, for all of them.
+
+Without Java, tests that need it are skipped, and the run ends by saying which and why. With
+MUSTER_REQUIRE_JAVA=1, as in .ci/run, a missing Java fails, and so does any skip that is not on the short
+list in `allowed_skips.txt`.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests import java_tools
+
+JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
+ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """For tests that need Java and Kafka's jars: skipped without them, or failed where they are required."""
+    try:
+        java_tools.java()
+        java_tools.kafka_jars()
+    except java_tools.JavaUnavailable as missing:
+        if JAVA_IS_REQUIRED:
+            pytest.fail(f"MUSTER_REQUIRE_JAVA=1: {missing}")
+        pytest.skip(f"needs Java: {missing}")
+
+
+def allowed_patterns(text: str) -> list[str]:
+    """The patterns in an `allowed_skips.txt`."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def not_allowed(skips: dict[str, str], patterns: list[str]) -> dict[str, str]:
+    """Of the skips (reason by test id), those that no pattern allows."""
+    return {
+        test: reason
+        for test, reason in skips.items()
+        if not any(fnmatchcase(test, pattern) for pattern in patterns)
+    }
+
+
+class SkipPolicy:
+    """Gathers what was skipped, in the process that reports, and ends the run accordingly."""
+
+    def __init__(self, required: bool, patterns: list[str]) -> None:
+        self.skips: dict[str, str] = {}
+        self._required = required
+        self._patterns = patterns
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skips[report.nodeid] = _reason(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:  # A whole module that skipped itself.
+            self.skips[report.nodeid] = _reason(report)
+
+    @property
+    def offending(self) -> dict[str, str]:
+        return not_allowed(self.skips, self._patterns) if self._required else {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.offending and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.skips:
+            return
+        terminalreporter.section(f"skipped: {len(self.skips)}")
+        for test, reason in sorted(self.skips.items()):
+            verdict = "NOT ALLOWED " if test in self.offending else ""
+            terminalreporter.line(f"{verdict}{test}: {reason}")
+        if self.offending:
+            terminalreporter.line(
+                f"MUSTER_REQUIRE_JAVA=1: {len(self.offending)} skips fail this run", red=True
+            )
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # Under xdist the workers run, and this process reports.
+        config.pluginmanager.register(
+            SkipPolicy(JAVA_IS_REQUIRED, allowed_patterns(ALLOWED_SKIPS.read_text()))
+        )

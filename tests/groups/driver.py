@@ -1,0 +1,233 @@
+"""Plays the runtime for one shard: appends and replays records, keeps the timers, delivers replies.
+
+Time stands still until a test moves it. Records go to the log as bytes, so that a restart reads what a
+restart would read; every reply is encoded in the version it was asked in. The disk answers at once, unless
+a test holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from coordinator.groups.effects import (
+    AppendFinished,
+    Event,
+    GroupEvent,
+    Record,
+    Reply,
+    RequestContext,
+    RequestReceived,
+    Result,
+    TimerFired,
+)
+from coordinator.groups.failures import error_response
+from coordinator.groups.group import Group
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.records import decode_record, encode_record
+from coordinator.groups.shard import Shard
+from protocol.codec import encode
+from protocol.errors import ErrorCode
+
+WALL_START_MS = 1_700_000_000_000
+
+
+def topic_id_of(number: int) -> bytes:
+    """A topic id that is easy to tell from others."""
+    return number.to_bytes(16, "big")
+
+
+class Topics:
+    """A TopicCatalog of a few topics."""
+
+    def __init__(self, **partition_counts: int) -> None:
+        self._counts = partition_counts
+        self._ids = {name: topic_id_of(i) for i, name in enumerate(partition_counts, start=1)}
+
+    def partition_count(self, topic: str) -> int | None:
+        return self._counts.get(topic)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        return self._ids.get(topic)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return next((name for name, known in self._ids.items() if known == topic_id), None)
+
+    def forget(self, name: str) -> None:
+        """The topic is gone."""
+        del self._counts[name], self._ids[name]
+
+    def recreate(self, name: str, topic_id: bytes) -> None:
+        """The topic is deleted and made again, under another id."""
+        self._ids[name] = topic_id
+
+
+@dataclass
+class Driver:
+    """One shard and the world around it."""
+
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    topics: Topics = field(default_factory=lambda: Topics(orders=4, clicks=2))
+    now_ms: int = 1_000
+    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    timers: dict[Hashable, int] = field(default_factory=dict)
+    history: list[GroupEvent] = field(default_factory=list)
+    superseded: list[Hashable] = field(default_factory=list)
+    disk_is_held: bool = False
+    refusal: ErrorCode = ErrorCode.NONE
+    replies: dict[Hashable, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ids = count(1)
+        self._versions: dict[Hashable, int] = {}
+        self._answered: set[Hashable] = set()
+        self._waiting: list[Reply | Any] = []
+        self._durable = 0
+        self.shard = Shard(0, self.settings, self.topics)
+        self._carry_out(self.shard.loaded(self.now_ms, self.wall_ms))
+
+    @contextmanager
+    def refusing_records(self, error: ErrorCode = ErrorCode.MESSAGE_TOO_LARGE) -> Iterator[None]:
+        """Meanwhile the log refuses every record: none is appended, none replayed."""
+        self.refusal = error
+        yield
+        self.refusal = ErrorCode.NONE
+
+    @property
+    def wall_ms(self) -> int:
+        return WALL_START_MS + self.now_ms
+
+    def group(self, group_id: str = "g") -> Group:
+        return self.shard.groups[group_id]
+
+    def send(self, request: Any, version: int, client_id: str = "client", host: str = "/10.0.0.1") -> int:
+        """Give `request` to the shard; returns the token under which its reply will be found."""
+        token = next(self._ids)
+        self._versions[token] = version
+        uuid = f"uuid{token}"
+        context = RequestContext(token, version, client_id, host, self.wall_ms, uuid)
+        self.handle(RequestReceived(request, context))
+        return token
+
+    def call(self, request: Any, version: int, client_id: str = "client") -> Any:
+        """Send and return the reply, which must be there at once."""
+        return self.replies.pop(self.send(request, version, client_id))
+
+    def handle(self, event: Event) -> Result:
+        result = self.shard.handle(event, self.now_ms)
+        self._carry_out(self._refused(event, result) if self.refusal and result.records else result)
+        return result
+
+    def _refused(self, event: Event, result: Result) -> Result:
+        """As the runtime does: no records, the error to whoever asked for them, and to `then`."""
+        replies = result.replies
+        if isinstance(event, RequestReceived):
+            context = event.context
+            refusal = error_response(event.request, self.refusal, context.api_version)
+            replies = tuple(
+                Reply(r.reply_to, refusal) if r.reply_to == context.reply_to else r for r in replies
+            )
+        return replace(result, records=(), replies=replies)
+
+    def answered(self, token: Hashable | None) -> bool:
+        return token in self.replies
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, firing every timer when it is due."""
+        target = self.now_ms + ms
+        while due := [(deadline, i) for i, deadline in enumerate(self.timers.values()) if deadline <= target]:
+            deadline, position = min(due)
+            key = list(self.timers)[position]
+            del self.timers[key]
+            self.now_ms = max(self.now_ms, deadline)
+            self.handle(TimerFired(key, self.wall_ms))
+        self.now_ms = target
+
+    def hold_disk(self) -> None:
+        """From now on nothing becomes durable until `flush`."""
+        self.disk_is_held = True
+
+    def flush(self) -> None:
+        """The disk is done with all it was given."""
+        self.disk_is_held = False
+        waiting, self._waiting = self._waiting, []
+        self._durable = len(self.log)
+        for one in waiting:
+            if isinstance(one, Reply):
+                self._deliver(one)
+            else:
+                self.handle(AppendFinished(one, ErrorCode.NONE, self.wall_ms))
+
+    def crash(self) -> None:
+        """Power loss: what is not durable is gone, and so is everything but the log."""
+        del self.log[self._durable :]
+        self.disk_is_held = False
+        self.restart()
+
+    def lose_shard(self) -> None:
+        """The shard is given up in good order: parked requests are answered."""
+        self._carry_out(self.shard.unloaded())
+
+    def restart(self) -> None:
+        """Kill the coordinator and read the log again; clients stay, parked requests and timers do not."""
+        self.shard = Shard(0, self.settings, self.topics)
+        self.timers.clear()
+        self._waiting.clear()
+        replay_into(self.shard, self.log)
+        self._carry_out(self.shard.loaded(self.now_ms, self.wall_ms))
+
+    def assert_replay_agrees(self) -> None:
+        """What the log says is what the shard has stored."""
+        shadow = Shard(0, self.settings, self.topics)
+        replay_into(shadow, self.log)
+        assert shadow.stored == self.shard.stored
+        assert shadow.offsets == self.shard.offsets
+
+    def last_event(self) -> GroupEvent:
+        return self.history[-1]
+
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.history]
+
+    def _carry_out(self, result: Result) -> None:
+        for record in result.records:
+            self._append(record)
+        for reply in result.replies:
+            if self.disk_is_held and reply.reveals_stored and self._durable < len(self.log):
+                self._waiting.append(reply)
+            else:
+                self._deliver(reply)
+        for timer in result.timers:
+            self.timers.pop(timer.key, None)
+            if timer.deadline_ms is not None:
+                self.timers[timer.key] = timer.deadline_ms
+        self.history += result.history
+        self.superseded += result.superseded
+        if result.then is not None and self.disk_is_held:
+            self._waiting.append(result.then)
+        elif result.then is not None:
+            self.handle(AppendFinished(result.then, self.refusal, self.wall_ms))
+
+    def _append(self, record: Record) -> None:
+        self.log.append(encode_record(record))
+        if not self.disk_is_held:
+            self._durable = len(self.log)
+        self.shard.replay(record, len(self.log) - 1)
+
+    def _deliver(self, reply: Reply) -> None:
+        assert reply.reply_to not in self._answered, "a request is answered once"
+        assert reply.reply_to not in self.superseded, "a superseded request is not answered"
+        self._answered.add(reply.reply_to)
+        encode(reply.response, self._versions[reply.reply_to])
+        self.replies[reply.reply_to] = reply.response
+
+
+def replay_into(shard: Shard, log: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Read a log from its start, as a load does."""
+    for offset, (key, value) in enumerate(log):
+        record = decode_record(key, value)
+        assert record is not None
+        shard.replay(record, offset)

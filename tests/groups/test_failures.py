@@ -1,0 +1,128 @@
+"""What a request is answered that no handler saw: one error, in the shape its version has for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.groups.failures import (
+    APPEND_ANSWER,
+    GROUP_REQUESTS,
+    append_answer,
+    error_response,
+    loading_answer,
+)
+from protocol.codec import encode, spec
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
+from protocol.messages.sync_group import SyncGroupRequest
+
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+JOIN = JoinGroupRequest(group_id="g", session_timeout_ms=1, member_id="m", protocol_type="t", protocols=[])
+SYNC = SyncGroupRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+LEAVE = LeaveGroupRequest(group_id="g")
+COMMIT = OffsetCommitRequest(
+    group_id="g",
+    topics=[
+        OffsetCommitRequestTopic(
+            name="orders",
+            partitions=[OffsetCommitRequestPartition(partition_index=i, committed_offset=1) for i in (0, 7)],
+        )
+    ],
+)
+FETCH_FLAT = OffsetFetchRequest(
+    group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 7])]
+)
+FETCH_GROUPS = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in "gh"])
+OFFSET_DELETE = OffsetDeleteRequest(group_id="g", topics=[])
+DESCRIBE = DescribeGroupsRequest(groups=["g", "h"])
+LIST = ListGroupsRequest()
+DELETE = DeleteGroupsRequest(groups_names=["g", "h", "g"])
+ALL: list[Any] = [
+    JOIN,
+    SYNC,
+    HEARTBEAT,
+    LEAVE,
+    COMMIT,
+    FETCH_FLAT,
+    OFFSET_DELETE,
+    DESCRIBE,
+    LIST,
+    DELETE,
+]
+
+
+def errors_in(response: Any) -> list[int]:
+    """Every error code of a response, outermost first."""
+    found = [response.error_code] if hasattr(response, "error_code") else []
+    for name in ("topics", "partitions", "groups", "results", "members"):
+        for part in getattr(response, name, None) or ():
+            found += errors_in(part)
+    return found
+
+
+def test_every_group_api_has_a_shape() -> None:
+    assert {type(request) for request in ALL} == GROUP_REQUESTS
+
+
+@pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
+def test_every_version_says_the_error_and_can_be_encoded(request_: Any) -> None:
+    known = spec(type(request_))
+    for version in range(known.min_version, known.max_version + 1):
+        flat = not isinstance(request_, OffsetFetchRequest) or version < 8
+        response = error_response(request_ if flat else FETCH_GROUPS, UNAVAILABLE, version)
+        assert encode(response, version)
+        assert UNAVAILABLE in errors_in(response)
+
+
+def test_a_groups_error_is_told_where_the_version_of_offset_fetch_has_room() -> None:
+    assert errors_in(error_response(FETCH_FLAT, UNAVAILABLE, 1)) == [0, UNAVAILABLE, UNAVAILABLE]
+    assert errors_in(error_response(FETCH_FLAT, UNAVAILABLE, 2)) == [UNAVAILABLE]
+    assert errors_in(error_response(FETCH_GROUPS, UNAVAILABLE, 8)) == [0, UNAVAILABLE, UNAVAILABLE]
+
+
+def test_a_commit_says_its_error_for_each_partition() -> None:
+    assert errors_in(error_response(COMMIT, UNAVAILABLE, 9)) == [UNAVAILABLE, UNAVAILABLE]
+
+
+def test_a_join_that_failed_carries_no_generation() -> None:
+    response = error_response(JOIN, UNAVAILABLE, 9)
+    assert (response.generation_id, response.leader, response.members) == (-1, "", [])
+    assert (response.protocol_name, response.member_id) == (None, "")
+
+
+def test_names_of_a_batch_are_answered_once_each() -> None:
+    assert [result.group_id for result in error_response(DELETE, UNAVAILABLE, 2).results] == ["g", "h"]
+
+
+def test_3_69_while_loading_heartbeats_are_fine_syncs_rejoin_and_all_else_waits() -> None:
+    assert loading_answer(HEARTBEAT) is ErrorCode.NONE
+    assert loading_answer(SYNC) is ErrorCode.REBALANCE_IN_PROGRESS
+    for request in (JOIN, LEAVE, COMMIT, FETCH_FLAT, OFFSET_DELETE, DESCRIBE, LIST, DELETE):
+        assert loading_answer(request) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize(("logs", "clients"), APPEND_ANSWER.items())
+def test_3_87_what_the_log_says_is_put_in_words_that_clients_know(
+    logs: ErrorCode, clients: ErrorCode
+) -> None:
+    assert error_response(HEARTBEAT, logs, 4).error_code is clients
+    assert append_answer(clients) is clients

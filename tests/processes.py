@@ -1,0 +1,186 @@
+"""Server processes under test: started in their own process group, logged to a file, killed for sure.
+
+`ServerProcess` is what the Apache Kafka harness (`kafka_broker.py`) and the Muster harness (`daemon.py`) have
+in common, so that one test can run against either. It knows nothing of pytest, of groups or of topics, and
+speaks one Kafka request by hand (ApiVersions v0), so that a harness never leans on the code it tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self, TypeVar
+
+HOST = "127.0.0.1"
+# Below Linux's ephemeral range (32768 and up): a port handed out from inside it can be taken by somebody's
+# outgoing connection while a killed server is down, and a client that reconnects may even meet itself there.
+PORT_RANGE = range(20_000, 32_000)
+POLL_INTERVAL_S = 0.02
+LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a test report.
+
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now; the caller still may lose a race for it."""
+    for _ in range(200):
+        port = random.choice(PORT_RANGE)
+        with socket.socket() as probe:
+            # As servers do: a port whose last connections are in TIME_WAIT counts as free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
+    raise RuntimeError(f"no free port in {PORT_RANGE}")
+
+
+def wait_until(
+    condition: Callable[[], T], what: str, deadline_s: float, give_up: Callable[[], str | None] = lambda: None
+) -> T:
+    """Return the first truthy value of `condition`, polled until `deadline_s` seconds have passed.
+
+    Raises TimeoutError naming `what` and the last value seen. `give_up` returns a reason to stop early.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if reason := give_up():
+            raise RuntimeError(f"{what}: {reason}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {deadline_s} s, last seen: {value!r}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def answers_api_versions(host: str, port: int) -> bool:
+    """Whether a Kafka server at this address answers ApiVersions (key 18) v0 without an error."""
+    request = struct.pack(">hhih", 18, 0, 7, -1)
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            reply = connection.makefile("rb").read(10)
+    except OSError:
+        return False
+    return len(reply) == 10 and struct.unpack(">ih", reply[4:]) == (7, 0)
+
+
+class ServerProcess(ABC):
+    """One server on loopback: start, terminate (SIGTERM), kill (SIGKILL), restart on the same port and data.
+
+    As a context manager it starts on entry and is killed on exit. `log_path` holds stdout and stderr of all
+    its lives.
+    """
+
+    start_timeout_s = 60.0
+    stop_timeout_s = 30.0
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.log_path = data_dir / "server.log"
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    @abstractmethod
+    def log_dir(self) -> Path:
+        """Where the server keeps its partitions, one directory for each."""
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server. Raises RuntimeError while there is none."""
+        if self._process is None:
+            raise RuntimeError(f"{self} is not running")
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start, and wait until requests are answered; RuntimeError, with the log's end, if that fails."""
+        self._prepare()
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                env={**os.environ, **self._environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            wait_until(self._is_ready, f"{self} ready", self.start_timeout_s, give_up=self._exit_reason)
+        except Exception as error:
+            self.kill()
+            raise RuntimeError(f"{error}\n{self.log_tail()}") from error
+        return self
+
+    def terminate(self) -> int:
+        """SIGTERM, wait, return the exit status. Raises subprocess.TimeoutExpired if it does not stop."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to the process group; returns when the process is gone. Harmless if it is not running."""
+        if self._process is not None:
+            self._end(signal.SIGKILL)
+
+    def restart(self) -> Self:
+        """Stop (SIGTERM) if running, and start again on the same port and data."""
+        if self._process is not None:
+            self.terminate()
+        return self.start()
+
+    def log_tail(self) -> str:
+        """The last lines of the log, for a failure's message."""
+        if not self.log_path.exists():
+            return "(no log)"
+        text = self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+        return f"--- end of {self.log_path}\n{text}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.bootstrap})"
+
+    @abstractmethod
+    def _command(self) -> list[str]: ...
+
+    def _environment(self) -> Mapping[str, str]:
+        return {}
+
+    def _prepare(self) -> None:
+        """What has to happen on the disk before the process starts; nothing, unless a server needs it."""
+        return
+
+    def _is_ready(self) -> bool:
+        return answers_api_versions(HOST, self.port)
+
+    def _exit_reason(self) -> str | None:
+        status = self._process.poll() if self._process else None
+        return None if status is None else f"the process ended with status {status}"
+
+    def _end(self, with_signal: signal.Signals) -> int:
+        process = self._process
+        if process is None:
+            raise RuntimeError(f"{self} is not running")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, with_signal)
+        status = process.wait(self.stop_timeout_s)
+        self._process = None
+        return status

@@ -1,0 +1,197 @@
+"""Group commit: who is told what, on which thread, and how often the disk and the loop are asked."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from storage.files import StorageError
+from storage.flusher import Flusher
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, open_log
+
+PATIENCE_S = 10  # How long a test waits for another thread before it fails.
+BROKEN = StorageError("sync", Path("t-0"), "Input/output error", 5)
+
+
+class Loop:
+    """Stands for the event loop: what is posted runs when the test says so, on the test's thread."""
+
+    def __init__(self) -> None:
+        self.posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.wakeups = 0
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self.posted.put(callback)
+
+    def turn(self) -> None:
+        """Run the next callback, waiting for it."""
+        callback = self.posted.get(timeout=PATIENCE_S)
+        self.wakeups += 1
+        callback()
+
+
+class SlowLog:
+    """A log whose flushes begin when they are asked to and end when the test lets them."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self.durable_offset = 0
+        self.flushes = 0
+        self.started: SimpleQueue[int] = SimpleQueue()
+        self.allowed: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def flush(self) -> None:
+        self.flushes += 1
+        taken = self.next_offset
+        self.started.put(taken)
+        outcome = self.allowed.get(timeout=PATIENCE_S)
+        if outcome is not None:
+            raise outcome
+        self.durable_offset = taken
+
+    def stage(self) -> None:
+        self.next_offset += 1
+
+    def end_flush(self, outcome: BaseException | None = None) -> None:
+        self.allowed.put(outcome)
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def flusher(loop: Loop) -> Iterator[Flusher]:
+    flusher = Flusher(2, loop.post)
+    yield flusher
+    flusher.close()
+
+
+def test_done_runs_on_the_loop_after_the_log_is_durable(loop: Loop, flusher: Flusher) -> None:
+    log, seen = SlowLog(), []
+    log.stage()
+    flusher.schedule(log, lambda error: seen.append((threading.current_thread(), log.durable_offset, error)))
+    log.end_flush()
+    assert seen == []
+    loop.turn()
+    assert seen == [(threading.current_thread(), 1, None)]
+
+
+def test_what_is_staged_during_a_flush_goes_into_the_next_as_one(loop: Loop, flusher: Flusher) -> None:
+    log, seen = SlowLog(), []
+    log.stage()
+    flusher.schedule(log, lambda _: seen.append("first"))
+    assert log.started.get(timeout=PATIENCE_S) == 1
+    for number in range(10):
+        log.stage()
+        flusher.schedule(log, lambda _, number=number: seen.append(number))
+    log.end_flush()
+    loop.turn()
+    assert seen == ["first"]
+    assert log.started.get(timeout=PATIENCE_S) == 11
+    log.end_flush()
+    loop.turn()
+    assert seen == ["first", *range(10)]
+    assert log.flushes == 2
+
+
+def test_one_log_is_never_flushed_twice_at_a_time_and_others_do_not_wait(
+    loop: Loop, flusher: Flusher
+) -> None:
+    slow, fast, seen = SlowLog(), SlowLog(), []
+    for log in (slow, slow, fast):
+        log.stage()
+        flusher.schedule(log, lambda _, log=log: seen.append(log))
+    fast.end_flush()
+    loop.turn()
+    assert seen == [fast]
+    assert slow.flushes == 1
+    slow.end_flush()
+    loop.turn()
+    assert (seen[1:], slow.flushes) in (([slow, slow], 1), ([slow], 1))
+    slow.end_flush()
+
+
+def test_completions_that_fall_together_share_a_wakeup(loop: Loop) -> None:
+    flusher, logs, seen = Flusher(1, loop.post), [SlowLog() for _ in range(20)], []
+    for log in logs:
+        log.stage()
+        flusher.schedule(log, lambda _, log=log: seen.append(log))
+        log.end_flush()
+    for log in logs:  # All have begun, so all but the last have ended.
+        log.started.get(timeout=PATIENCE_S)
+    while len(seen) < 20:
+        loop.turn()
+    assert seen == logs
+    assert loop.wakeups <= 2
+    flusher.close()
+
+
+def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loop, flusher: Flusher) -> None:
+    log, seen = SlowLog(), []
+    for _ in range(3):
+        log.stage()
+        flusher.schedule(log, seen.append)
+    log.end_flush(BROKEN)
+    loop.turn()
+    assert seen == [BROKEN] * 3
+    assert log.flushes == 1
+
+
+def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
+    flusher, log = Flusher(1, loop.post), SlowLog()
+    log.stage()
+    flusher.schedule(log, lambda _: None)
+    log.end_flush(AssertionError("ours"))
+    with pytest.raises(AssertionError, match="ours"):
+        loop.turn()
+    flusher.close()
+
+
+def test_close_flushes_all_that_was_scheduled(loop: Loop) -> None:
+    flusher, log, seen = Flusher(2, loop.post), SlowLog(), []
+    log.stage()
+    flusher.schedule(log, seen.append)
+    log.started.get(timeout=PATIENCE_S)
+    log.stage()
+    flusher.schedule(log, seen.append)
+    log.end_flush()
+    log.end_flush()
+    flusher.close()
+    assert (seen, log.durable_offset) == ([None, None], 2)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
+
+
+def test_nobody_is_told_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -> None:
+    """Real logs: at every `done`, the last sync of the log's file came after its last write."""
+    files, flusher = FaultyFiles(tmp_path), Flusher(2, loop.post)
+    logs = [open_log(tmp_path / f"t-{number}", SMALL, files) for number in range(4)]
+    pending: deque[int] = deque()
+    for number in range(200):
+        log = logs[number % 4]
+        position = log.append(batch(), wall_ms=NOW_MS).last_offset
+        pending.append(number)
+
+        def done(error: StorageError | None, log=log, position=position) -> None:
+            assert error is None
+            assert log.durable_offset > position
+            written = [op for op in list(files.operations) if op.path.parent == log.directory]
+            synced = max(i for i, op in enumerate(written) if op.name == "sync" and op.path.suffix == ".log")
+            size = sum(
+                op.size_bytes for op in written[:synced] if op.name == "write" and op.path.suffix == ".log"
+            )
+            assert size >= (position + 1) * len(batch())
+            pending.popleft()
+
+        flusher.schedule(log, done)
+    while pending:
+        loop.turn()
+    flusher.close()
+    assert all(all_spans(log) == [(n, n) for n in range(50)] for log in logs)

@@ -1,0 +1,286 @@
+"""The command line: what it refuses and how, what it shows, and what it does not import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator.groups.effects import GroupEvent
+from coordinator.history import encode_event
+from muster import group_tables as tables
+from muster.group_admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
+from muster.group_history import as_history
+from muster.groups import UsageError, chosen_target
+from muster.reset_offsets import (
+    ShiftBy,
+    Target,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToTimestamp,
+    parse_datetime,
+    parse_topics,
+)
+from muster.serve import parsed_overrides
+from protocol.errors import ErrorCode
+from tests.processes import free_port
+
+ROOT = Path(__file__).parent.parent
+
+DESCRIPTION = GroupDescription(
+    group_id="billing",
+    state="Stable",
+    protocol_type="consumer",
+    protocol="range",
+    coordinator=1,
+    coordinator_address="localhost:9092",
+    members=(
+        Member(
+            "m-1", "static-1", "app", "/10.0.0.1", (TopicPartition("orders", 0), TopicPartition("orders", 1))
+        ),
+    ),
+    progress=(
+        PartitionProgress("orders", 0, 5, 8, "m-1"),
+        PartitionProgress("orders", 1, None, 8, "m-1"),
+        PartitionProgress("gone", 0, 5, None, None),
+    ),
+)
+
+
+def muster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+    return subprocess.run(
+        [sys.executable, "-m", "muster", *arguments],
+        cwd=ROOT,
+        env={**clean, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """The cells of what was printed, row by row: columns are set apart by two blanks."""
+    return [
+        [cell.strip() for cell in line.split("  ") if cell.strip()]
+        for line in capsys.readouterr().out.splitlines()
+    ]
+
+
+def test_settings_that_are_wrong_end_serve_with_status_2_and_one_line_each() -> None:
+    done = muster("serve", "--override", "group.max.size=0", MUSTER_NUM_PARTITIONS="many")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "muster: num.partitions=many (MUSTER_NUM_PARTITIONS) must be a whole number from 1 to 2147483647",
+        "muster: group.max.size=0 (flag) must be a whole number from 1 to 2147483647",
+    ]
+
+
+def test_an_override_without_a_value_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    done = muster("serve", "--override", "group.max.size")
+    assert (done.returncode, done.stderr) == (2, "muster: --override group.max.size must be NAME=VALUE\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("serve", "--nonsense"), ("nonsense",), ("groups", "nonsense"), ("groups", "describe")]
+)
+def test_arguments_that_are_not_understood_end_with_a_message_and_no_traceback(
+    arguments: tuple[str, ...],
+) -> None:
+    done = muster(*arguments)
+    assert done.returncode != 0
+    assert done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_help_names_every_command() -> None:
+    shown = muster("--help").stdout
+    assert all(f" {command} " in shown for command in ("serve", "groups", "spark"))
+
+
+def test_flags_are_short_for_overrides_and_a_value_may_hold_an_equals_sign() -> None:
+    arguments = [
+        "--override",
+        "a=b=c",
+        "--listeners",
+        "A://:1",
+        "--log-dirs",
+        "here",
+        "--advertised-listeners",
+        "x",
+    ]
+    assert parsed_overrides(arguments) == {
+        "a": "b=c",
+        "listeners": "A://:1",
+        "log.dirs": "here",
+        "advertised.listeners": "x",
+    }
+
+
+def test_serve_imports_nothing_that_would_slow_its_start() -> None:
+    """Settings loaded and the log set up: none of what only other commands need."""
+    script = (
+        "import sys; from muster.serve import serve_command, load, configure_log;"
+        "load(); configure_log('info'); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"rich", "cyclopts", "aiokafka", "pandas", "pyspark", "numpy", "hypothesis"}
+    assert {"structlog", "pydantic_settings"} <= loaded  # Else this would prove nothing.
+
+
+@pytest.mark.parametrize("command", [("list",), ("describe", "g"), ("delete", "g"), ("history", "g")])
+def test_where_nobody_answers_a_sentence_says_so(command: tuple[str, ...]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    done = muster("groups", *command, "--bootstrap", address)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"muster: no Kafka broker answers on {address}")
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    done = muster("groups", "list", "--bootstrap", "127.0.0.1:port")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--to-latest"], "give either --topic or --all-topics"),
+        (["--to-latest", "--all-topics", "--topic", "t"], "give either --topic or --all-topics"),
+        (["--all-topics"], "give one of --to-earliest"),
+        (["--all-topics", "--to-latest", "--to-offset", "3"], "give one of --to-earliest"),
+        (["--all-topics", "--to-datetime", "noon"], "--to-datetime noon must be an ISO 8601 time"),
+        (["--topic", "t:x", "--to-latest"], "--topic 't:x' must be TOPIC or TOPIC:PARTITION"),
+        (["--all-topics", "--to-latest", "--execute", "--dry-run"], "give --execute or --dry-run, not both"),
+    ],
+)
+def test_a_reset_that_is_not_clear_is_refused_before_anybody_is_asked(
+    arguments: list[str], told: str
+) -> None:
+    done = muster("groups", "reset-offsets", "g", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"muster: {told}")
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ((True, False, None, None, None), ToEarliest()),
+        ((False, True, None, None, None), ToLatest()),
+        ((False, False, 0, None, None), ToOffset(0)),
+        ((False, False, None, "1970-01-01T00:00:01.500", None), ToTimestamp(1500)),
+        ((False, False, None, None, -3), ShiftBy(-3)),
+    ],
+)
+def test_each_flag_of_a_reset_names_its_target(
+    given: tuple[bool, bool, int | None, str | None, int | None], target: Target
+) -> None:
+    assert chosen_target(*given) == target
+
+
+def test_a_shift_by_nothing_is_still_a_target() -> None:
+    assert chosen_target(False, False, None, None, 0) == ShiftBy(0)
+    with pytest.raises(UsageError):
+        chosen_target(False, False, None, None, None)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert parse_datetime("1970-01-01T00:00:00") == parse_datetime("1970-01-01T01:00:00+01:00") == 0
+
+
+def test_topics_may_name_partitions() -> None:
+    assert parse_topics(["a", "b:0,2"]) == {"a": None, "b": frozenset({0, 2})}
+
+
+def test_lag_is_known_where_both_ends_are() -> None:
+    assert [row.lag for row in DESCRIPTION.progress] == [3, None, None]
+    assert PartitionProgress("t", 0, 9, 8, None).lag == 0  # The log was cut behind a commit.
+
+
+def test_a_description_shows_members_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.show(tables.description(DESCRIPTION))
+    rows = shown(capsys)
+    assert rows[0] == [
+        "group billing: Stable, 1 members, protocol consumer/range, coordinator 1 at localhost:9092"
+    ]
+    assert ["m-1", "static-1", "app", "/10.0.0.1", "orders-0 orders-1"] in rows
+    assert ["orders", "0", "5", "8", "3", "m-1"] in rows
+    assert ["orders", "1", "-", "8", "-", "m-1"] in rows
+    assert ["gone", "0", "5", "-", "-", "-"] in rows
+
+
+def test_a_description_in_json_has_the_same_and_the_lag(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.show_json([tables.description_json(DESCRIPTION)])
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["members"][0]["partitions"] == ["orders-0", "orders-1"]
+    assert [row["lag"] for row in found["progress"]] == [3, None, None]
+
+
+def test_names_are_shown_as_they_are_also_in_brackets_and_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[red]" + "g" * 300
+    tables.show(tables.list_table([ListedGroup(name, "Stable", "consumer", "", 1)]))
+    assert [name, "Stable", "consumer", "-", "1"] in shown(capsys)
+
+
+def test_a_reset_shows_where_from_and_where_to(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.show(tables.moves_table([Move("orders", 0, None, 7)]))
+    assert shown(capsys)[1:] == [["orders", "0", "-", "7"]]
+
+
+def test_a_deletion_shows_what_was_kept_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.show(tables.deletion_table({"a": ErrorCode.NONE, "b": ErrorCode.NON_EMPTY_GROUP}))
+    assert shown(capsys)[1:] == [["a", "deleted"], ["b", "kept: NON_EMPTY_GROUP"]]
+
+
+def test_history_shows_transition_cause_member_client_and_durations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    event = GroupEvent(
+        group_id="g",
+        generation_id=4,
+        from_state="Stable",
+        to_state="PreparingRebalance",
+        reason="session timeout",
+        wall_ms=1_700_000_000_123,
+        member_id="m-1",
+        client_id="app",
+        client_host="/10.0.0.1",
+        member_count=2,
+        phase_ms={"join": 12, "sync": 3},
+        last_member_id="m-2",
+    )
+    tables.show(tables.history_table([event]))
+    (row,) = shown(capsys)[1:]
+    assert row[0].replace("T", " ") == tables.local_time(event.wall_ms)
+    assert row[1:] == [
+        "Stable -> PreparingRebalance",
+        "4",
+        "session timeout",
+        "m-1",
+        "app@10.0.0.1",
+        "2",
+        "join 12 ms, sync 3 ms",
+        "m-2",
+    ]
+
+
+def test_history_is_ordered_by_time_and_counts_what_it_cannot_read() -> None:
+    def at(wall_ms: int) -> GroupEvent:
+        return GroupEvent("g", 1, "Empty", "Dead", "expired", wall_ms)
+
+    values = [encode_event(at(2))[1], b"not an event", None, encode_event(at(1))[1]]
+    history = as_history(values)
+    assert [event.wall_ms for event in history.events] == [1, 2]
+    assert history.unreadable == 2

@@ -1,0 +1,221 @@
+"""`muster groups` against a real server: Muster's daemon, or Apache Kafka with MUSTER_TEST_TARGET=kafka.
+
+The commands run as users run them, as processes; groups are made with aiokafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.structs import TopicPartition
+
+from muster.cluster import connected
+from muster.group_admin import committed_offsets
+from tests.daemon import MusterDaemon
+from tests.kafka_broker import KafkaBroker
+from tests.processes import ServerProcess
+
+ROOT = Path(__file__).parent.parent
+PARTITIONS = 2
+RECORDS_PER_PARTITION = 10
+FIRST_RECORD = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=1)  # Within any retention.
+IS_MUSTER = os.environ.get("MUSTER_TEST_TARGET", "muster") == "muster"
+
+pytestmark = pytest.mark.xdist_group("group commands")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    kind = MusterDaemon if IS_MUSTER else KafkaBroker
+    with kind(tmp_path_factory.mktemp("server"), {"group.initial.rebalance.delay.ms": "0"}) as running:
+        asyncio.run(fill_topic(running.bootstrap, "orders"))
+        yield running
+
+
+async def fill_topic(bootstrap: str, topic: str) -> None:
+    """RECORDS_PER_PARTITION records in each partition, a second apart from FIRST_RECORD on."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+    await admin.close()
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for partition in range(PARTITIONS):
+        for number in range(RECORDS_PER_PARTITION):
+            at_ms = round(FIRST_RECORD.timestamp() * 1000) + 1000 * number
+            await producer.send_and_wait(topic, b"%d" % number, partition=partition, timestamp_ms=at_ms)
+    await producer.stop()
+
+
+@asynccontextmanager
+async def member(server: ServerProcess, group: str, **more: Any) -> AsyncIterator[AIOKafkaConsumer]:
+    """A consumer in the group that has its partitions."""
+    consumer = AIOKafkaConsumer(
+        "orders", bootstrap_servers=server.bootstrap, group_id=group, enable_auto_commit=False, **more
+    )
+    await consumer.start()
+    try:
+        assert consumer.assignment()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def commit(server: ServerProcess, group: str, *offsets: int) -> None:
+    """Leave an empty group behind that has committed these offsets, by partition."""
+    async with member(server, group) as consumer:
+        await consumer.commit({TopicPartition("orders", n): offset for n, offset in enumerate(offsets)})
+
+
+async def groups(server: ServerProcess, *arguments: str, status: int = 0) -> Any:
+    """Run `muster groups ... --json`; return what it printed, or its error where a `status` is expected."""
+    command = [
+        sys.executable,
+        "-m",
+        "muster",
+        "groups",
+        *arguments,
+        "--json",
+        "--bootstrap",
+        server.bootstrap,
+    ]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+async def committed(server: ServerProcess, group: str) -> dict[int, int]:
+    async with connected(server.bootstrap) as cluster:
+        return {
+            where.partition: offset for where, offset in (await committed_offsets(cluster, group)).items()
+        }
+
+
+async def test_list_shows_every_group_with_its_state(server: ServerProcess) -> None:
+    await commit(server, "list-empty", 1)
+    async with member(server, "list-live"):
+        found = {group["group_id"]: group for group in await groups(server, "list")}
+    assert found["list-empty"]["state"] == "Empty"
+    assert found["list-live"]["state"] == "Stable"
+    assert found["list-live"]["protocol_type"] == "consumer"
+
+
+async def test_describe_shows_members_offsets_ends_and_lag(server: ServerProcess) -> None:
+    async with member(server, "described", client_id="app", group_instance_id="static-1") as consumer:
+        await consumer.commit({TopicPartition("orders", 0): 4})
+        (found,) = await groups(server, "describe", "described")
+    assert (found["state"], found["protocol_type"]) == ("Stable", "consumer")
+    (only,) = found["members"]
+    assert (only["client_id"], only["group_instance_id"]) == ("app", "static-1")
+    assert only["partitions"] == ["orders-0", "orders-1"]
+    assert only["client_host"] == "/127.0.0.1"
+    columns = ("partition", "committed_offset", "log_end_offset", "lag")
+    rows = [[row[name] for name in columns] for row in found["progress"]]
+    assert rows == [[0, 4, 10, 6], [1, None, 10, None]]
+    assert {row["member_id"] for row in found["progress"]} == {only["member_id"]}
+
+
+async def test_describing_a_group_that_is_not_there_says_so(server: ServerProcess) -> None:
+    assert await groups(server, "describe", "absent", status=1) == "muster: there is no group absent\n"
+
+
+async def test_delete_tells_each_group_apart(server: ServerProcess) -> None:
+    await commit(server, "deleted", 1)
+    async with member(server, "delete-live"):
+        outcome = await groups(server, "delete", "deleted", "delete-live", "delete-absent", status=1)
+    assert outcome == {
+        "deleted": "NONE",
+        "delete-live": "NON_EMPTY_GROUP",
+        "delete-absent": "GROUP_ID_NOT_FOUND",
+    }
+    assert "deleted" not in {group["group_id"] for group in await groups(server, "list")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--to-earliest"], {0: 0, 1: 0}),
+        (["--to-latest"], {0: 10, 1: 10}),
+        (["--to-offset", "7"], {0: 7, 1: 7}),
+        (["--to-offset", "70"], {0: 10, 1: 10}),
+        (["--shift-by", "-2"], {0: 1, 1: 3}),
+        (["--shift-by", "100"], {0: 10, 1: 10}),
+        (["--to-datetime", (FIRST_RECORD + timedelta(seconds=3.5)).isoformat()], {0: 4, 1: 4}),
+        (["--to-datetime", "2100-01-01T00:00:00"], {0: 10, 1: 10}),
+    ],
+)
+async def test_reset_moves_the_committed_offsets_within_the_log(
+    server: ServerProcess, flags: list[str], expected: dict[int, int]
+) -> None:
+    group = f"reset{flags[0]}-{expected[0]}-{expected[1]}"
+    await commit(server, group, 3, 5)
+    planned = await groups(server, "reset-offsets", group, "--all-topics", *flags)
+    assert planned["executed"] is False
+    assert {move["partition"]: move["to_offset"] for move in planned["moves"]} == expected
+    assert await committed(server, group) == {0: 3, 1: 5}  # Only shown so far.
+    await groups(server, "reset-offsets", group, "--all-topics", *flags, "--execute")
+    assert await committed(server, group) == expected
+
+
+async def test_reset_of_one_partition_leaves_the_others(server: ServerProcess) -> None:
+    await commit(server, "reset-one", 3, 5)
+    await groups(server, "reset-offsets", "reset-one", "--topic", "orders:1", "--to-earliest", "--execute")
+    assert await committed(server, "reset-one") == {0: 3, 1: 0}
+
+
+async def test_reset_gives_a_group_offsets_before_its_first_member(server: ServerProcess) -> None:
+    await groups(server, "reset-offsets", "reset-new", "--topic", "orders", "--to-offset", "6", "--execute")
+    assert await committed(server, "reset-new") == {0: 6, 1: 6}
+
+
+async def test_reset_of_a_group_with_members_is_refused(server: ServerProcess) -> None:
+    async with member(server, "reset-live"):
+        arguments = ["reset-offsets", "reset-live", "--topic", "orders", "--to-latest", "--execute"]
+        told = await groups(server, *arguments, status=1)
+    assert told == "muster: group reset-live has 1 live members (state Stable); stop them first\n"
+
+
+async def test_reset_on_a_topic_that_is_not_there_is_refused_and_makes_none(server: ServerProcess) -> None:
+    arguments = ["reset-offsets", "reset-absent", "--topic", "absent", "--topic", "orders:9", "--to-latest"]
+    told = await groups(server, *arguments, status=1)
+    assert told == "muster: not in the cluster: absent, orders:9\n"
+    admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
+    await admin.start()
+    assert "absent" not in await admin.list_topics()
+    await admin.close()
+
+
+async def test_history_tells_why_a_group_rebalanced(server: ServerProcess) -> None:
+    if not IS_MUSTER:
+        told = await groups(server, "history", "any", status=1)
+        assert told == "muster: this cluster keeps no history of its groups: it has no topic __group_events\n"
+        return
+    await commit(server, "history", 1)
+    events = await wait_for_events(server, "history", "Empty")
+    assert [event["to_state"] for event in events][-1] == "Empty"
+    assert {"PreparingRebalance", "CompletingRebalance", "Stable"} <= {event["to_state"] for event in events}
+    assert all(event["reason"] for event in events)
+
+
+async def wait_for_events(server: ServerProcess, group: str, last_state: str) -> list[dict[str, Any]]:
+    """The group's history, once it has come to `last_state`: events reach the topic a little later."""
+    for _ in range(50):
+        events: list[dict[str, Any]] = await groups(server, "history", group)
+        if events and events[-1]["to_state"] == last_state:
+            return events
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"no event to {last_state}: {events}")

@@ -1,0 +1,150 @@
+"""The history of groups: kept in bounds, counted where it loses, and the same after a trip to the topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.groups.effects import GroupEvent
+from coordinator.history import MAX_TEXT, Drained, History, HistoryError, clipped, decode_event, encode_event
+
+EVENT = GroupEvent(
+    group_id="billing",
+    generation_id=3,
+    from_state="Stable",
+    to_state="PreparingRebalance",
+    reason="session timeout",
+    wall_ms=1_700_000_000_000,
+    member_id="consumer-1-f00",
+    client_id="consumer-1",
+    client_host="/127.0.0.1",
+    member_count=2,
+    phase_ms={"join": 12},
+    last_member_id="consumer-2-ba5",
+)
+
+texts = st.text(max_size=MAX_TEXT)
+events = st.builds(
+    GroupEvent,
+    group_id=st.text(max_size=300),
+    generation_id=st.integers(-1, 2**31 - 1),
+    from_state=texts,
+    to_state=texts,
+    reason=texts,
+    wall_ms=st.integers(0, 2**53),
+    member_id=st.none() | texts,
+    group_instance_id=st.none() | texts,
+    client_id=st.none() | texts,
+    client_host=st.none() | texts,
+    member_count=st.integers(0, 2**31 - 1),
+    phase_ms=st.dictionaries(texts, st.integers(0, 2**53), max_size=4),
+    last_member_id=st.none() | texts,
+)
+
+
+def numbered(number: int, group_id: str = "billing") -> GroupEvent:
+    return replace(EVENT, group_id=group_id, generation_id=number)
+
+
+def generations(history: History, group_id: str = "billing") -> list[int]:
+    return [event.generation_id for event in history.events(group_id)]
+
+
+@given(events)
+def test_an_event_is_the_same_after_a_trip_to_the_topic(event: GroupEvent) -> None:
+    key, value = encode_event(event)
+    assert key.decode() == event.group_id
+    assert decode_event(value) == event
+
+
+def test_the_value_is_json_under_a_schema_number() -> None:
+    value = json.loads(encode_event(EVENT)[1])
+    assert value["schema"] == 1
+    assert value["reason"] == "session timeout"
+    assert value["phase_ms"] == {"join": 12}
+
+
+def test_names_that_a_later_version_adds_are_passed_over() -> None:
+    value = json.loads(encode_event(EVENT)[1]) | {"mood": "good"}
+    assert decode_event(json.dumps(value).encode()) == EVENT
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"{", b"\xff", b"[]", b"1", b"{}", b'{"schema": 2}', b'{"schema": 1}']
+)
+def test_what_is_no_event_is_refused(value: bytes | None) -> None:
+    with pytest.raises(HistoryError):
+        decode_event(value)
+
+
+def test_the_newest_events_of_each_group_are_kept() -> None:
+    history = History(2)
+    history.record(map(numbered, range(4)))
+    history.record([numbered(9, "orders")])
+    assert generations(history) == [2, 3]
+    assert generations(history, "orders") == [9]
+    assert generations(history, "unknown") == []
+
+
+def test_of_too_many_groups_the_one_longest_without_an_event_is_let_go() -> None:
+    history = History(5, max_groups=2)
+    history.record([numbered(1, "first"), numbered(2, "second"), numbered(3, "first"), numbered(4, "third")])
+    assert generations(history, "second") == []
+    assert generations(history, "first") == [1, 3]
+    assert generations(history, "third") == [4]
+
+
+def test_of_too_many_events_the_group_longest_without_one_is_let_go() -> None:
+    history = History(3, max_events=4)
+    history.record([numbered(1, "old"), numbered(2, "old"), *map(numbered, range(3))])
+    assert generations(history, "old") == []
+    assert generations(history) == [0, 1, 2]
+
+
+def test_a_group_may_fill_all_the_room_by_itself() -> None:
+    history = History(3, max_events=2)
+    history.record(map(numbered, range(5)))
+    assert generations(history) == [2, 3, 4]
+
+
+def test_events_wait_for_the_topic_in_order_and_leave_once() -> None:
+    history = History(1)
+    history.record(map(numbered, range(3)))
+    assert history.take(2) == Drained((numbered(0), numbered(1)), 0)
+    assert history.take(2) == Drained((numbered(2),), 0)
+    assert history.take(2) == Drained((), 0)
+
+
+def test_what_a_full_queue_loses_is_counted_once_and_still_kept_in_memory() -> None:
+    history = History(5, max_queued=2)
+    history.record(map(numbered, range(5)))
+    assert history.queued == 2
+    assert history.take(10) == Drained((numbered(0), numbered(1)), 3)
+    assert history.take(10).dropped == 0
+    assert generations(history) == [0, 1, 2, 3, 4]
+
+
+def test_with_no_room_per_group_events_still_reach_the_topic() -> None:
+    history = History(0)
+    history.record([EVENT])
+    assert history.events("billing") == ()
+    assert history.take(1).events == (EVENT,)
+
+
+def test_a_text_that_a_client_chose_is_cut_to_the_bound() -> None:
+    long = replace(EVENT, client_id="x" * 30_000, reason="y" * (MAX_TEXT + 1), member_id="z" * MAX_TEXT)
+    cut = clipped(long)
+    assert (cut.client_id, cut.reason, cut.member_id) == ("x" * 255 + "…", "y" * 255 + "…", "z" * MAX_TEXT)
+    assert clipped(EVENT) is EVENT
+
+
+def test_a_group_that_is_forgotten_frees_its_room() -> None:
+    history = History(3, max_events=3)
+    history.record(map(numbered, range(3)))
+    history.forget("billing")
+    history.record([numbered(7, "a"), numbered(8, "b"), numbered(9, "c")])
+    assert [generations(history, group) for group in ("billing", "a", "b", "c")] == [[], [7], [8], [9]]

@@ -1,0 +1,375 @@
+"""Settings: Kafka's names, sources and their order, ranges, and what is refused in which words."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.kafka_option_names import IGNORED, RETIRED
+from coordinator.listeners import Listener
+from coordinator.properties_file import PropertiesError, parse_properties
+from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
+from coordinator.settings_page import DIFFERENT_DEFAULTS, PAGE, kind_of, settings_page
+from coordinator.settings_sources import Loaded, SettingsError, environment_variable, load
+from coordinator.settings_types import Flag, Whole
+from tests import java_tools
+
+# Kafka's own file, as its 4.x archive ships it for one node in combined mode, comments left out.
+STOCK_FILE = """\
+process.roles=broker,controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def properties(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_bytes(text.encode())
+    return path
+
+
+def problems(overrides: dict[str, str] | None = None, **sources: object) -> list[str]:
+    with pytest.raises(SettingsError) as refused:
+        load(overrides, **sources)  # type: ignore[arg-type]
+    return list(refused.value.problems)
+
+
+def test_without_anything_given_the_defaults_are_kafkas_on_loopback() -> None:
+    settings = load().settings
+    assert settings.endpoints == (Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),)
+    assert settings.group_initial_rebalance_delay_ms == 3000
+    assert settings.offsets_topic_num_partitions == 50
+    assert settings.data_directory == Path("muster-data")
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    config = properties(tmp_path, "group.max.size=1\nnum.partitions=1\nfetch.max.bytes=2000\n")
+    environment = {"MUSTER_GROUP_MAX_SIZE": "2", "MUSTER_NUM_PARTITIONS": "2"}
+    settings = load({"group.max.size": "3"}, environment, config).settings
+    assert (settings.group_max_size, settings.num_partitions, settings.fetch_max_bytes) == (3, 2, 2000)
+
+
+def test_a_stock_brokers_file_works_and_what_means_nothing_is_listed(tmp_path: Path) -> None:
+    loaded = load(config=properties(tmp_path, STOCK_FILE))
+    assert loaded.settings.endpoints == (Listener("PLAINTEXT", "", 9092, "localhost", 9092),)
+    assert loaded.settings.node_id == 7
+    assert loaded.settings.data_directory == Path("logs")
+    assert "process.roles" in loaded.ignored
+    assert "num.io.threads" in loaded.ignored
+    assert not OPTIONS & set(loaded.ignored)
+
+
+def test_a_file_of_the_zookeeper_days_works() -> None:
+    assert load({"zookeeper.connect": "localhost:2181", "broker.id": "4"}).settings.node_id == 4
+
+
+def test_everything_wrong_is_told_at_once_with_name_value_origin_and_range(tmp_path: Path) -> None:
+    config = properties(tmp_path, "# sizes\ngroup.max.size=0\ngroup.mx.size=1\n")
+    environment = {"MUSTER_LOG_ROLL_HOURS": "soon"}
+    told = problems({"auto.create.topics.enable": "yes"}, environment=environment, config=config)
+    assert sorted(told) == [
+        "auto.create.topics.enable=yes (flag) must be true or false",
+        "group.max.size=0 (server.properties:2) must be a whole number from 1 to 2147483647",
+        "log.roll.hours=soon (MUSTER_LOG_ROLL_HOURS) must be a whole number from 1 to 2147483647",
+        "unknown setting group.mx.size (server.properties:3); did you mean group.max.size?",
+    ]
+
+
+def test_a_name_like_nothing_known_is_refused_without_a_guess() -> None:
+    assert problems({"colour": "blue"}) == ["unknown setting colour (flag): neither Kafka nor Muster has it"]
+
+
+def test_a_variable_that_nearly_names_a_setting_is_refused() -> None:
+    told = problems(environment={"MUSTER_GROUP_INITAL_REBALANCE_DELAY_MS": "0"})
+    assert told == [
+        "unknown variable MUSTER_GROUP_INITAL_REBALANCE_DELAY_MS; "
+        "did you mean MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS?"
+    ]
+
+
+def test_variables_that_kubernetes_sets_for_a_service_named_muster_do_no_harm() -> None:
+    environment = {"MUSTER_SERVICE_HOST": "10.0.0.1", "MUSTER_PORT_9092_TCP_ADDR": "10.0.0.1", "HOME": "/"}
+    loaded = load(environment=environment)
+    assert loaded == Loaded(Settings(), (), ("MUSTER_PORT_9092_TCP_ADDR", "MUSTER_SERVICE_HOST"))
+
+
+def test_no_two_options_share_a_variable() -> None:
+    known = OPTIONS | IGNORED | RETIRED
+    assert len({environment_variable(option) for option in known}) == len(known)
+
+
+def test_our_own_settings_have_one_muster_in_their_variable() -> None:
+    assert load(environment={"MUSTER_FLUSH_POLICY": "os"}).settings.muster_flush_policy == "os"
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().group_max_size = 5
+
+
+def test_settings_built_directly_read_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_GROUP_MAX_SIZE", "2")
+    monkeypatch.setenv("GROUP_MAX_SIZE", "2")
+    assert Settings().group_max_size == 2**31 - 1
+
+
+@pytest.mark.parametrize("attribute", list(Settings.model_fields))
+def test_every_default_is_allowed_by_its_own_range(attribute: str) -> None:
+    default = Settings.model_fields[attribute].default
+    assert kind_of(attribute).parse(default) == default
+
+
+@pytest.mark.parametrize("attribute", [a for a in Settings.model_fields if isinstance(kind_of(a), Whole)])
+def test_every_number_is_refused_just_outside_its_range_and_taken_at_its_ends(attribute: str) -> None:
+    kind = kind_of(attribute)
+    assert isinstance(kind, Whole)
+    for allowed in (kind.low, kind.high, *kind.also):
+        assert kind.parse(str(allowed)) == allowed
+    for outside in {kind.low - 1, kind.high + 1} - set(kind.also):
+        (told,) = problems({option_name(attribute): str(outside)})
+        assert told == f"{option_name(attribute)}={outside} (flag) must be {kind.allowed}"
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_either_a_number_in_range_or_refused_with_the_range(text: str) -> None:
+    kind = Whole(1, 1000)
+    try:
+        value = kind.parse(text)
+    except ValueError as error:
+        told = str(error)
+    else:
+        assert value in range(1, 1001)
+        return
+    assert told == kind.allowed
+
+
+@pytest.mark.parametrize("text", ["1_000", "1e3", "0x10", "1.0", "", "٣", "9" * 5000])
+def test_numbers_are_digits_as_kafka_wants_them(text: str) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        Whole(0, 2**63 - 1).parse(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), (" FALSE ", False)])
+def test_booleans_are_true_and_false_in_any_case(text: str, value: bool) -> None:
+    assert Flag().parse(text) is value
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms"),
+    [
+        ({}, 168 * 3_600_000),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "2"}, 120_000),
+        ({"log.retention.minutes": "2", "log.retention.ms": "5"}, 5),
+        ({"log.retention.minutes": "2", "log.retention.ms": "-1"}, -1),
+        ({"log.retention.minutes": "", "log.retention.hours": "1"}, 3_600_000),
+    ],
+)
+def test_the_finest_unit_of_retention_wins(given: dict[str, str], retention_ms: int) -> None:
+    assert load(given).settings.retention_ms == retention_ms
+
+
+def test_the_finer_unit_of_rolling_wins() -> None:
+    assert load({"log.roll.ms": "7", "log.roll.hours": "1"}).settings.roll_ms == 7
+
+
+def test_settings_that_do_not_fit_together_are_refused_together() -> None:
+    given = {
+        "node.id": "1",
+        "broker.id": "2",
+        "log.dirs": "one,two",
+        "group.min.session.timeout.ms": "10",
+        "group.max.session.timeout.ms": "9",
+        "listeners": "SSL://localhost:9093",
+    }
+    assert problems(given) == [
+        "broker.id=2 and node.id=1 must be the same",
+        "group.min.session.timeout.ms=10 must not be above group.max.session.timeout.ms=9",
+        "log.dirs=one,two must be one directory",
+        "listener.security.protocol.map: the listener SSL asks for SSL, "
+        "and only PLAINTEXT is supported so far",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listeners", "told"),
+    [
+        ("PLAINTEXT://:99999", "must be NAME://host:port with a port from 0 to 65535"),
+        ("localhost:9092", "must be NAME://host:port"),
+        ("PLAINTEXT://a:1,PLAINTEXT://b:2", "the name PLAINTEXT is given twice"),
+        ("EXTERNAL://localhost:9092", "has no entry for the listener EXTERNAL"),
+        ("PLAINTEXT://0.0.0.0:9092", "clients cannot connect to 0.0.0.0"),
+        ("", "at least one is needed"),
+    ],
+)
+def test_listeners_that_cannot_work_are_refused(listeners: str, told: str) -> None:
+    (problem,) = problems({"listeners": listeners})
+    assert told in problem
+
+
+def test_two_listeners_each_have_their_own_advertised_address() -> None:
+    """A laptop and a container see different addresses of one node."""
+    settings = load(
+        {
+            "listeners": "internal://:19092,HOST://0.0.0.0:9092",
+            "advertised.listeners": "INTERNAL://muster:19092,HOST://localhost:29092",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,HOST:PLAINTEXT",
+        }
+    ).settings
+    assert settings.endpoints == (
+        Listener("INTERNAL", "", 19092, "muster", 19092),
+        Listener("HOST", "", 9092, "localhost", 29092),
+    )
+
+
+def test_listeners_on_the_same_port_are_refused_but_for_one_of_each_address_family() -> None:
+    names = "A:PLAINTEXT,B:PLAINTEXT"
+    assert load(
+        {"listeners": "A://127.0.0.1:1,B://[::1]:1", "listener.security.protocol.map": names}
+    ).settings.endpoints == (Listener("A", "127.0.0.1", 1, "127.0.0.1", 1), Listener("B", "::1", 1, "::1", 1))
+    told = problems({"listeners": "A://127.0.0.1:1,B://127.0.0.2:1", "listener.security.protocol.map": names})
+    assert told == ["listeners: A and B both take port 1"]
+
+
+def test_an_advertised_name_must_be_a_listener() -> None:
+    assert problems({"advertised.listeners": "OTHER://host:1"}) == [
+        "advertised.listeners: OTHER is not one of the listeners"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("a=b", "a", "b"),
+        ("a:b", "a", "b"),
+        ("a b c", "a", "b c"),
+        ("  a \t= b ", "a", "b "),
+        ("a", "a", ""),
+        ("a = = b", "a", "= b"),
+        ("a\\ b=c", "a b", "c"),
+        ("a\\=b=c", "a=b", "c"),
+        ("a=one,\\\n   two", "a", "one,two"),
+        ("a=one\\\\", "a", "one\\"),
+        ("a=\\u0041\\t\\q", "a", "A\tq"),
+        ("a=b\\", "a", "b"),
+        ("a=1\\\r\n 2", "a", "12"),
+        ("#c\n!d\n\n a=b", "a", "b"),
+        ("a=b # no comment", "a", "b # no comment"),
+        ("a=b\\\n#c", "a", "b#c"),
+    ],
+)
+def test_properties_are_read_by_javas_rules(line: str, name: str, value: str) -> None:
+    assert [(entry.name, entry.value) for entry in parse_properties(line)] == [(name, value)]
+
+
+def test_each_property_knows_the_line_it_began_on() -> None:
+    assert [entry.line for entry in parse_properties("a=1\n#\nb=\\\n2\nc=3")] == [1, 3, 5]
+
+
+@given(st.text(alphabet="ab=:\\ \t\f\n\r#!u0041", max_size=40))
+def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
+    try:
+        entries = parse_properties(text)
+    except PropertiesError as error:
+        told = str(error)
+    else:
+        lines = [entry.line for entry in entries]
+        assert lines == sorted(set(lines))
+        return
+    assert told.startswith("line ")
+
+
+def test_a_malformed_escape_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    config = properties(tmp_path, "a=1\nlog.dir=\\u12")
+    (told,) = problems(config=config)
+    assert told == f"{config}, line 2: \\u must be followed by four hexadecimal digits"
+
+
+def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "absent.properties"
+    assert problems(config=config) == [f"cannot read {config}: No such file or directory"]
+
+
+def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
+    (told,) = problems(config=properties(tmp_path, "#" * (1 << 20) + "\n"))
+    assert "is it a properties file?" in told
+
+
+def test_the_page_of_settings_is_fresh() -> None:
+    assert PAGE.read_text() == settings_page(), "run: make docs"
+
+
+@pytest.fixture(scope="session")
+def broker_options(java: None) -> dict[str, tuple[str, str, str]]:
+    """Type, default and range of every option, from the classes of a 4.3.1 broker."""
+    source = Path(__file__).parent / "java" / "BrokerOptions.java"
+    command = [java_tools.java(), "-cp", java_tools.classpath(), str(source)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    rows = (line.split("\t") for line in shown.splitlines())
+    return {name: (type_, default, validator) for name, type_, default, validator in rows}
+
+
+def test_every_option_of_a_broker_is_either_honoured_or_ignored(
+    broker_options: dict[str, tuple[str, str, str]],
+) -> None:
+    ours = {option for option in OPTIONS if not option.startswith("muster.")}
+    assert ours | IGNORED == broker_options.keys()
+    assert not ours & IGNORED
+    assert not RETIRED & broker_options.keys()
+
+
+def test_every_default_is_kafkas_unless_a_reason_is_given(
+    broker_options: dict[str, tuple[str, str, str]],
+) -> None:
+    different = {
+        option
+        for option, (type_, default, _) in broker_options.items()
+        if option in OPTIONS and not same_default(option, type_, default)
+    }
+    assert different == DIFFERENT_DEFAULTS.keys()
+
+
+def same_default(option: str, type_: str, theirs: str) -> bool:
+    ours = Settings.model_fields[attribute_name(option)].default
+    if theirs == "null":
+        return ours in (None, ())
+    if type_ == "LIST":
+        return ",".join(ours) == theirs.strip("[]").replace(", ", ",")
+    shown = ",".join(ours) if isinstance(ours, tuple) else str(ours)
+    return shown.lower() == theirs.lower()
+
+
+def test_no_range_is_wider_than_kafkas(broker_options: dict[str, tuple[str, str, str]]) -> None:
+    for option, (type_, _, validator) in broker_options.items():
+        if option not in OPTIONS or type_ not in ("INT", "LONG", "SHORT"):
+            continue
+        kind = kind_of(attribute_name(option))
+        assert isinstance(kind, Whole)
+        assert kind.high <= {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}[type_] - 1, option
+        if validator.startswith("["):
+            assert min(kind.low, *kind.also, kind.low) >= int(validator[1:].split(",")[0]), option

@@ -1,0 +1,217 @@
+"""Topics on the disk: what a restart, a crash and a failing disk leave of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.topics.catalogue import FILE_NAME
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.registry import PartitionCountMismatch
+from coordinator.topics.settings import TopicSettings
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.records import Record, encode_batch
+from storage.files import StorageError
+from storage.log_config import FlushPolicy
+from tests.storage.faulty_files import FaultyFiles
+from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
+from tests.topics.world import WALL_MS, World, batch
+
+
+def create_request(name: str = "t", partitions: int = 2) -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig(name="retention.ms", value="77")]
+    return CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)]
+    )
+
+
+def delete_request(name: str = "t") -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
+
+
+def crashed(world: World) -> World:
+    """The world after a loss of power: what was not synced is gone."""
+    assert isinstance(world.files, FaultyFiles)
+    world.files.crash()
+    return World(world.directory, world.settings, world.files)
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> World:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    settings = TopicSettings(log_flush_policy=FlushPolicy.FSYNC)
+    return World(directory, settings, FaultyFiles(directory))
+
+
+def test_a_restart_has_the_same_topics(world: World) -> None:
+    world.ask(create_request(), 7)
+    produce(world, batch(b"a", b"b"), partition=1)
+    topic_id = world.registry.topic_id("t")
+    after = world.restart()
+    topic = after.registry.get("t")
+    assert topic is not None
+    assert (topic.topic_id, len(topic.partitions), topic.config.text("retention.ms")) == (topic_id, 2, "77")
+    assert [fetch(after, partition=index).high_watermark for index in range(2)] == [0, 2]
+
+
+def test_a_topic_that_was_answered_for_survives_a_crash(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"a"))
+    after = crashed(faulty)
+    assert after.registry.partition_count("t") == 2
+    assert fetch(after).high_watermark == 1
+
+
+def test_a_topic_is_visible_only_when_it_is_durable(faulty: World) -> None:
+    waiting = faulty.start(create_request(), 7)
+    assert faulty.registry.get("t") is None
+    faulty.settle()
+    assert waiting.answer.topics[0].error_code == 0
+    assert isinstance(faulty.files, FaultyFiles)
+    assert faulty.files.history(FILE_NAME)[-1] == f"rename {FILE_NAME}"
+
+
+def test_a_deletion_that_was_answered_for_survives_a_crash(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"old"))
+    faulty.ask(delete_request(), 6)
+    after = crashed(faulty)
+    assert after.registry.all() == []
+    after.ask(create_request(), 7)
+    assert fetch(after).high_watermark == 0
+
+
+@pytest.mark.parametrize("nth", range(12))
+def test_a_crash_anywhere_in_a_deletion_leaves_the_topic_whole_or_gone(faulty: World, nth: int) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"old"))
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.fail(nth)
+    faulty.ask(delete_request(), 6)
+    faulty.files.fault = None
+    after = crashed(faulty)
+    is_there = after.registry.get("t") is not None
+    if not is_there:
+        after.ask(create_request(), 7)
+    assert fetch(after).high_watermark == (1 if is_there else 0)
+
+
+def test_what_the_disk_refuses_is_not_made_and_can_be_tried_again(faulty: World) -> None:
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.fail_always("rename")
+    (result,) = faulty.ask(create_request(), 7).topics
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert faulty.registry.get("t") is None
+    faulty.files.fault = None
+    (result,) = faulty.ask(create_request(), 7).topics
+    assert result.error_code == 0
+    assert produce(faulty, batch(b"a"), partition=1).base_offset == 0
+
+
+def test_a_deletion_that_the_disk_refuses_leaves_the_topic_in_use(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.fail_always("rename")
+    assert faulty.ask(delete_request(), 6).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    faulty.files.fault = None
+    assert produce(faulty, batch(b"a")).base_offset == 0
+
+
+def test_directories_that_were_never_ours_are_left_alone(world: World) -> None:
+    (world.directory / "photos-2024").mkdir()
+    (world.directory / "photos-2024" / "beach").write_text("sand")
+    after = world.restart()
+    assert (after.directory / "photos-2024" / "beach").read_text() == "sand"
+    (result,) = after.ask(create_request("photos", 2025), 7).topics
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (after.directory / "photos-2024" / "beach").read_text() == "sand"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": 2, "topics": []}', '{"format": 1, "topics": [{}]}']
+)
+def test_a_catalogue_that_cannot_be_read_is_not_taken_for_an_empty_one(world: World, text: str) -> None:
+    world.topic("t")
+    (world.directory / FILE_NAME).write_text(text)
+    with pytest.raises(StorageError, match=FILE_NAME):
+        world.restart()
+
+
+def test_an_internal_topic_is_made_once_and_keeps_its_number_of_partitions(world: World) -> None:
+    made = world.registry.internal(GROUP_METADATA_TOPIC, 3, {"cleanup.policy": "compact"}, FlushPolicy.FSYNC)
+    after = world.restart()
+    found = after.registry.internal(GROUP_METADATA_TOPIC, 3, {"cleanup.policy": "compact"}, FlushPolicy.FSYNC)
+    assert found.topic_id == made.topic_id
+    with pytest.raises(PartitionCountMismatch, match="has 3 partitions on the disk, the settings ask for 4"):
+        after.registry.internal(GROUP_METADATA_TOPIC, 4, {}, FlushPolicy.FSYNC)
+
+
+def test_groups_find_topics_by_name_and_id(world: World) -> None:
+    world.topic("t", partitions=2)
+    topic_id = world.registry.topic_id("t")
+    assert topic_id is not None
+    assert world.registry.partition_count("t") == 2
+    assert world.registry.topic_name(topic_id) == "t"
+    assert world.registry.partition_count("nope") is None
+    assert world.registry.topic_id("nope") is None
+    assert world.registry.topic_name(b"\7" * 16) is None
+
+
+# Appends of the daemon's own, and a failing disk.
+
+
+def test_the_daemon_appends_for_itself_and_is_told_when_it_is_durable(world: World) -> None:
+    partition = world.registry.internal("__group_events", 1, {}, FlushPolicy.OS).partitions[0]
+    told: list[ErrorCode] = []
+    partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), told.append)
+    assert told == []
+    world.settle()
+    assert told == [ErrorCode.NONE]
+    assert fetch(world, topic="__group_events").high_watermark == 1
+
+
+def test_a_failed_flush_refuses_what_waited_and_then_the_partition_serves_again(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"kept", producer_id=5, producer_epoch=0, base_sequence=0))
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.fail(0)
+    lost = [
+        faulty.start(
+            produce_request(batch(b"lost", producer_id=5, producer_epoch=0, base_sequence=number)), 9
+        )
+        for number in (1, 2)
+    ]
+    faulty.settle()
+    errors = [each.answer.responses[0].partition_responses[0].error_code for each in lost]
+    assert errors == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert fetch(faulty).high_watermark == 1
+    again = batch(b"again", producer_id=5, producer_epoch=0, base_sequence=1)
+    assert produce(faulty, again).base_offset == 1  # What was lost is forgotten by idempotence, too.
+    assert fetch(crashed(faulty)).high_watermark == 2
+
+
+def test_a_partition_whose_disk_stays_broken_refuses_and_can_still_be_read(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"kept"))
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.fail_always("sync")
+    assert produce(faulty, batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce(faulty, batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partitions_of(faulty.ask(fetch_request(("t", 0, 0)), 12))[0].high_watermark == 1
+
+
+def test_no_answer_leaves_before_its_sync(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.operations.clear()
+    waiting = faulty.start(produce_request(batch(b"a")), 9)
+    while not waiting.is_answered:
+        faulty.queue.popleft()()
+    synced = [
+        operation for operation in faulty.files.history(".log") if operation.startswith(("write", "sync"))
+    ]
+    assert [operation.split()[0] for operation in synced][-2:] == ["write", "sync"]

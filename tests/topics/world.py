@@ -1,0 +1,168 @@
+"""The data plane without threads, sockets and clocks: real logs in a temporary directory, virtual time.
+
+Whatever would run on a thread is queued and runs in `settle`, in order; so a test decides what has happened
+on the disk when it looks at the answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coordinator.purgatory.delayed import Purgatory
+from coordinator.purgatory.timing_wheel import TimingWheel
+from coordinator.topics.apis import topic_handlers
+from coordinator.topics.broker import Broker
+from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.producer_ids import ProducerIds
+from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.settings import TopicSettings
+from coordinator.topics.store import TopicStore
+from coordinator.topics.topic_config import topic_config
+from coordinator.topics.workers import InlineWorkers
+from protocol.codec import decode, encode, spec
+from protocol.messages import RESPONSES
+from protocol.records import Record, encode_batch
+from storage.files import Files, StorageError
+from storage.log_directory import LogDirectory
+from storage.partition_log import PartitionLog
+
+T = TypeVar("T")
+WALL_MS = 1_700_000_000_000
+ENDPOINTS = {"HOST": ("localhost", 9092), "DOCKER": ("broker", 19092)}
+
+
+class FakePending:
+    """Keeps the answer; every answer is also sent through the codec, so it must fit its version."""
+
+    def __init__(self, api_version: int, client_id: str = "tests", listener: str = "HOST") -> None:
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = "/127.0.0.1"
+        self.listener = listener
+        self.is_open = True
+        self.answer: Any = None
+        self.is_answered = False
+
+    def reply(self, response: Any) -> None:
+        assert not self.is_answered, "answered twice"
+        self.is_answered = True
+        key = spec(type(response)).api_key
+        assert key is not None
+        self.answer = decode(RESPONSES[key], self.api_version, encode(response, self.api_version))
+
+    def no_reply(self) -> None:
+        assert not self.is_answered, "answered twice"
+        self.is_answered = True
+
+
+class World:
+    """One broker on `directory`; `restart` gives the next one."""
+
+    def __init__(
+        self, directory: Path, settings: TopicSettings | None = None, files: Files | None = None
+    ) -> None:
+        self.directory = directory
+        self.settings = settings or TopicSettings(cluster_id="tests")
+        self.files = files or Files()
+        self.time_ms = 1000
+        self.wall = WALL_MS
+        self.armed: list[int] = []
+        self.queue: deque[Callable[[], None]] = deque()
+        self.flushes = 0
+        self.wheel = TimingWheel(self.time_ms)
+        self.purgatory = Purgatory(self.wheel)
+        self.logs = LogDirectory.open(directory, self.files, node_id=1)
+        machinery = Machinery(self, self, lambda: self.wall, self._on_advanced)
+        store = TopicStore(self.logs, self.files)
+        self.registry = TopicRegistry(store, self.settings, machinery, self)
+        self.registry.open({})
+        self.broker = Broker(
+            settings=self.settings,
+            registry=self.registry,
+            purgatory=self.purgatory,
+            fetch_sessions=FetchSessions(self.settings.max_incremental_fetch_session_cache_slots),
+            producer_ids=ProducerIds(directory, self.files, self),
+            readers=self,
+            now_ms=lambda: self.time_ms,
+            wall_ms=lambda: self.wall,
+            arm=self.armed.append,
+            endpoint_for=ENDPOINTS.__getitem__,
+        )
+        self.handlers = topic_handlers(self.broker)
+
+    # What threads would do.
+
+    def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
+        def flush() -> None:
+            self.flushes += 1
+            error = None
+            try:
+                log.flush()
+            except StorageError as failure:
+                error = failure
+            self.queue.append(lambda: done(error))
+
+        self.queue.append(flush)
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        self.queue.append(lambda: InlineWorkers().submit(work, done))
+
+    def settle(self) -> None:
+        """Let the threads do all they have to."""
+        while self.queue:
+            self.queue.popleft()()
+
+    def _on_advanced(self, partition: Partition) -> None:
+        self.purgatory.check_and_complete(partition.key, self.time_ms)
+
+    # What tests do.
+
+    def pass_time(self, by_ms: int) -> None:
+        self.time_ms += by_ms
+        self.wall += by_ms
+        for entry in self.wheel.advance(self.time_ms):
+            entry.fire(self.time_ms)
+
+    def start(self, request: Any, version: int, **pending: Any) -> FakePending:
+        """Hand over a request; threads have not run yet."""
+        waiting = FakePending(version, **pending)
+        key = spec(type(request)).api_key
+        assert key is not None
+        self.handlers[key](decode(type(request), version, encode(request, version)), waiting)
+        return waiting
+
+    def ask(self, request: Any, version: int, **pending: Any) -> Any:
+        """The answer, once everything has settled."""
+        waiting = self.start(request, version, **pending)
+        self.settle()
+        assert waiting.is_answered, f"no answer to {request}"
+        return waiting.answer
+
+    def topic(self, name: str, partitions: int = 1, **overrides: str) -> None:
+        """Make a topic; option names with '_' for '.'."""
+        errors: list[int] = []
+        config = topic_config(
+            {key.replace("_", "."): value for key, value in overrides.items()}, self.settings
+        )
+        self.registry.create(
+            name, partitions, config, bytes([len(self.registry.all()) + 1] * 16), errors.append
+        )
+        self.settle()
+        assert errors == [0]
+
+    def restart(self) -> World:
+        """Close cleanly and open again."""
+        self.settle()
+        assert self.logs.close() == []
+        return World(self.directory, self.settings, self.files)
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = WALL_MS, **options: Any) -> bytes:
+    """A batch with these values, in the order of time."""
+    records = [Record(key, value, at_ms + index) for index, value in enumerate(values)]
+    return bytes(encode_batch(records, **options))
