@@ -41,7 +41,9 @@ $(VENV)/.dev: $(VENV)/.runtime
 run: $(VENV)/.runtime
 	@exec $(BIN)/muster serve $(ARGS)
 
+# Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
 test: $(VENV)/.dev
+	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 check: $(VENV)/.dev

@@ -162,7 +162,9 @@ class Daemon:
             self._open_shards(offsets)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)
-        except (PartitionCountMismatch, StorageError, BindError) as error:
+        except PartitionCountMismatch as error:
+            raise StartupError(f"{error} (offsets.topic.num.partitions), which can never change") from error
+        except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
         self._maintenance.start()
 

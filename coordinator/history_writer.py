@@ -19,7 +19,10 @@ from protocol.records import Record, encode_batch
 log = structlog.get_logger("muster.history")
 
 EVENTS_PER_WRITE = 500
-"""Events in one batch, some 200 KB: below every message.max.bytes in use, and a slice of a few ms."""
+"""Events written in one go, some 200 KB as a rule: a slice of a few milliseconds."""
+
+MAX_BATCH_BYTES = 500_000
+"""Where a batch is cut: group ids are as long as clients like, and a batch must fit into the topic's."""
 
 
 class HistoryWriter:
@@ -47,7 +50,10 @@ class HistoryWriter:
         drained = self._history.take(EVENTS_PER_WRITE)
         if drained.dropped:
             log.warning("history events were dropped", dropped=drained.dropped)
-        self._partition.append_local(_batch(drained), self._on_written)
+        *batches, last = _batches(drained)
+        for batch in batches:
+            self._partition.append_local(batch)
+        self._partition.append_local(last, self._on_written)
 
     def _on_written(self, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
@@ -57,6 +63,16 @@ class HistoryWriter:
         self._maybe_write()
 
 
-def _batch(drained: Drained) -> bytearray:
-    records = [Record(*encode_event(event), timestamp_ms=event.wall_ms) for event in drained.events]
-    return encode_batch(records)
+def _batches(drained: Drained) -> list[bytearray]:
+    """The events in batches of bounded size; at least one, for there is at least one event."""
+    cuts: list[list[Record]] = [[]]
+    size_bytes = 0
+    for event in drained.events:
+        record = Record(*encode_event(event), timestamp_ms=event.wall_ms)
+        record_bytes = len(record.key or b"") + len(record.value or b"")
+        if cuts[-1] and size_bytes + record_bytes > MAX_BATCH_BYTES:
+            cuts.append([])
+            size_bytes = 0
+        cuts[-1].append(record)
+        size_bytes += record_bytes
+    return [encode_batch(records) for records in cuts]

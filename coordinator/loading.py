@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from coordinator.clock import Clock
+from coordinator.groups.effects import Result
 from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
 from protocol.records import read_records
@@ -11,8 +15,17 @@ MAX_INFLATED_BYTES = 256 << 20
 """One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
 
 
-def load_shard(partition_log: PartitionLog, shard: Shard, cut_back: bool) -> int:
-    """Replay the whole log into the fresh `shard`; return how many records it held.
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A shard that was read from its log, and what bringing its groups to life asks for."""
+
+    shard: Shard
+    result: Result
+    records: int
+
+
+def load_shard(partition_log: PartitionLog, shard: Shard, clock: Clock, cut_back: bool) -> Loaded:
+    """Replay the whole log into the fresh `shard` and bring its groups to life.
 
     Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
     after a failed flush. Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps
@@ -20,6 +33,11 @@ def load_shard(partition_log: PartitionLog, shard: Shard, cut_back: bool) -> int
     """
     if cut_back:
         partition_log.fail_back()
+    records = _replay(partition_log, shard)
+    return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records)
+
+
+def _replay(partition_log: PartitionLog, shard: Shard) -> int:
     count = 0
     for batch, data in partition_log.batches(partition_log.log_start_offset):
         if batch.is_control:

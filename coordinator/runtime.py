@@ -18,13 +18,13 @@ from coordinator.clock import Clock
 from coordinator.groups.effects import GroupEvent
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
-from coordinator.loading import load_shard
+from coordinator.loading import Loaded, load_shard
 from coordinator.purgatory.delayed import KeyedTimers, Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.shard_runner import ShardRunner
 from protocol.errors import DecodeError
 from protocol.records import CorruptBatch
-from storage.files import CorruptSegment, StorageError
+from storage.files import StorageError
 from storage.flusher import Flusher
 
 log = structlog.get_logger("muster.runtime")
@@ -51,6 +51,8 @@ class Runtime:
         self._loaders = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
         self._dirty: set[ShardRunner] = set()
         self._end_of_turn: list[Callable[[], None]] = []
+        self._loading = 0
+        self._loaded_records = 0
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
@@ -121,26 +123,33 @@ class Runtime:
         self.runners = runners
         for runner in runners:
             if runner.log.next_offset == runner.log.log_start_offset:
-                runner.start(self._new_shard(runner.partition))
+                shard = self._new_shard(runner.partition)
+                runner.start(load_shard(runner.log, shard, self._clock, cut_back=False))
             else:
                 self.reload(runner, cut_back=False)
 
     def reload(self, runner: ShardRunner, *, cut_back: bool) -> None:
         """Read `runner`'s state from its log on a thread, after cutting what is not durable if asked."""
+        self._loading += 1
         shard = self._new_shard(runner.partition)
-        loading = self._loop.run_in_executor(self._loaders, load_shard, runner.log, shard, cut_back)
-        loading.add_done_callback(lambda done: self._on_loaded(runner, shard, done))
+        loading = self._loop.run_in_executor(
+            self._loaders, load_shard, runner.log, shard, self._clock, cut_back
+        )
+        loading.add_done_callback(lambda done: self._on_loaded(runner, done))
 
-    def _on_loaded(self, runner: ShardRunner, shard: Shard, done: asyncio.Future[int]) -> None:
+    def _on_loaded(self, runner: ShardRunner, done: asyncio.Future[Loaded]) -> None:
+        self._loading -= 1
         try:
-            records = done.result()
-        except (StorageError, CorruptSegment, CorruptBatch, DecodeError) as error:
+            loaded = done.result()
+        except (StorageError, CorruptBatch, DecodeError) as error:
             log.error("offsets partition cannot be loaded", partition=runner.partition, error=str(error))
             runner.gave_up()
-            return
-        if records:
-            log.info("offsets partition loaded", partition=runner.partition, records=records)
-        runner.start(shard)
+        else:
+            self._loaded_records += loaded.records
+            runner.start(loaded)
+        if not self._loading:
+            log.info("offsets loaded", records=self._loaded_records)
+            self._loaded_records = 0
 
     # The end.
 

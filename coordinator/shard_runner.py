@@ -32,6 +32,7 @@ from coordinator.groups.effects import (
 from coordinator.groups.failures import error_response, loading_answer
 from coordinator.groups.records import encode_record
 from coordinator.groups.shard import Shard
+from coordinator.loading import Loaded
 from protocol.errors import ErrorCode
 from protocol.records import BATCH_OVERHEAD, Codec, encode_batch
 from protocol.records import Record as LogRecord
@@ -206,8 +207,9 @@ class ShardRunner:
         return self.log.next_offset + len(self._gathered)
 
     def _reply(self, reply: Reply, error: ErrorCode) -> None:
+        is_own = self._current is not None and self._current.reply_to is reply.reply_to
         asked = self._take_asked(reply.reply_to)
-        if error:
+        if error and is_own:  # Replies to others do not speak of what was refused.
             asked.fail(error)
         elif reply.reveals_stored and self.position > self.log.durable_offset:
             self._held.append(Held(self.position, asked, reply.response, None))
@@ -263,10 +265,10 @@ class ShardRunner:
 
     # Lives.
 
-    def start(self, shard: Shard) -> None:
-        """Serve with `shard`, into which the whole log has been replayed."""
-        self.shard, self.state = shard, ShardState.ACTIVE
-        self._carry_out(shard.loaded(self._world.now_ms(), self._world.wall_ms()))
+    def start(self, loaded: Loaded) -> None:
+        """Serve with a shard into which the whole log has been replayed."""
+        self.shard, self.state = loaded.shard, ShardState.ACTIVE
+        self._carry_out(loaded.result)
 
     def stop(self) -> None:
         """Serve no more: whoever still waits in a Join or Sync is sent to look for the coordinator (3.73).

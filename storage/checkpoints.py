@@ -65,9 +65,9 @@ def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int
 
 
 def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
-    """Empty if there is no such file. Raises StorageError, Garbled."""
+    """Empty if the file is missing, or empty as Kafka makes it. Raises StorageError, Garbled."""
     data = files.read_small(path)
-    if data is None:
+    if not data:
         return {}
     try:
         version, count, *lines = data.decode().splitlines()

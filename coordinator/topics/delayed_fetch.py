@@ -1,14 +1,15 @@
 """A parked Fetch: completes when enough bytes have become durable, or when its time is up (`max_wait_ms`).
 
 It is watched under its partitions; each flush of one lets it count what came since it was parked, without
-reading. Whatever ends the wait, the partitions are then read afresh by whoever parked it. A fetch whose
-connection is gone ends at the next occasion and reads nothing.
+reading. Whatever ends the wait, whoever parked it is told, and reads the partitions afresh. A fetch whose
+connection is gone is dropped at the next occasion, and waits in slices so that there is one soon.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.broker import Pending
@@ -46,6 +47,10 @@ def mark(target: Target) -> Mark | None:
     return Mark(partition, partition.high_watermark, partition.flushed_bytes, max(target.wanted.max_bytes, 0))
 
 
+SLICE_MS: Final = 30_000
+"""A wait is cut into slices of this length: so long may the request of a client that is gone be kept."""
+
+
 class DelayedFetch(DelayedOperation):
     """One parked fetch. `wanted_bytes` is what is still missing of `min_bytes`."""
 
@@ -55,7 +60,7 @@ class DelayedFetch(DelayedOperation):
         marks: Sequence[Mark],
         wanted_bytes: int,
         pending: Pending,
-        finish: Callable[[], None],
+        finish: Callable[[DelayedFetch], None],
     ) -> None:
         super().__init__(deadline_ms)
         self._marks = marks
@@ -64,16 +69,18 @@ class DelayedFetch(DelayedOperation):
         self._finish = finish
 
     def try_complete(self) -> bool:
-        if not self._pending.is_open:
-            return self.force_complete()
+        return (not self._pending.is_open or self.has_enough()) and self.force_complete()
+
+    def has_enough(self) -> bool:
+        """Whether so much has come, or something has happened, that the wait must end."""
         came_bytes = 0
         for each in self._marks:
             new_bytes = each.new_bytes()
             if new_bytes is None:
-                return self.force_complete()
+                return True
             came_bytes += new_bytes
-        return came_bytes >= self._wanted_bytes and self.force_complete()
+        return came_bytes >= self._wanted_bytes
 
     def on_complete(self) -> None:
         if self._pending.is_open:
-            self._finish()
+            self._finish(self)

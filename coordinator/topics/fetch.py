@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from coordinator.topics.broker import Broker, Pending
-from coordinator.topics.delayed_fetch import DelayedFetch, Mark, mark
+from coordinator.topics.delayed_fetch import SLICE_MS, DelayedFetch, Mark, mark
 from coordinator.topics.fetch_read import FetchLimits, Reading, resolve
 from coordinator.topics.fetch_sessions import (
     FINAL_EPOCH,
@@ -86,9 +86,10 @@ class _Fetch:
     pending: Pending
 
     def start(self) -> None:
-        self._read(may_park=self.limits.max_wait_ms > 0)
+        self._read(self.broker.now_ms() + self.limits.max_wait_ms)
 
-    def _read(self, may_park: bool) -> None:
+    def _read(self, deadline_ms: int | None) -> None:
+        """Read everything; with a deadline, wait until then if it is not enough."""
         registry = self.broker.registry
         targets = [resolve(registry, wanted) for wanted in self.context.partitions]
         # Taken before the read, so that what comes while it runs is not missed.
@@ -96,11 +97,12 @@ class _Fetch:
         reading = Reading(targets, self.limits)
 
         def on_read() -> None:
-            is_enough = reading.bytes_read >= self.limits.min_bytes
-            if may_park and targets and not is_enough and not reading.has_error:
-                self._park(marks, self.limits.min_bytes - reading.bytes_read)
+            missing_bytes = self.limits.min_bytes - reading.bytes_read
+            may_wait = deadline_ms is not None and self.limits.max_wait_ms > 0
+            if may_wait and targets and missing_bytes > 0 and not reading.has_error:
+                self._park(marks, missing_bytes, deadline_ms or 0)
             else:
-                self._reply(reading)
+                self.pending.reply(self.context.respond(reading.answers))
 
         if reading.read_warm():
             on_read()
@@ -112,15 +114,16 @@ class _Fetch:
 
         self.broker.readers.submit(reading.read_rest, on_rest)
 
-    def _park(self, marks: list[Mark], missing_bytes: int) -> None:
+    def _park(self, marks: list[Mark], missing_bytes: int, deadline_ms: int) -> None:
+        def on_woken(parked: DelayedFetch) -> None:
+            if self.broker.now_ms() >= deadline_ms or parked.has_enough():
+                self._read(deadline_ms=None)
+            else:
+                self._park(marks, missing_bytes, deadline_ms)
+
         now_ms = self.broker.now_ms()
-        deadline_ms = now_ms + self.limits.max_wait_ms
-        parked = DelayedFetch(
-            deadline_ms, marks, missing_bytes, self.pending, lambda: self._read(may_park=False)
-        )
+        slice_end_ms = min(deadline_ms, now_ms + SLICE_MS)
+        parked = DelayedFetch(slice_end_ms, marks, missing_bytes, self.pending, on_woken)
         keys = [each.partition.key for each in marks]
         if not self.broker.purgatory.try_complete_else_watch(parked, keys, now_ms):
-            self.broker.arm(deadline_ms)
-
-    def _reply(self, reading: Reading) -> None:
-        self.pending.reply(self.context.respond(reading.answers))
+            self.broker.arm(slice_end_ms)

@@ -26,8 +26,8 @@ LAST_EPOCH: Final = 2**31 - 1
 EVICTABLE_AFTER_MS: Final = 120_000
 """Silence after which any other session may push one out, and age from which a larger one may (Kafka's)."""
 
-MAX_PARTITIONS: Final = 20_000
-"""Of one session, about 300 bytes each: a fetch of more is answered without a session."""
+MAX_PARTITIONS: Final = 200_000
+"""Of all sessions together, about 300 bytes each: beyond it a fetch is answered without a session."""
 
 Key: TypeAlias = tuple[bytes, str, int]
 """Topic id, topic name, partition. Requests carry either id or name: the other is zero or empty."""
@@ -143,6 +143,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def total_partitions(self) -> int:
+        """Partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def full(
         self, session_id: int, epoch: int, asked: list[WantedPartition], uses_topic_ids: bool, now_ms: int
     ) -> FetchContext:
@@ -176,7 +181,7 @@ class FetchSessions:
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
-        if len(session.partitions) > MAX_PARTITIONS:
+        if asked and self.total_partitions > MAX_PARTITIONS:
             del self._sessions[session_id]
             return failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # The client goes on with a full fetch.
         self._sessions.move_to_end(session_id)
@@ -187,7 +192,8 @@ class FetchSessions:
         )
 
     def _open(self, answers: Answers, uses_topic_ids: bool, now_ms: int) -> FetchResponse:
-        if len(answers) > MAX_PARTITIONS or not self._make_room(len(answers), now_ms):
+        size = len(answers)
+        if self.total_partitions + size > MAX_PARTITIONS or not self._make_room(size, now_ms):
             return response_of(NO_SESSION, answers)
         session = FetchSession(self._new_id(), uses_topic_ids, created_ms=now_ms, used_ms=now_ms)
         for wanted, answer in answers:

@@ -17,12 +17,11 @@ from typing import Final
 import structlog
 
 from coordinator.topics.broker import Broker, Pending
-from coordinator.topics.names import is_internal
 from coordinator.topics.partition import Partition
+from coordinator.topics.produce_checks import checked_batch, request_error
 from coordinator.topics.producer_state import ProducerError
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.topic import Topic
-from coordinator.topics.topic_config import TopicConfig
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -38,11 +37,9 @@ from protocol.record_batch import (
     LOG_APPEND_TIME_BIT,
     NO_PRODUCER_ID,
     Batch,
-    CorruptBatch,
     parse_header,
     set_max_timestamp,
 )
-from protocol.record_validation import RefusedBatch, validate_produced
 from storage.files import StorageError
 from storage.partition_log import BatchTooLarge
 
@@ -96,10 +93,10 @@ class _Produce:
 
     def start(self) -> None:
         slots = [slot for asked in self._request.topic_data for slot in self._slots(asked)]
-        request_error = self._request_error()
+        error = request_error(self._request)
         for slot in slots:
             self._countdown.begin()
-            self._begin(slot, request_error)
+            self._begin(slot, error)
         self._countdown.seal()
 
     def _slots(self, asked: TopicProduceData) -> list[Slot]:
@@ -122,14 +119,6 @@ class _Produce:
         registry = self._broker.registry
         return registry.get(asked.name) if asked.topic_id == ZERO_UUID else registry.by_id(asked.topic_id)
 
-    def _request_error(self) -> ErrorCode:
-        """What is wrong with the request as a whole, and so with every partition of it."""
-        if self._request.transactional_id is None and any(
-            is_transactional(data) for topic in self._request.topic_data for data in topic.partition_data
-        ):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.NONE
-
     def _begin(self, slot: Slot, request_error: ErrorCode) -> None:
         partition = None if slot.topic is None else slot.topic.partition(slot.data.index)
         if request_error:
@@ -143,7 +132,7 @@ class _Produce:
 
     def _check(self, slot: Slot, topic: Topic, partition: Partition) -> None:
         try:
-            batch = self._checked(slot.data, topic)
+            batch = checked_batch(slot.data, topic, self._request, self._pending, self._broker.wall_ms())
         except Refused as refused:
             self._refuse(slot, partition, refused)
             return
@@ -151,36 +140,6 @@ class _Produce:
             partition.when_ready(lambda: self._append(slot, topic, partition, batch))
         else:
             self._append(slot, topic, partition, batch)
-
-    def _checked(self, data: PartitionProduceData, topic: Topic) -> Batch:
-        """The header of the one batch in `data`, if that may be stored in `topic`. Raises Refused."""
-        if self._request.acks not in ACKS:
-            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
-        if is_internal(topic.name) and self._pending.client_id != ADMIN_CLIENT_ID:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-        batch = self._validated(data, topic.config)
-        if batch.is_transactional:
-            raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
-        return batch
-
-    def _validated(self, data: PartitionProduceData, config: TopicConfig) -> Batch:
-        wall_ms = self._broker.wall_ms()
-        bounds = {}
-        if not config.is_log_append_time:  # Else the producer's timestamps do not matter.
-            bounds = {
-                "earliest_ms": wall_ms - config.timestamp_before_max_ms,
-                "latest_ms": wall_ms + config.timestamp_after_max_ms,
-            }
-        try:
-            return validate_produced(
-                data.records,
-                api_version=self._pending.api_version,
-                max_batch_bytes=config.max_message_bytes,
-                keys_required=config.is_compacted,
-                **bounds,
-            )
-        except RefusedBatch as refused:
-            raise Refused(refused.error_code, refused.message, refused.record_errors) from None
 
     def _append(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
         """Stage the batch, or recognise it as sent again; then wait for the disk."""
@@ -259,11 +218,3 @@ class _Produce:
                         "lost with acks=0", topic=topic.name, partition=answer.index, error=error,
                         client_id=self._pending.client_id, peer=self._pending.client_host,
                     )  # fmt: skip
-
-
-def is_transactional(data: PartitionProduceData) -> bool:
-    """Whether the first batch says so; what is no batch is refused later."""
-    try:
-        return parse_header(data.records or b"").is_transactional
-    except CorruptBatch:
-        return False

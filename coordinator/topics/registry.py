@@ -72,8 +72,10 @@ class TopicRegistry:
         """At a start, before anything is served: clear what a crash left and open every log.
 
         `flush_policies` are for topics that do not follow the policy of all topics. Waits for the disk.
-        Raises StorageError; InvalidConfig if the catalogue holds settings that this version refuses.
+        Raises StorageError; InvalidConfig if the catalogue, or the defaults of new topics, hold
+        settings that this version refuses.
         """
+        topic_config({}, self.settings)  # The defaults that new topics get.
         self._store.clear_leftovers()
         for entry in self._store.entries():
             config = topic_config(entry.overrides, self.settings, flush_policies.get(entry.name))

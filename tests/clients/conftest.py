@@ -6,7 +6,6 @@ the tests themselves.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,11 +23,6 @@ TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a f
 TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    default = os.environ.get("MUSTER_TEST_TARGET", "muster")
-    parser.addoption("--target", choices=sorted(TARGETS), default=default, help="the broker under test")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Bound the tests alone: the fixture that fetches jars takes minutes at first, and has deadlines."""
     here = Path(__file__).parent
@@ -40,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def target(pytestconfig: pytest.Config) -> str:
     """The name of the broker under test: "muster" or "kafka"."""
-    return str(pytestconfig.getoption("--target", os.environ.get("MUSTER_TEST_TARGET", "muster")))
+    return str(pytestconfig.getoption("--target"))
 
 
 @pytest.fixture(scope="session")

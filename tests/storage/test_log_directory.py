@@ -348,7 +348,7 @@ def test_entries_of_partitions_that_are_gone_are_dropped_at_once(tmp_path: Path)
     assert take(tmp_path).open_log("t", 0, SMALL).next_offset == 3
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "\xff"])
+@pytest.mark.parametrize("text", ["\n", "garbage", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "\xff"])
 def test_a_garbled_checkpoint_is_told_and_not_used(tmp_path: Path, text: str) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_text(text, encoding="latin-1")
     directory = take(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.topics.delayed_fetch import SLICE_MS
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.records import parse_header, walk
@@ -198,6 +199,23 @@ def test_a_fetch_whose_connection_is_gone_reads_nothing(world: World) -> None:
     produce(world, batch(b"a"))
     assert not waiting.is_answered
     assert world.purgatory.delayed == 0
+
+
+def test_a_long_wait_is_cut_into_slices_that_the_client_does_not_see(world: World) -> None:
+    waiting = parked(world, max_wait_ms=3 * SLICE_MS)
+    world.pass_time(SLICE_MS)
+    world.pass_time(SLICE_MS)
+    assert not waiting.is_answered
+    produce(world, batch(b"a"))
+    assert sizes(partitions_of(waiting.answer)) == [ONE]
+
+
+def test_a_client_that_is_gone_is_not_kept_for_as_long_as_it_asked(world: World) -> None:
+    waiting = parked(world, max_wait_ms=2**31 - 1)
+    waiting.is_open = False
+    world.pass_time(SLICE_MS)
+    assert world.purgatory.delayed == 0
+    assert not waiting.is_answered
 
 
 def test_cold_records_are_read_off_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

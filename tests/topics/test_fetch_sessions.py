@@ -7,6 +7,7 @@ import pytest
 from coordinator.topics.fetch_sessions import (
     EVICTABLE_AFTER_MS,
     LAST_EPOCH,
+    MAX_PARTITIONS,
     FetchContext,
     FetchSessions,
     WantedPartition,
@@ -166,6 +167,16 @@ def test_a_larger_session_pushes_out_a_smaller_one_that_is_not_new() -> None:
     assert opened(cache, 3, now_ms)
     assert not is_there(cache, small, now_ms, epoch=2)
     assert is_there(cache, large, now_ms, epoch=2)
+
+
+def test_the_partitions_of_all_sessions_are_bounded() -> None:
+    cache = FetchSessions(10)
+    assert opened(cache, MAX_PARTITIONS - 1, 0)
+    assert opened(cache, 2, 0) == 0
+    small = opened(cache, 1, 0)
+    assert small
+    more = cache.incremental(small, 1, wanted(2), [], False, 0)
+    assert more.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_no_slots_mean_no_sessions() -> None:

@@ -25,7 +25,7 @@ from protocol.messages.create_topics import (
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.primitives import ZERO_UUID
 from storage.log_config import FlushPolicy
-from tests.topics.requests import fetch, produce
+from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import World, batch
 
 
@@ -295,8 +295,6 @@ def test_internal_topics_stay(world: World) -> None:
 
 
 def test_a_batch_that_waits_for_the_disk_when_its_topic_goes_is_answered(world: World) -> None:
-    from tests.topics.requests import produce_request
-
     world.topic("t")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1)
     deleting = world.start(request, 6)

@@ -1,0 +1,85 @@
+"""History on its way to its topic: in order, in batches that fit, one write at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.groups.effects import GroupEvent
+from coordinator.history import History, decode_event
+from coordinator.history_writer import MAX_BATCH_BYTES, HistoryWriter
+from protocol.errors import ErrorCode
+from protocol.records import parse_header, read_records
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.batches: list[bytearray] = []
+        self.waiting: list[Callable[[ErrorCode], None]] = []
+
+    def append_local(self, data: bytearray, durable: Callable[[ErrorCode], None] | None = None) -> None:
+        self.batches.append(data)
+        if durable is not None:
+            self.waiting.append(durable)
+
+    def group_ids(self) -> list[str]:
+        found = []
+        for data in self.batches:
+            for record in read_records(data, parse_header(data), max_inflated_bytes=1 << 20):
+                found.append(decode_event(record.value).group_id)
+        return found
+
+
+class Setup:
+    def __init__(self, max_queued: int = 10_000) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.partition = FakePartition()
+        self.history = History(100, max_queued=max_queued)
+        self.writer = HistoryWriter(self.history, self.partition, self.soon.append)  # type: ignore[arg-type]
+
+    def run_soon(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+
+def event(group_id: str) -> GroupEvent:
+    return GroupEvent(group_id, 1, "Stable", "PreparingRebalance", "member joined", wall_ms=5)
+
+
+def test_events_are_written_after_the_turn_and_in_order() -> None:
+    setup = Setup()
+    setup.writer.record((event("a"), event("b")))
+    assert not setup.partition.batches, "no reply of this turn waits for it"
+    setup.run_soon()
+    assert setup.partition.group_ids() == ["a", "b"]
+
+
+def test_one_write_is_under_way_at_a_time() -> None:
+    setup = Setup()
+    setup.writer.record((event("a"),))
+    setup.run_soon()
+    setup.writer.record((event("b"),))
+    setup.writer.record((event("c"),))
+    setup.run_soon()
+    assert setup.partition.group_ids() == ["a"]
+    setup.partition.waiting.pop()(ErrorCode.NONE)
+    setup.run_soon()
+    assert setup.partition.group_ids() == ["a", "b", "c"]
+
+
+def test_a_failed_write_does_not_stop_the_next(capsys: object) -> None:
+    setup = Setup()
+    setup.writer.record((event("a"),))
+    setup.run_soon()
+    setup.writer.record((event("b"),))
+    setup.partition.waiting.pop()(ErrorCode.KAFKA_STORAGE_ERROR)
+    setup.run_soon()
+    assert setup.partition.group_ids() == ["a", "b"]
+
+
+def test_long_group_ids_are_cut_into_batches_that_fit() -> None:
+    setup = Setup()
+    setup.writer.record(tuple(event("x" * 32_000) for _ in range(100)))
+    setup.run_soon()
+    assert len(setup.partition.group_ids()) == 100
+    assert all(len(batch) < 2 * MAX_BATCH_BYTES for batch in setup.partition.batches)
+    assert len(setup.partition.batches) > 5
