@@ -25,10 +25,11 @@ from coordinator.server.api_table import Handler, api_table
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
-from coordinator.settings import Settings
+from coordinator.settings import Settings, option_name
 from coordinator.shard_runner import ShardRunner
 from coordinator.topics.apis import topic_handlers
 from coordinator.topics.broker import Broker
+from coordinator.topics.broker_configs import BrokerConfig, broker_config
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.partition import Machinery, Partition
@@ -98,17 +99,18 @@ class Daemon:
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
+        self._caretaker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
         self.runtime = Runtime(self._clock, self._flusher, self._new_shard, self._record_history)
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
-            self.runtime, self.registry, directory, self._workers, settings.log_retention_check_interval_ms
+            self.runtime, self.registry, directory, self._caretaker, settings.log_retention_check_interval_ms
         )
         self.broker = self._broker(files)
         self.server = self._server()
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
-        machinery = Machinery(self._flusher, self._workers, self._clock.wall_ms, self._on_advanced)
+        machinery = Machinery(self._flusher, self._readers, self._clock.wall_ms, self._on_advanced)
         settings = topic_settings(self._settings, directory.properties.cluster_id)
         policy = FlushPolicy(self._settings.muster_flush_policy)
         try:
@@ -132,6 +134,7 @@ class Daemon:
             wall_ms=self._clock.wall_ms,
             arm=self.runtime.arm,
             endpoint_for=lambda listener: self.server.endpoint_for(listener),
+            broker_configs=shown_configs(self._settings),
         )
 
     def _server(self) -> Server:
@@ -218,6 +221,7 @@ class Daemon:
         self.server.close_connections()
         self._workers.close()
         self._readers.close()
+        self._caretaker.close()
         await asyncio.sleep(0)  # The last answers and outcomes leave in a turn of their own.
 
 
@@ -234,4 +238,12 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
         cluster_id=cluster_id,
         log_retention_ms=settings.retention_ms,
         log_roll_ms=settings.roll_ms,
+    )
+
+
+def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
+    """Every setting, as DescribeConfigs of the broker shows it."""
+    fields = Settings.model_fields.items()
+    return tuple(
+        broker_config(option_name(name), getattr(settings, name), field.default) for name, field in fields
     )

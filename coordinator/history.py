@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from coordinator.groups.effects import GroupEvent
@@ -24,6 +24,7 @@ MAX_EVENTS: Final = 50_000  # Events in memory over all groups: some 25 MB as th
 MAX_QUEUED: Final = 10_000  # Events waiting for the topic: minutes of the busiest rebalancing seen.
 MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one is cut and ends in "…".
 
+_FIELDS: Final = tuple(field.name for field in fields(GroupEvent))
 _TEXTS: Final = ("reason", "member_id", "group_instance_id", "client_id", "client_host", "last_member_id")
 
 
@@ -110,7 +111,7 @@ def clipped(event: GroupEvent) -> GroupEvent:
 
 def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
     """The key and value of the event's record on `__group_events`."""
-    value = {"schema": SCHEMA, **asdict(event)}
+    value = {"schema": SCHEMA, **{name: getattr(event, name) for name in _FIELDS}}
     return event.group_id.encode(), json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -15,6 +15,7 @@ from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
 from storage.files import StorageError
 from storage.log_directory import LogDirectory
+from storage.partition_log import PartitionLog
 
 log = structlog.get_logger("muster.maintenance")
 
@@ -53,18 +54,15 @@ class Maintenance:
     def _retain(self) -> None:
         """Let segments go that are too old or too many; topics that are only compacted keep theirs."""
         self._registry.expire_producers()
-        logs = [
-            partition.log
-            for topic in self._registry.all()
-            if topic.config.is_deleting
-            for partition in topic.partitions
-        ]
         wall_ms = self._runtime.wall_ms()
+        for topic in self._registry.all():
+            if topic.config.is_deleting:
+                for partition in topic.partitions:
+                    self._retain_one(partition.log, wall_ms)
 
-        def work() -> int:
-            return sum(each.apply_retention(wall_ms) for each in logs)
-
-        self._workers.submit(work, lambda done: _report("retention", done))
+    def _retain_one(self, partition_log: PartitionLog, wall_ms: int) -> None:
+        name = partition_log.directory.name
+        self._workers.submit(lambda: partition_log.apply_retention(wall_ms), lambda done: _report(name, done))
 
     def _checkpoint(self) -> None:
         self._workers.submit(self._directory.checkpoint, lambda done: _report("checkpoint", done))

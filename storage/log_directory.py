@@ -177,7 +177,8 @@ class LogDirectory:
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        write_offsets(self._files, self.path / RECOVERY_POINTS, self._recovery_points)
+        synced = {name: offset for name, offset in self._recovery_points.items() if offset}
+        write_offsets(self._files, self.path / RECOVERY_POINTS, synced)  # 0 is what no entry means, too.
         starts = {name: offset for name, offset in self._log_starts.items() if offset}
         write_offsets(self._files, self.path / LOG_STARTS, starts)
 

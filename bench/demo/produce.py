@@ -26,6 +26,7 @@ class FlightProducer:
             "linger.ms": 20,
             "compression.type": "lz4",
             "enable.idempotence": True,
+            "partitioner": "murmur2_random",  # A key's partition is then the same as by Java's clients.
         }
         self._producer = Producer(settings)
 

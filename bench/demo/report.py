@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
@@ -39,7 +38,7 @@ def bars(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        TextColumn("{task.completed:,.0f}", justify="right"),
         TimeElapsedColumn(),
         TextColumn("[dim]{task.fields[note]}"),
         console=console,

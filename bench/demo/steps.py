@@ -85,16 +85,14 @@ class Demo:
         causes = [each.cause for each in found if each.member_id == killed.member_id]
         blamed = [cause for cause in causes if "session" in cause]
         self.checks.append(Check("rebalances", len(found)))
-        self.checks.append(
-            Check(f"of them for the silence of {killed.name}", len(blamed), 1, "".join(blamed))
-        )
+        self.checks.append(Check(f"of them by the end of {killed.name}", len(blamed), 1, "".join(blamed)))
 
     def spark(self) -> None:
         """Let Spark compute the delays from the topic, and compare them with what pandas finds."""
         with bars(self._console) as progress:
-            note = "starting Spark; its first start fetches the Kafka source, which takes a minute"
+            note = "(the first time, Spark's Kafka source is fetched: a minute)"
             task = progress.add_task("rows read by Spark", total=len(self._flights), note=note)
-            note = "mean departure delay per airport and hour"
+            note = "mean delay per airport and hour"
             parquet = run_job(
                 self._bootstrap,
                 TOPIC,
@@ -124,13 +122,14 @@ class Demo:
         by_killed = len(twice.intersection(killed.flights))
         strangers = run.times_read.keys() - expected_ids(self._flights)
         at_end = len(log_ends) - len(self._behind(log_ends))
+        empty = sum(end == 0 for end in log_ends.values())
         self.checks += [
             Check("distinct rows consumed", run.distinct, len(self._flights)),
             Check("rows that were never produced", len(strangers), 0),
+            Check("rows seen twice", len(twice), note=f"{by_killed:,} read by {killed.name}, not committed"),
             Check(
-                "rows seen twice", len(twice), note=f"{by_killed:,} of them {killed.name} had not committed"
+                "partitions committed up to their end", at_end, len(log_ends), f"{empty} empty" * bool(empty)
             ),
-            Check("partitions committed up to their log's end", at_end, len(log_ends)),
         ]
 
     def _whole_history(self) -> tuple:
@@ -148,6 +147,6 @@ class Demo:
                 Check(f"Spark: {what}", int(found[column].sum()), int(expected[column].sum()), "as by pandas")
             )
         wrong = differences(found, expected)
-        note = "; ".join(wrong) or "each equal to pandas'"
+        note = "; ".join(wrong) or "each as by pandas"
         self.checks.append(Check("Spark: airport hours", len(found), len(expected), note))
         self.checks.append(Check("Spark: differences", len(wrong), 0))

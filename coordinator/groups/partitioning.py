@@ -5,9 +5,13 @@ The number of partitions must never change under a log: the same group would be 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _INT32_MIN: Final = -(2**31)
+
+MAX_REMEMBERED: Final = 50_000
+"""Group ids whose partition is not computed anew each time they ask: some 10 MB."""
 
 
 def java_hash(text: str) -> int:
@@ -19,6 +23,7 @@ def java_hash(text: str) -> int:
     return hashed - 2**32 if hashed >= 2**31 else hashed
 
 
+@lru_cache(MAX_REMEMBERED)
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition that keeps `group_id`; the one hash without a positive twin counts as 0."""
     hashed = java_hash(group_id)

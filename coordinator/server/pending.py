@@ -67,6 +67,10 @@ class Pending:
         self.chunks = []
         self.connection.on_answered(self)
 
+    def drop(self, reason: str) -> None:
+        """Close the connection instead of answering: all that is left to say where no answer is expected."""
+        self.connection.refuse(f"{self.api.name} v{self.api_version}: {reason}")
+
 
 class Gather:
     """Splits one request over several shards and answers once, when all parts have come back.

@@ -42,21 +42,27 @@ class BrokerConfig:
 
 def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
     """The data plane's settings, and the two names under which Kafka knows its node."""
-    known = [field for field in fields(TopicSettings) if field.name not in NOT_SETTINGS]
     configs = [
-        _config(field.name.replace("_", "."), getattr(settings, field.name), field.default) for field in known
+        broker_config(field.name.replace("_", "."), getattr(settings, field.name), field.default)
+        for field in fields(TopicSettings)
+        if field.name not in NOT_SETTINGS
     ]
-    configs.append(_config("broker.id", settings.node_id, -1))
+    configs.append(broker_config("broker.id", settings.node_id, -1))
     return tuple(sorted(configs, key=lambda config: config.name))
 
 
-def _config(name: str, value: object, default: object) -> BrokerConfig:
-    return BrokerConfig(name, _text(value), _text(default), _type(name, value))
+def broker_config(name: str, value: object, default: object) -> BrokerConfig:
+    """One setting, its type read off its values."""
+    return BrokerConfig(name, _text(value), _text(default), _type(name, default if value is None else value))
 
 
-def _text(value: object) -> str:
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     return str(value.value if isinstance(value, Enum) else value)
 
 
@@ -65,4 +71,5 @@ def _type(name: str, value: object) -> ConfigType:
         return ConfigType.BOOLEAN
     if isinstance(value, int):
         return ConfigType.LONG if name in LONGS else ConfigType.INT
-    return ConfigType.LIST if name == "log.cleanup.policy" else ConfigType.STRING
+    is_list = isinstance(value, tuple) or name == "log.cleanup.policy"
+    return ConfigType.LIST if is_list else ConfigType.STRING

@@ -206,15 +206,16 @@ class _Produce:
         if self._request.acks != 0:
             self._pending.reply(self._response)
             return
-        self._log_unanswered()
-        self._pending.no_reply()
+        if lost := self._lost():
+            self._pending.drop(f"lost with acks=0: {lost}")
+        else:
+            self._pending.no_reply()
 
-    def _log_unanswered(self) -> None:
-        for topic in self._response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code:
-                    error = ErrorCode(answer.error_code).name
-                    log.info(
-                        "lost with acks=0", topic=topic.name, partition=answer.index, error=error,
-                        client_id=self._pending.client_id, peer=self._pending.client_host,
-                    )  # fmt: skip
+    def _lost(self) -> str:
+        """What failed, for the log: a producer that wants no answer learns of it by a closed connection."""
+        return ", ".join(
+            f"{topic.name}-{answer.index} {ErrorCode(answer.error_code).name}"
+            for topic in self._response.responses
+            for answer in topic.partition_responses
+            if answer.error_code
+        )

@@ -48,7 +48,7 @@ class TestRequests:
     def test_the_client_id_keeps_its_long_length_in_the_flexible_header(self) -> None:
         head = b"\x00\x0c\x00\x04" + b"\x00\x00\x00\x01" + b"\x00\x02me"
         assert encode_request(HEARTBEAT, 4, 1, "me") == framed(head + b"\x00" + encode(HEARTBEAT, 4))
-        assert encode_request(HEARTBEAT, 3, 1, "me")[4:18] == head.replace(b"\x0c\x00\x04", b"\x0c\x00\x03")
+        assert encode_request(HEARTBEAT, 3, 1, "me")[4:16] == head.replace(b"\x0c\x00\x04", b"\x0c\x00\x03")
 
     @pytest.mark.parametrize("version", range(5))
     def test_kafka_python_writes_the_same_frame(self, version: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import uuid
 from functools import cache
 from typing import Any
@@ -102,6 +103,40 @@ def stand_ins(field: FieldSpec) -> list[Any]:
 def test_kafka_python_lacks_no_message_but_those_listed() -> None:
     lacking = {(pair.values[0].__name__, pair.values[1]) for pair in PAIRS if not has(*pair.values)}
     assert lacking == NOT_IN_KAFKA_PYTHON
+
+
+def ignorable_fields(owner: str, fields: list[dict[str, Any]]) -> set[str]:
+    """The fields that a schema of Kafka's allows to be left out in silence, with the struct they are in."""
+    found = {f"{owner}.{snake(field['name'])}" for field in fields if field.get("ignorable")}
+    for field in fields:
+        found |= ignorable_fields(field["type"].removeprefix("[]"), field.get("fields", []))
+    return found
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def absent_fields(cls: type, version: int, flexible: bool) -> dict[str, bool]:
+    """Our fields that are not in `version`, and whether they are ignorable."""
+    layout = layout_of(cls, version, flexible)
+    found = {f"{cls.__name__}.{field.name}": field.ignorable for field in layout.absent}
+    for field in layout.inline + layout.tagged:
+        kind = field.type.element if isinstance(field.type, Array) else field.type
+        if isinstance(kind, Struct):
+            found |= absent_fields(kind.cls, version, flexible)
+    return found
+
+
+@pytest.mark.parametrize(("cls", "version"), PAIRS)
+def test_what_is_absent_is_ignorable_if_it_is_in_kafka(cls: type, version: int) -> None:
+    """kafka-python carries Kafka's own schemas."""
+    schema = kafka_python_classes()[spec(cls).kind, spec(cls).api_key].json
+    ignorable = ignorable_fields(cls.__name__, schema["fields"])
+    for common in schema.get("commonStructs", []):
+        ignorable |= ignorable_fields(common["name"], common["fields"])
+    absent = absent_fields(cls, version, spec(cls).is_flexible(version))
+    assert absent == {field: field in ignorable for field in absent}
 
 
 @pytest.mark.parametrize(("cls", "version"), PAIRS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import io
+import types
 import uuid
 from typing import Any
 
@@ -15,6 +16,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from protocol.codec import decode_prefix, encode, spec
+from protocol.primitives import Fixed
 from protocol.schema import Array, FieldSpec, Struct, layout_of
 from tests.protocol.message_strategies import FEW, PAIRS, messages
 
@@ -80,6 +82,11 @@ def assert_same_fields(cls: type, entity_class: Any, version: int, flexible: boo
         where = f"{cls.__name__}.{field.name}"
         assert_same_default(where, field, theirs[field.name], version, flexible)
         kind = field.type.element if isinstance(field.type, Array) else field.type
+        if (
+            not isinstance(kind, Fixed) or kind is not field.type
+        ):  # None of a fixed size is no null on the wire.
+            nullable = types.NoneType in getattr(theirs[field.name].type, "__args__", ())
+            assert (version in field.nullable) == nullable, where
         if isinstance(kind, Struct):
             inner = nested_class(theirs[field.name].type)
             assert inner.__name__ == kind.cls.__name__, where
@@ -119,7 +126,7 @@ def test_kio_lacks_no_message_but_those_listed() -> None:
 
 @pytest.mark.parametrize(("cls", "version"), PAIRS)
 def test_every_version_has_the_fields_that_kio_has(cls: type, version: int) -> None:
-    """Names of fields and nested classes, their order, tags and defaults, without any example."""
+    """Names of fields and nested classes, their order, tags, defaults and nullability, without any example."""
     assert_same_fields(cls, kio_class(cls, version), version, spec(cls).is_flexible(version))
 
 

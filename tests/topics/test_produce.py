@@ -70,6 +70,14 @@ def test_without_acks_there_is_no_answer_but_the_place_is_kept_until_the_flush(w
     assert fetch(world).high_watermark == 1
 
 
+def test_without_acks_an_error_closes_the_connection(world: World) -> None:
+    """There is no other way to tell a producer that expects no answer; Kafka does the same."""
+    waiting = world.start(produce_request(b"", acks=0), 9)
+    world.settle()
+    assert waiting.answer is None
+    assert waiting.dropped_for == "lost with acks=0: t-0 INVALID_RECORD"
+
+
 def test_each_partition_has_its_own_error(world: World) -> None:
     data = [
         PartitionProduceData(index=0, records=batch(b"a")),

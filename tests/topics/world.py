@@ -47,6 +47,7 @@ class FakePending:
         self.is_open = True
         self.answer: Any = None
         self.is_answered = False
+        self.dropped_for: str | None = None
 
     def reply(self, response: Any) -> None:
         assert not self.is_answered, "answered twice"
@@ -58,6 +59,11 @@ class FakePending:
     def no_reply(self) -> None:
         assert not self.is_answered, "answered twice"
         self.is_answered = True
+
+    def drop(self, reason: str) -> None:
+        assert not self.is_answered, "answered twice"
+        self.is_answered = True
+        self.dropped_for = reason
 
 
 class World:

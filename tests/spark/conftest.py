@@ -1,0 +1,83 @@
+"""One broker and one Spark for all tests of this folder, and what to do where Spark cannot run.
+
+`--target kafka` beside tests/clients, or MUSTER_TEST_TARGET=kafka, runs the same tests against a real Apache
+Kafka. With MUSTER_REQUIRE_JAVA=1 a missing Java fails, otherwise it skips.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from muster.spark.session import spark_session
+from tests import java_tools
+from tests.clients.observer import Observer
+from tests.conftest import JAVA_IS_REQUIRED
+from tests.daemon import MusterDaemon
+from tests.kafka_broker import KafkaBroker
+from tests.processes import ServerProcess
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip, or fail where Java is required."""
+    if JAVA_IS_REQUIRED:
+        pytest.fail(f"MUSTER_REQUIRE_JAVA=1: {reason}")
+    pytest.skip(f"needs Java: {reason}")
+
+
+@pytest.fixture(scope="session")
+def spark_java() -> None:
+    """For tests that start a Spark: skipped, or failed, without Java."""
+    try:
+        java_tools.java()
+    except java_tools.JavaUnavailable as missing:
+        unavailable(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(spark_java: None) -> Iterator[SparkSession]:
+    """The one session: a JVM takes many seconds to start. The first start ever fetches the Kafka source."""
+    try:
+        session = spark_session("muster: tests")
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        unavailable("Spark's JVM does not start: its Kafka source could not be fetched, see its output")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def target(pytestconfig: pytest.Config) -> str:
+    """The name of the broker under test: "muster" or "kafka"."""
+    return str(pytestconfig.getoption("--target", os.environ.get("MUSTER_TEST_TARGET", "muster")))
+
+
+@pytest.fixture(scope="session")
+def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One broker for all tests; they keep apart by the names of their topics."""
+    with TARGETS[target](tmp_path_factory.mktemp("broker"), SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def observer(broker: ServerProcess) -> Observer:
+    return Observer(broker.bootstrap)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test also shows the end of the broker's log."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("broker")
+    if report.when == "call" and report.failed and server is not None:
+        report.sections.append(("broker log", server.log_tail()))
+    return report
