@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.processes import HOST, ServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent
-READY = "muster: ready on {address} "
+READY = "muster: ready on {address}"
 
 
 class MusterDaemon(ServerProcess):
@@ -67,4 +67,6 @@ class MusterDaemon(ServerProcess):
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             printed = log.read().decode(errors="replace")
-        return READY.format(address=self.bootstrap) in printed and super()._is_ready()
+        line = READY.format(address=self.bootstrap)
+        is_told = f"{line} " in printed or f"{line}, " in printed  # Alone, or the first of several listeners.
+        return is_told and super()._is_ready()
