@@ -1,4 +1,4 @@
-"""For all tests: the policy on skipped ones, and the broker that clients are tested against.
+"""For all tests: the policy on skipped ones, what they measured, and the broker that clients are tested against.
 
 Without Java, tests that need it are skipped, and the run ends by saying which and why. With
 MUSTER_REQUIRE_JAVA=1, as in .ci/run, a missing Java fails, and so does any skip that is not on the short
@@ -84,6 +84,23 @@ class SkipPolicy:
             )
 
 
+class Figures:
+    """What tests measured (`record_property("figure", ...)`), told at the end of the run."""
+
+    def __init__(self) -> None:
+        self._figures: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":  # By then the test has told all, and it is told once.
+            self._figures += [str(value) for name, value in report.user_properties if name == "figure"]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._figures:
+            terminalreporter.section("figures")
+        for figure in self._figures:
+            terminalreporter.line(figure)
+
+
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
@@ -93,6 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(
             SkipPolicy(JAVA_IS_REQUIRED, allowed_patterns(ALLOWED_SKIPS.read_text()))
         )
+        config.pluginmanager.register(Figures())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

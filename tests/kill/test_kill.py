@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,19 @@ LEAST_IN_FLIGHT_SHARE = 0.9
 ROUND_TIMEOUT_S = 30
 
 
-def test_a_kill_loses_no_acknowledged_commit_and_costs_no_rebalance(tmp_path: Path) -> None:
+def test_a_kill_loses_no_acknowledged_commit_and_costs_no_rebalance(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     daemon = MusterDaemon(tmp_path / "daemon", {"group.initial.rebalance.delay.ms": "0"})
     with daemon:
         create_topic(daemon.bootstrap)
         rounds = [one_round(daemon, tmp_path / "members.json") for _ in range(ROUNDS)]
     in_flight = sum(1 for outcome in rounds if outcome["in_flight"])
     acknowledged = sum(outcome["count"] for outcome in rounds)
-    print(
-        f"{ROUNDS} kills, {in_flight} with a commit in flight; {acknowledged} acknowledged commits, none lost"
+    record_property(
+        "figure",
+        f"{ROUNDS} kills, {in_flight} of them with a commit in flight; "
+        f"{acknowledged} commits acknowledged, none lost",
     )
     assert in_flight >= LEAST_IN_FLIGHT_SHARE * ROUNDS
 

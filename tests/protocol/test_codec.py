@@ -274,11 +274,11 @@ class TestDecodingRefuses:
     @pytest.mark.parametrize(
         ("cls", "version", "encoded"),
         [
-            (MetadataRequest, 1, b"\x00\x07\xa1\x20" + bytes(1_000_000)),
+            (MetadataRequest, 1, b"\x00\x00\xc3\x50" + bytes(100_000)),
             (
                 OffsetCommitRequest,
                 8,
-                b"\x01" + bytes(4) + b"\x01\x00" + b"\xff\xff\x03" + b"\x01\x01\x00" * 65534,
+                b"\x01" + bytes(4) + b"\x01\x00" + b"\xff\x7f" + b"\x01\x01\x00" * 16382,
             ),
             (OffsetFetchRequest, 8, b"\xff\xff\x07" + b"\x01\xff\xff\x07" + b"\x01" * 200_000),
             (OffsetFetchRequest, 1, b"\x00\x00" + b"\x00\x00\x80\x00" + b"\x00\x00\x00\x01\x00\x00" * 50_000),
