@@ -1,36 +1,59 @@
 """The daemon's two times, read here and nowhere else.
 
 `now_ms()` is monotonic and drives every deadline. It leaves out the time in which this process did
-not run (a paused VM, SIGSTOP, a long collection): `forgive` takes such a stall out, so every deadline
-moves with it and nobody is expired for our own sleep. `wall_ms()` is the time of day, for what is stored.
+not run (a paused VM, SIGSTOP, a long collection), so every deadline moves with it and nobody is expired
+for our own sleep. The loop says by when it means to be awake again; whoever reads the clock long after
+that, be it for a request or a timer, is the first to know that there was a stall. `wall_ms()` is the time
+of day, for what is stored.
 """
 
 from __future__ import annotations
 
 import time
+from threading import Lock
 
 STALL_MS = 250
-"""A timer that fires this late was held up by our own stop, not by load: a turn of the loop takes far less."""
+"""Awake so much later than meant: held up by our own stop, not by load. A turn of the loop takes far less."""
+
+NEVER_MS = 1 << 62
 
 
 class Clock:
-    """Monotonic milliseconds without our own stalls, and wall milliseconds."""
+    """Monotonic milliseconds without our own stalls, and wall milliseconds. May be read on any thread.
 
-    __slots__ = ("_forgiven_ms",)
+    After a stall `now_ms` goes on from when the loop meant to be awake: back by less than `STALL_MS` at most.
+    """
+
+    __slots__ = ("_forgiven_ms", "_lock", "_stall_ms", "_stalled_at_ms", "_wake_ms")
 
     def __init__(self) -> None:
         self._forgiven_ms = 0
+        self._wake_ms = self._stalled_at_ms = NEVER_MS
+        self._stall_ms = 0
+        self._lock = Lock()  # Shards are loaded on threads, which read the clock as well.
 
     def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000 - self._forgiven_ms
+        now_ms = time.monotonic_ns() // 1_000_000 - self._forgiven_ms
+        return now_ms if now_ms < self._stalled_at_ms else self._forgive()
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def forgive(self, expected_ms: int) -> int:
-        """Take out the stall if `expected_ms` is long past; return its length, 0 for ordinary lateness."""
-        late_ms = self.now_ms() - expected_ms
-        if late_ms < STALL_MS:
-            return 0
-        self._forgiven_ms += late_ms
-        return late_ms
+    def wake_by(self, wake_ms: int = NEVER_MS) -> None:
+        """The loop means to run by then; without a time it has nothing to wake up for."""
+        with self._lock:
+            self._wake_ms, self._stalled_at_ms = wake_ms, wake_ms + STALL_MS
+
+    def take_stall_ms(self) -> int:
+        """How long the process did not run, since this was last asked; 0 for ordinary lateness."""
+        stall_ms, self._stall_ms = self._stall_ms, 0
+        return stall_ms
+
+    def _forgive(self) -> int:
+        with self._lock:
+            now_ms = time.monotonic_ns() // 1_000_000 - self._forgiven_ms
+            if now_ms < self._stalled_at_ms:
+                return now_ms  # Another thread was first.
+            self._stall_ms += now_ms - self._wake_ms
+            self._forgiven_ms += now_ms - self._wake_ms
+            return self._wake_ms

@@ -8,6 +8,7 @@ groups, topics or the wire do not belong here.
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,8 +48,12 @@ from storage.log_directory import LogDirectory, LogDirectoryError
 log = structlog.get_logger("muster.daemon")
 
 OFFSETS_TOPIC = "__consumer_offsets"
+HISTORY_BATCH_BYTES = 1 << 20
+"""The largest batch of events, whatever clients' may be: twice of where their writer cuts."""
 READER_THREADS = 2
 """Fetches of data that is not in the page cache, side by side."""
+LAST_ANSWERS_S = 1.0
+"""How long a stop waits for clients to take the answers that were sent to them; most do at once."""
 
 
 class StartupError(Exception):
@@ -63,6 +68,7 @@ async def serve(
     Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
     directory is left as a clean shutdown leaves it.
     """
+    raise_file_limit()
     directory = open_directory(settings, files or Files())
     try:
         daemon = Daemon(settings, directory, files or Files())
@@ -75,6 +81,15 @@ async def serve(
     finally:
         for failure in directory.close():
             log.error("not closed cleanly", error=str(failure))
+
+
+def raise_file_limit() -> None:
+    """Every connection and every segment is an open file: use what the system allows us, as a JVM does."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
+    except (OSError, ValueError) as error:  # macOS says "unlimited" and means less.
+        log.info("the limit on open files stays as it is", reason=str(error))
 
 
 def open_directory(settings: Settings, files: Files) -> LogDirectory:
@@ -186,6 +201,7 @@ class Daemon:
         settings = self._settings
         overrides = {
             "cleanup.policy": "delete",
+            "max.message.bytes": str(HISTORY_BATCH_BYTES),
             "retention.ms": str(settings.muster_history_topic_retention_ms),
             "retention.bytes": str(settings.muster_history_topic_retention_bytes),
         }
@@ -201,7 +217,7 @@ class Daemon:
                 partition.log,
                 self.runtime,
                 partition.advanced,
-                max_batch_bytes=partition.log.config.max_batch_bytes,
+                max_batch_bytes=min(partition.log.config.max_batch_bytes, partition.log.config.segment_bytes),
                 codec=codec,
             )
             for partition in offsets
@@ -217,12 +233,14 @@ class Daemon:
     async def stop(self) -> None:
         """Answer what can be answered, flush what was appended, let go of the clients."""
         await self.server.stop_listening()
+        self.server.stop_reading()
+        if self._history is not None:
+            self._history.close()
         self.runtime.stop()
-        self.server.close_connections()
-        self._workers.close()
-        self._readers.close()
-        self._caretaker.close()
-        await asyncio.sleep(0)  # The last answers and outcomes leave in a turn of their own.
+        for workers in (self._workers, self._readers, self._caretaker):
+            workers.close()
+        await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
+        await self.server.close_connections(LAST_ANSWERS_S)
 
 
 def group_settings(settings: Settings) -> GroupSettings:

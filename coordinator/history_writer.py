@@ -41,19 +41,30 @@ class HistoryWriter:
         self._history.record(events)
         self._maybe_write()
 
+    def close(self) -> None:
+        """Append all that is queued, to be flushed by whoever closes the log. Nothing may be recorded after."""
+        while self._history.queued:
+            for batch in _batches(self._take()):
+                self._partition.append_local(batch)
+
     def _maybe_write(self) -> None:
         if not self._is_busy and self._history.queued:
             self._is_busy = True
             self._call_soon(self._write)
 
     def _write(self) -> None:
-        drained = self._history.take(EVENTS_PER_WRITE)
-        if drained.dropped:
-            log.warning("history events were dropped", dropped=drained.dropped)
-        *batches, last = _batches(drained)
+        if not self._history.queued:  # Closed meanwhile.
+            return
+        *batches, last = _batches(self._take())
         for batch in batches:
             self._partition.append_local(batch)
         self._partition.append_local(last, self._on_written)
+
+    def _take(self) -> Drained:
+        drained = self._history.take(EVENTS_PER_WRITE)
+        if drained.dropped:
+            log.warning("history events were dropped", dropped=drained.dropped)
+        return drained
 
     def _on_written(self, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""

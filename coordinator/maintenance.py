@@ -48,8 +48,8 @@ class Maintenance:
         self._runtime.set_timer((self, task), self._runtime.now_ms() + self._intervals_ms[task])
 
     def timer_fired(self, task: Any) -> None:
+        self._arm(task)  # First: should it fail, it is tried again at its next time.
         task()
-        self._arm(task)
 
     def _retain(self) -> None:
         """Let segments go that are too old or too many; topics that are only compacted keep theirs."""

@@ -1,8 +1,8 @@
 """The loop: event -> shard -> append -> reply; and the one clock behind every deadline.
 
 Owns the timing wheel, the shards' runners and the turn. What the handlers of one turn of the event
-loop gathered is cut and flushed at its end; one loop timer is armed for the wheel's next bucket, none
-when it is empty. Knows no sockets and no group rules.
+loop gathered is cut and flushed at its end; one loop timer is armed for the wheel's next bucket, but no
+further ahead than a pulse, and none when the wheel is empty. Knows no sockets and no group rules.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.shard_runner import ShardRunner
 from protocol.errors import DecodeError
 from protocol.records import CorruptBatch
-from storage.files import StorageError
+from storage.files import CorruptSegment, StorageError
 from storage.flusher import Flusher
 
 log = structlog.get_logger("muster.runtime")
 
 LOADER_THREADS = 2
 """Shards that are read from the log at a time: more would only take turns on the interpreter."""
+
+PULSE_MS = 500
+"""While anything has a deadline the loop wakes up this often: how long the process was stopped is known no
+better than that, and a deadline loses no more to a stop."""
+
+LOAD_AGAIN_MS = 10_000
+"""After so long a shard that the disk would not let us read is tried again: files run out, disks come back."""
 
 
 class Runtime:
@@ -53,6 +60,7 @@ class Runtime:
         self._end_of_turn: list[Callable[[], None]] = []
         self._loading = 0
         self._loaded_records = 0
+        self._is_stopped = False
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
@@ -90,31 +98,40 @@ class Runtime:
 
     def arm(self, deadline_ms: int) -> None:
         """Wake up by `deadline_ms` (monotonic) at the latest."""
-        if self._armed_ms is not None and self._armed_ms <= deadline_ms:
+        if self._is_stopped or (self._armed_ms is not None and self._armed_ms <= deadline_ms):
             return
         if self._alarm is not None:
             self._alarm.cancel()
-        self._armed_ms = deadline_ms
-        delay_ms = max(deadline_ms - self._clock.now_ms(), 0)
+        now_ms = self._clock.now_ms()
+        self._armed_ms = min(deadline_ms, now_ms + PULSE_MS)
+        self._clock.wake_by(max(self._armed_ms, now_ms))
+        delay_ms = max(self._armed_ms - now_ms, 0)
         self._alarm = self._loop.call_later(delay_ms / 1000, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        """Turn the wheel; after a stop of this process, read the sockets first and forgive the stall."""
-        expected_ms, self._armed_ms, self._alarm = self._armed_ms, None, None
-        assert expected_ms is not None
-        if stall_ms := self._clock.forgive(expected_ms):
+        """Turn the wheel; after a stop of this process, let the sockets be read first."""
+        self._armed_ms = self._alarm = None
+        self._clock.now_ms()  # Notices a stall, if no request did before.
+        if stall_ms := self._clock.take_stall_ms():
             log.warning("the process was stopped; deadlines move with it", stall_ms=stall_ms)
             self._loop.call_later(0.001, self._turn_wheel)
         else:
             self._turn_wheel()
 
     def _turn_wheel(self) -> None:
+        if self._is_stopped:
+            return
         now_ms = self._clock.now_ms()
         for entry in self.wheel.advance(now_ms):
-            entry.fire(now_ms)
+            try:
+                entry.fire(now_ms)
+            except Exception:  # A bug of ours; the others that are due left the wheel with this one.
+                log.exception("a timer failed")
         next_ms = self.wheel.next_deadline_ms()
         if next_ms is not None:
             self.arm(next_ms)
+        elif self._armed_ms is None:
+            self._clock.wake_by()
 
     # Loading.
 
@@ -126,10 +143,18 @@ class Runtime:
                 shard = self._new_shard(runner.partition)
                 runner.start(load_shard(runner.log, shard, self._clock, cut_back=False))
             else:
-                self.reload(runner, cut_back=False)
+                self._load(runner, cut_back=False)
 
-    def reload(self, runner: ShardRunner, *, cut_back: bool) -> None:
-        """Read `runner`'s state from its log on a thread, after cutting what is not durable if asked."""
+    def reload(self, runner: ShardRunner) -> None:
+        """Cut what is not durable off `runner`'s log and read its state anew, on a thread."""
+        if not self._is_stopped:
+            self._load(runner, cut_back=True)
+
+    def timer_fired(self, runner: ShardRunner) -> None:
+        """Try again to read the log of a shard that gave up."""
+        self.reload(runner)
+
+    def _load(self, runner: ShardRunner, *, cut_back: bool) -> None:
         self._loading += 1
         shard = self._new_shard(runner.partition)
         loading = self._loop.run_in_executor(
@@ -139,29 +164,47 @@ class Runtime:
 
     def _on_loaded(self, runner: ShardRunner, done: asyncio.Future[Loaded]) -> None:
         self._loading -= 1
-        try:
-            loaded = done.result()
-        except (StorageError, CorruptBatch, DecodeError) as error:
-            log.error("offsets partition cannot be loaded", partition=runner.partition, error=str(error))
-            runner.gave_up()
+        if self._is_stopped:
+            return
+        error = done.exception()
+        if error is None:
+            self._loaded_records += done.result().records
+            runner.start(done.result())
         else:
-            self._loaded_records += loaded.records
-            runner.start(loaded)
+            self._give_up(runner, error)
         if not self._loading:
             log.info("offsets loaded", records=self._loaded_records)
             self._loaded_records = 0
 
+    def _give_up(self, runner: ShardRunner, error: BaseException) -> None:
+        """The shard does not serve; the others go on. What may be the disk's mood is tried again later."""
+        is_known = isinstance(error, (StorageError, CorruptBatch, DecodeError))
+        trace = None if is_known else error  # A bug of ours, in the replay.
+        log.error(
+            "offsets partition cannot be loaded",
+            partition=runner.partition,
+            error=str(error),
+            exc_info=trace,
+        )
+        runner.gave_up()
+        if isinstance(error, StorageError) and not isinstance(error, CorruptSegment):
+            self.set_timer((self, runner), self.now_ms() + LOAD_AGAIN_MS)
+
     # The end.
 
     def stop(self) -> None:
-        """Answer whoever is parked, flush what was appended, and wait until it is on the disk. Blocks."""
+        """Answer whoever is parked, flush what was appended, and wait until it is on the disk. Blocks.
+
+        From here on no timer fires and nothing is loaded.
+        """
+        self._is_stopped = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         for runner in self.runners:
             runner.stop()
         self._end_turn()
-        if self._alarm is not None:
-            self._alarm.cancel()
         self._flusher.close()
-        self._loaders.shutdown()
+        self._loaders.shutdown(cancel_futures=True)
 
 
 def _fire(key: Any, now_ms: int) -> None:

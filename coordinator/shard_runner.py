@@ -33,7 +33,7 @@ from coordinator.groups.failures import error_response, loading_answer
 from coordinator.groups.records import encode_record
 from coordinator.groups.shard import Shard
 from coordinator.loading import Loaded
-from protocol.errors import ErrorCode
+from protocol.errors import EncodeError, ErrorCode
 from protocol.records import BATCH_OVERHEAD, Codec, encode_batch
 from protocol.records import Record as LogRecord
 from storage.files import StorageError
@@ -60,7 +60,7 @@ class World(Protocol):
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
     def on_dirty(self, runner: ShardRunner) -> None: ...
     def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
-    def reload(self, runner: ShardRunner, *, cut_back: bool) -> None: ...
+    def reload(self, runner: ShardRunner) -> None: ...
 
 
 class ShardState(Enum):
@@ -111,15 +111,17 @@ class ShardRunner:
         self.shard: Shard | None = None
         self._world = world
         self._on_durable = on_durable
-        self._max_batch_bytes = max_batch_bytes
+        self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
         self._codec = codec
         self._gathered: list[LogRecord] = []
         self._gathered_bytes = BATCH_OVERHEAD
         self._is_flushing = False
         self._held: deque[Held] = deque()
-        # Weak: a request whose connection is gone, and that no member holds any more, needs no answer.
-        self._parked: WeakKeyDictionary[Any, Asked] = WeakKeyDictionary()
+        # Request and API version of whoever is parked. Weak, so nothing in it may name the key: a request whose
+        # connection is gone, and that no member holds any more, needs no answer.
+        self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
         self._current: Asked | None = None
+        self._missed: list[TopicDeleted] = []  # While loading; as many as topics can be deleted meanwhile.
         self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
 
     # Events in.
@@ -133,7 +135,7 @@ class ShardRunner:
         self._current = asked
         self._handle(RequestReceived(request, context))
         if self._current is not None:
-            self._parked[asked.reply_to] = asked
+            self._parked[asked.reply_to] = (asked.request, asked.api_version)
             self._current = None
 
     def _refuse(self, asked: Asked) -> None:
@@ -145,16 +147,18 @@ class ShardRunner:
             self._handle(TimerFired(key, self._world.wall_ms()))
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        self._handle(TopicDeleted(topic, topic_id, self._world.wall_ms()))
+        deleted = TopicDeleted(topic, topic_id, self._world.wall_ms())
+        if self.state is ShardState.LOADING:
+            self._missed.append(deleted)  # The log will bring offsets of the topic back.
+        self._handle(deleted)
 
     def _handle(self, event: Event) -> None:
         if self.shard is None:
             return  # For a life that has ended: what the log holds of it will be read again.
         try:
             self._carry_out(self.shard.handle(event, self._world.now_ms()))
-        except Exception:  # A bug of ours: this shard's soft state cannot be trusted, the log can.
-            log.exception("shard failed on an event", partition=self.partition, shard_event=repr(event)[:500])
-            self.fail(ErrorCode.UNKNOWN_SERVER_ERROR, cut_back=False)
+        except Exception as error:
+            self._fail_on(error, event)
 
     # Effects out, in the order of `Result`'s fields.
 
@@ -179,13 +183,17 @@ class ShardRunner:
         if result.atomic:
             return self._append(result.records)
         for record in result.records:
-            assert self._append((record,)) is ErrorCode.NONE, "a single tombstone always fits"
+            error = self._append((record,))
+            assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
 
     def _append(self, records: tuple[Record, ...]) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
         wall_ms = self._world.wall_ms()
-        encoded = [LogRecord(*encode_record(record), timestamp_ms=wall_ms) for record in records]
+        try:
+            encoded = [LogRecord(*encode_record(record), timestamp_ms=wall_ms) for record in records]
+        except EncodeError:  # A text of a client's that is longer than a record's can be.
+            return ErrorCode.RECORD_LIST_TOO_LARGE
         size_bytes = sum(
             len(entry.key or b"") + len(entry.value or b"") + RECORD_OVERHEAD_BYTES for entry in encoded
         )
@@ -221,37 +229,54 @@ class ShardRunner:
         if current is not None and current.reply_to is reply_to:
             self._current = None
             return current
-        return self._parked.pop(reply_to)
+        return Asked(reply_to, *self._parked.pop(reply_to))
 
     # The disk.
 
     def end_turn(self) -> None:
         """Cut what this turn gathered and flush it, unless a flush is under way: then it goes with the next."""
-        if self._is_flushing or self.shard is None:
+        if self._is_flushing or not self._gathered:
             return
-        if self._gathered:
+        try:
             self._cut()
+        except Exception as error:
+            self._fail_on(error, "cut")
+            return
         self._is_flushing = True
         life = self._life
         self._world.schedule_flush(self.log, lambda error: self._on_flushed(life, error))
 
     def _cut(self) -> None:
-        batch = encode_batch(self._gathered, base_offset=self.log.next_offset, codec=self._codec)
+        base_offset = self.log.next_offset
+        batch = encode_batch(self._gathered, base_offset=base_offset, codec=self._codec)
+        if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
+            batch = encode_batch(self._gathered, base_offset=base_offset)
         self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
         self.log.append(batch, wall_ms=self._world.wall_ms())
 
     def _on_flushed(self, life: int, error: StorageError | None) -> None:
-        self._is_flushing = False
         if life != self._life:
-            return
+            return  # Whoever waited for it has been answered; what it wrote is read with the rest of the log.
+        self._is_flushing = False
         if error is not None:
-            log.error("offsets partition failed", partition=self.partition, error=str(error))
-            self.fail(ErrorCode.KAFKA_STORAGE_ERROR, cut_back=True)
+            self._fail_on(error, "flush")
             return
         self._release(self.log.durable_offset)
+        self.end_turn()
         self._on_durable()
-        if self._gathered or self.log.next_offset > self.log.durable_offset:
-            self.end_turn()
+
+    def _fail_on(self, error: Exception, event: object) -> None:
+        """The disk's fault, or ours: then this shard's soft state cannot be trusted, but the log can.
+
+        The disk's may come to light in any event: the log refuses appends before its flush has told us why.
+        """
+        if isinstance(error, StorageError):
+            log.error("offsets partition failed", partition=self.partition, error=str(error))
+            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            shard_event = repr(event)[:500]
+            log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
+            self.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _release(self, durable_offset: int) -> None:
         """Answer, and hand back, whatever waited for the log to be durable this far."""
@@ -269,20 +294,27 @@ class ShardRunner:
         """Serve with a shard into which the whole log has been replayed."""
         self.shard, self.state = loaded.shard, ShardState.ACTIVE
         self._carry_out(loaded.result)
+        missed, self._missed = self._missed, []
+        for deleted in missed:
+            self._handle(deleted)
 
     def stop(self) -> None:
         """Serve no more: whoever still waits in a Join or Sync is sent to look for the coordinator (3.73).
 
-        What has been appended is still flushed, and its replies go out.
+        What has been appended is still flushed, and its replies go out; but nothing follows from it any more.
         """
-        self.state = ShardState.FAILED
+        self.shard, self.state = None, ShardState.FAILED
         for asked in self._take_parked():
             asked.fail(ErrorCode.NOT_COORDINATOR)
 
-    def fail(self, error: ErrorCode, *, cut_back: bool) -> None:
-        """Drop this life: answer everybody who waits with `error`, forget the state, read the log again."""
+    def fail(self, error: ErrorCode) -> None:
+        """Drop this life: answer everybody who waits with `error`, forget the state, read the log again.
+
+        What is not durable by then is cut off the log, as if it had never been.
+        """
         self.shard, self.state = None, ShardState.LOADING
         self._life += 1
+        self._is_flushing = False
         self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
         waiting = [held.asked for held in self._held if held.asked is not None]
         self._held.clear()
@@ -291,13 +323,13 @@ class ShardRunner:
             self._current = None
         for asked in waiting + self._take_parked():
             asked.fail(error)
-        self._world.reload(self, cut_back=cut_back)
+        self._world.reload(self)
 
     def gave_up(self) -> None:
         """The log could not be read: this shard answers NOT_COORDINATOR; the others go on."""
         self.state = ShardState.FAILED
 
     def _take_parked(self) -> list[Asked]:
-        parked = list(self._parked.values())
+        parked = [Asked(reply_to, *asked) for reply_to, asked in self._parked.items()]
         self._parked.clear()
         return parked

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeAlias
@@ -104,16 +105,26 @@ class Flusher:
 
     def _settle(self, log: Flushable, error: BaseException | None) -> None:
         """Tell those whose bytes are durable, or all of them that they are not; flush again for the rest."""
-        if error is not None and not isinstance(error, StorageError):
-            del self._waiting[log]
-            raise error  # A bug of ours: it ends the loop's turn, as it would have ended any other caller's.
+        failure = error if error is None or isinstance(error, StorageError) else _of_bug(log, error)
         waiting = self._waiting[log]
         told: list[Done] = []
-        while waiting and (error is not None or waiting[0][0] <= log.durable_offset):
+        while waiting and (failure is not None or not _is_to_flush(log, waiting[0][0])):
             told.append(waiting.popleft()[1])
         if waiting:
             self._dirty.put(log)
         else:
             del self._waiting[log]
         for done in told:
-            done(error)
+            done(failure)
+        if error is not None and error is not failure:
+            raise error  # A bug of ours: it ends the loop's turn, as it would have ended any other caller's.
+
+
+def _is_to_flush(log: Flushable, position: int) -> bool:
+    """Whether something below `position` is staged. What lies beyond the log's end has been cut back since."""
+    return log.durable_offset < position <= log.next_offset
+
+
+def _of_bug(log: Flushable, bug: BaseException) -> StorageError:
+    """Nobody waits for ever for a flush that a bug of ours has ended: what it wrote is unknown."""
+    return StorageError("flush", Path(type(log).__name__), repr(bug))

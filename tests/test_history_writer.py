@@ -83,3 +83,23 @@ def test_long_group_ids_are_cut_into_batches_that_fit() -> None:
     assert len(setup.partition.group_ids()) == 100
     assert all(len(batch) < 2 * MAX_BATCH_BYTES for batch in setup.partition.batches)
     assert len(setup.partition.batches) > 5
+
+
+def test_a_stop_writes_what_is_queued_and_the_turn_that_was_due_does_nothing() -> None:
+    setup = Setup()
+    setup.writer.record((event("a"),))
+    setup.run_soon()
+    setup.writer.record(tuple(event(f"g{number}") for number in range(1_200)))
+    setup.writer.close()
+    assert len(setup.partition.group_ids()) == 1_201
+    setup.partition.waiting.pop()(ErrorCode.NONE)
+    setup.run_soon()
+    assert len(setup.partition.group_ids()) == 1_201
+
+
+def test_a_turn_that_comes_after_the_stop_writes_nothing() -> None:
+    setup = Setup()
+    setup.writer.record((event("a"),))
+    setup.writer.close()
+    setup.run_soon()
+    assert setup.partition.group_ids() == ["a"]

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from bench.demo.flights import ROWS, load_flights
@@ -27,6 +28,7 @@ from muster.cluster import ClusterError
 from muster.spark.java import SparkUnavailableError, require_spark
 from tests.daemon import MusterDaemon
 
+ANSWER_TIMEOUT_S = 5.0
 SECONDS = 25.0  # What three members would need to read everything: long enough to watch one die.
 
 
@@ -41,13 +43,26 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 @contextmanager
 def cluster(bootstrap: str | None, folder: Path, console: Console) -> Iterator[str]:
-    """The address of the cluster to use: the given one, or a daemon of our own until the block ends."""
+    """The address of the cluster to use: the given one, or a daemon of our own until the block ends.
+
+    Raises ClusterError if the given one does not answer.
+    """
     if bootstrap:
+        require_answer(bootstrap)
         yield bootstrap
         return
     with MusterDaemon(folder / "muster") as daemon:
         console.print(f"[bold]Muster[/] on {daemon.bootstrap}, all defaults, its data in a temporary folder")
         yield daemon.bootstrap
+
+
+def require_answer(bootstrap: str) -> None:
+    """Raises ClusterError unless a broker answers there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        admin.list_topics(timeout=ANSWER_TIMEOUT_S)
+    except KafkaException as error:
+        raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error.args[0].str()})") from None
 
 
 def run(chosen: argparse.Namespace, console: Console, folder: Path) -> bool:
@@ -84,10 +99,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="muster-demo-") as folder:
             fine = run(options(arguments), console, Path(folder))
-    except (KafkaException, ClusterError, SparkJobError, RuntimeError, TimeoutError) as trouble:
-        console.print(f"[red]The demo failed:[/] {type(trouble).__name__}: ", end="")
-        console.print(str(trouble), markup=False)
-        return 1
+    except KafkaException as trouble:
+        return failed(console, trouble.args[0].str())
+    except (ClusterError, SparkJobError, RuntimeError, TimeoutError) as trouble:
+        return failed(console, str(trouble))
     except KeyboardInterrupt:
         console.print("stopped")
         return 130
@@ -95,6 +110,13 @@ def main(arguments: Sequence[str]) -> int:
         "[bold green]Everything is as it should be.[/]" if fine else "[bold red]There are mismatches.[/]"
     )
     return 0 if fine else 1
+
+
+def failed(console: Console, why: str) -> int:
+    """Tell why, as it is; returns the exit status."""
+    console.print("[bold red]The demo failed:[/] ", end="")
+    console.print(why, markup=False)
+    return 1
 
 
 if __name__ == "__main__":

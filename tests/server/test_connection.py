@@ -47,6 +47,9 @@ class FakeTransport(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
     def answered(self) -> list[int]:
         """The correlation ids of all answers so far, in the order they were written."""
         found, position = [], 0
@@ -245,6 +248,37 @@ def test_answering_twice_is_our_bug_and_says_so(server: FakeServer, connection: 
     server.started[1].reply(BEAT)
     with pytest.raises(AssertionError, match="twice"):
         server.started[1].reply(BEAT)
+
+
+def test_an_answer_that_its_version_cannot_say_closes_the_connection(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    """It would else fail whoever gave it: a shard, with everybody who waits for it."""
+    connection.data_received(heartbeat(1) + join(2))
+    server.started[0].reply(BEAT)
+    server.run_soon()
+    server.started[1].reply(JoinGroupResponse(member_id="m" * 40_000))
+    assert transport.answered() == [1]
+    assert transport.is_closed
+
+
+def test_a_peer_that_has_hung_up_already_is_let_go(server: FakeServer) -> None:
+    transport = FakeTransport()
+    transport._extra["peername"] = None
+    Connection(server, LISTENER).connection_made(transport)  # type: ignore[arg-type]
+    assert transport.is_closed
+
+
+def test_a_connection_that_stops_reading_answers_what_it_started_and_starts_no_more(
+    server: FakeServer, transport: FakeTransport, connection: Connection
+) -> None:
+    connection.data_received(join(1) + heartbeat(2))
+    connection.stop_reading()
+    assert not transport.is_reading
+    server.started[0].reply(JOINED)
+    server.run_soon()
+    assert transport.answered() == [1]
+    assert server.started_ids() == [1]
 
 
 class Beats:

@@ -21,8 +21,15 @@ from tests.conftest import JAVA_IS_REQUIRED
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
 from tests.processes import ServerProcess
+from tests.spark.topics import Topic
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+# A JVM that runs many small queries once: compiling them better costs more than it saves.
+QUICK_START = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
 
 
@@ -46,7 +53,7 @@ def spark_java() -> None:
 def spark(spark_java: None) -> Iterator[SparkSession]:
     """The one session: a JVM takes many seconds to start. The first start ever fetches the Kafka source."""
     try:
-        session = spark_session("muster: tests")
+        session = spark_session("muster: tests", QUICK_START)
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -71,6 +78,16 @@ def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 @pytest.fixture(scope="session")
 def observer(broker: ServerProcess) -> Observer:
     return Observer(broker.bootstrap)
+
+
+@pytest.fixture
+def topic(broker: ServerProcess, observer: Observer, spark: SparkSession) -> Topic:
+    return Topic(broker, observer, spark)
+
+
+@pytest.fixture
+def other_topic(broker: ServerProcess, observer: Observer, spark: SparkSession) -> Topic:
+    return Topic(broker, observer, spark)
 
 
 @pytest.hookimpl(wrapper=True)

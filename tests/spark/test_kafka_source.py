@@ -7,75 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.clients.observer import Observer
-from tests.processes import ServerProcess
-from tests.spark.topics import Row, read, row, write
+from tests.spark.topics import FIRST_MS, PARTITIONS, Topic, rows, run_to_end
 
 pytestmark = pytest.mark.xdist_group("spark")
-
-PARTITIONS = 3
-FIRST_MS = 1_700_000_000_000
-QUERY_TIMEOUT_S = 90
-
-
-class Topic:
-    """A new topic, written and read by stock clients and by Spark."""
-
-    def __init__(self, broker: ServerProcess, observer: Observer, spark: SparkSession) -> None:
-        self.name = observer.create_topic("spark", PARTITIONS)
-        self._bootstrap = broker.bootstrap
-        self._observer = observer
-        self._spark = spark
-
-    def write(self, *values: str) -> list[Row]:
-        return write(self._bootstrap, self.name, values, partitions=PARTITIONS, first_ms=FIRST_MS)
-
-    def read(self) -> list[Row]:
-        return [row(message) for message in self.messages()]
-
-    def messages(self) -> list:
-        return read(self._bootstrap, self.name, self._observer.log_ends(self.name, PARTITIONS))
-
-    def batch(self, **options: str) -> DataFrame:
-        """The topic as a table. `startingOffsets` and the like may be given."""
-        source = self._spark.read.format("kafka").option("kafka.bootstrap.servers", self._bootstrap)
-        return source.option("subscribe", self.name).options(**options).load()
-
-    def stream(self, **options: str) -> DataFrame:
-        """The topic as an unbounded table, from its beginning."""
-        source = self._spark.readStream.format("kafka").option("kafka.bootstrap.servers", self._bootstrap)
-        source = source.option("subscribe", self.name).option("startingOffsets", "earliest")
-        return source.options(**options).load()
-
-    def sink(self) -> dict[str, str]:
-        """The options of a write to this topic."""
-        return {"kafka.bootstrap.servers": self._bootstrap, "topic": self.name}
-
-
-@pytest.fixture
-def topic(broker: ServerProcess, observer: Observer, spark: SparkSession) -> Topic:
-    return Topic(broker, observer, spark)
-
-
-@pytest.fixture
-def other_topic(broker: ServerProcess, observer: Observer, spark: SparkSession) -> Topic:
-    return Topic(broker, observer, spark)
-
-
-def rows(table: DataFrame) -> list[Row]:
-    """The records in a table of Spark's Kafka source, sorted."""
-    found = table.select("partition", "offset", "key", "value").collect()
-    return sorted(Row(each.partition, each.offset, bytes(each.key), bytes(each.value)) for each in found)
-
-
-def run_to_end(query: StreamingQuery) -> int:
-    """Wait until an availableNow query has ended; returns the rows that it read."""
-    assert query.awaitTermination(QUERY_TIMEOUT_S), f"not done in {QUERY_TIMEOUT_S} s: {query.status}"
-    return sum(batch["numInputRows"] for batch in query.recentProgress)
 
 
 def labels(prefix: str, count: int) -> list[str]:

@@ -146,13 +146,29 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loo
 
 
 def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
-    flusher, log = Flusher(1, loop.post), SlowLog()
+    """And nobody waits for ever: they are told that it failed."""
+    flusher, log, seen = Flusher(1, loop.post), SlowLog(), []
     log.stage()
-    flusher.schedule(log, lambda _: None)
+    flusher.schedule(log, seen.append)
     log.end_flush(AssertionError("ours"))
     with pytest.raises(AssertionError, match="ours"):
         loop.turn()
+    assert [type(error) for error in seen] == [StorageError]
     flusher.close()
+
+
+def test_what_was_cut_back_before_its_flush_is_not_flushed_for_ever(loop: Loop, flusher: Flusher) -> None:
+    """Whoever cut the log back has told those who waited; there is nothing left that could become durable."""
+    log, seen = SlowLog(), []
+    log.stage()
+    flusher.schedule(log, seen.append)
+    assert log.started.get(timeout=PATIENCE_S) == 1
+    log.stage()
+    flusher.schedule(log, seen.append)
+    log.end_flush()
+    log.next_offset = 1
+    loop.turn()
+    assert (seen, log.flushes) == ([None, None], 1)
 
 
 def test_close_flushes_all_that_was_scheduled(loop: Loop) -> None:

@@ -1,0 +1,86 @@
+"""Runs the scenarios: `python -m tests.conformance [--target muster|kafka|both] [--only 3.16]`.
+
+With both targets their answers are compared; with one, only what the scripts themselves expect is checked.
+The status is 1 if anything was not as expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.conformance.registry import Case, all_scenarios, is_about
+from tests.conformance.report import lines_of
+from tests.conformance.suite import Outcome, play_all
+from tests.conformance.targets import CONFIGURATIONS, new_target, start_all
+
+KINDS = {"both": ("kafka", "muster"), "kafka": ("kafka",), "muster": ("muster",)}
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    cases = _chosen(arguments.only)
+    if arguments.list:
+        for case in cases:
+            print(f"{case.name}: {', '.join(case.scenario.lines)}")
+        return 0
+    if not cases:
+        print(f"no scenario is about {arguments.only}", file=sys.stderr)
+        return 2
+    start = time.monotonic()
+    outcomes = asyncio.run(_run(cases, KINDS[arguments.target], arguments.keep))
+    for line in lines_of(outcomes, verbose=arguments.verbose):
+        print(line)
+    print(f"took {time.monotonic() - start:.0f} s, started brokers included")
+    return 0 if all(outcome.is_equal for outcome in outcomes) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__.split("\n")[0])
+    parser.add_argument("--target", choices=KINDS, default="both")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="a line (3.16), a part (2.2) or a scenario; may be repeated",
+    )
+    parser.add_argument("--list", action="store_true", help="show what would be run")
+    parser.add_argument("--verbose", action="store_true", help="also show every wanted difference")
+    parser.add_argument("--keep", type=Path, help="keep the brokers' data and logs in this folder")
+    return parser
+
+
+def _chosen(only: list[str]) -> list[Case]:
+    chosen = [
+        scenario
+        for scenario in all_scenarios()
+        if not only
+        or any(scenario.name == each or any(is_about(line, each) for line in scenario.lines) for each in only)
+    ]
+    return [case for scenario in chosen for case in scenario.cases()]
+
+
+async def _run(cases: list[Case], kinds: tuple[str, ...], keep: Path | None) -> list[Outcome]:
+    needed = [name for name in CONFIGURATIONS if any(case.scenario.on == name for case in cases)]
+    async with AsyncExitStack() as stack:
+        data_dir = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
+        targets = [new_target(kind, name, data_dir) for name in needed for kind in kinds]
+        await start_all(targets, stack)
+        for version in sorted({target.version for target in targets}):
+            print(f"against {version}, configurations {', '.join(needed)}", flush=True)
+        start = time.monotonic()
+        outcomes = await play_all(cases, targets)
+        print(f"played {len(outcomes)} scenarios x versions in {time.monotonic() - start:.0f} s", flush=True)
+        return outcomes
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.umask(0o077)
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""One connection of a scenario's actor: a request goes out, its answer is awaited when the script wants it.
+
+At most one request is under way at a time, so a request that a broker parks blocks nothing else: whoever
+wants to ask meanwhile takes a second connection. Nothing is retried, nothing hidden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import Any, Final
+
+from protocol.codec import spec
+from protocol.framing import decode_response, encode_request
+from protocol.messages import RESPONSES
+
+SIZE: Final = Struct(">i")
+OPEN_TIMEOUT_S: Final = 20.0
+CORRELATION_ID: Final = 7  # One request at a time: they need not be told apart.
+
+
+class Connection:
+    """An open connection. `closed_by_peer` becomes true when the broker hangs up."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+        self.is_busy = False
+        self._answer: asyncio.Task[Any] | None = None
+
+    @classmethod
+    async def open(cls, bootstrap: str, client_id: str) -> Connection:
+        """Connect to `host:port`; raises OSError or TimeoutError."""
+        host, port = bootstrap.rsplit(":", 1)
+        async with asyncio.timeout(OPEN_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, int(port))
+        return cls(reader, writer, client_id)
+
+    def send(self, request: Any, version: int) -> asyncio.Task[Any]:
+        """Send `request`; the task ends with its decoded answer, or ConnectionError when hung up on."""
+        key = spec(type(request)).api_key
+        assert key is not None
+        return self.send_frame(
+            encode_request(request, version, CORRELATION_ID, self._client_id), key, version
+        )
+
+    def send_frame(self, frame: bytes, key: int, version: int) -> asyncio.Task[Any]:
+        """As `send`, with a frame that may be one our codec would refuse to write."""
+        assert not self.is_busy
+        self.is_busy = True
+        self._writer.write(frame)
+        self._answer = asyncio.create_task(self._receive(key, version))
+        return self._answer
+
+    async def _receive(self, key: int, version: int) -> Any:
+        try:
+            (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
+            frame = await self._reader.readexactly(size)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("the broker closed the connection") from error
+        correlation_id, response = decode_response(RESPONSES[key], version, frame)
+        assert correlation_id == CORRELATION_ID
+        self.is_busy = False
+        return response
+
+    def close(self) -> None:
+        """Hang up; an answer that is still to come is lost."""
+        if self._answer is not None:
+            self._answer.cancel()
+        self._writer.close()

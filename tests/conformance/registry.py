@@ -1,0 +1,102 @@
+"""The scenarios by name: which lines of KAFKA.md each shows, in which versions, and on which broker.
+
+`@scenario("3.19", versions=JOIN)` above an `async def name(run, version)` is all there is to adding one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tests.conformance.run import Run
+
+Script = Callable[..., Awaitable[None]]
+
+SCENARIOS: Final[list[Scenario]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One scenario in one version, and with one choice of what else it is tried with."""
+
+    scenario: Scenario
+    version: int | None
+    choice: Any
+
+    @property
+    def name(self) -> str:
+        """Unique among all cases, and fit for a group id."""
+        return "/".join(part for part in (self.scenario.name, self.variant) if part)
+
+    @property
+    def variant(self) -> str:
+        """The choice and the version, where the scenario has them."""
+        parts = [] if self.choice is None else [str(self.choice)]
+        if self.version is not None:
+            parts.append(f"v{self.version}")
+        return "/".join(parts)
+
+    async def play(self, run: Run) -> None:
+        arguments = [given for given in (self.version, self.choice) if given is not None]
+        await self.scenario.script(run, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A script and what it is about. `on` names a broker configuration of `targets`."""
+
+    script: Script
+    lines: tuple[str, ...]
+    versions: tuple[int, ...]
+    choices: tuple[Any, ...]
+    on: str
+    restarts: bool
+
+    @property
+    def name(self) -> str:
+        return self.script.__name__
+
+    def cases(self) -> list[Case]:
+        return [
+            Case(self, version, choice)
+            for choice in self.choices or (None,)
+            for version in self.versions or (None,)
+        ]
+
+
+def scenario(
+    *lines: str,
+    versions: Iterable[int] = (),
+    choices: Iterable[Any] = (),
+    on: str = "plain",
+    restarts: bool = False,
+) -> Callable[[Script], Script]:
+    """Enter a script: it is called with a `Run`, then with a version and a choice where there are any."""
+
+    def enter(script: Script) -> Script:
+        assert lines, f"{script.__name__} names no line of KAFKA.md"
+        SCENARIOS.append(Scenario(script, lines, tuple(versions), tuple(choices), on, restarts))
+        return script
+
+    return enter
+
+
+def all_scenarios() -> list[Scenario]:
+    """Every scenario there is, in the order of modules and of lines in them."""
+    from tests.conformance import scenarios
+
+    for module in sorted(info.name for info in pkgutil.iter_modules(scenarios.__path__)):
+        importlib.import_module(f"{scenarios.__name__}.{module}")
+    names = [each.name for each in SCENARIOS]
+    twice = {name for name in names if names.count(name) > 1}
+    assert not twice, f"scenarios with one name: {twice}"
+    return SCENARIOS
+
+
+def is_about(line: str, wanted: str) -> bool:
+    """Whether `wanted` names `line` or a part of the file it stands in: "2.2" is all of "2.2 Join"."""
+    return line == wanted or line.startswith((f"{wanted} ", f"{wanted}."))

@@ -1,0 +1,93 @@
+"""What a run prints: each difference field by field with both replies, then the counts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.conformance.comparison import Difference, Plain
+from tests.conformance.lines import ELSEWHERE, TO_COVER
+from tests.conformance.suite import Outcome
+
+
+def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
+    """The report. What is the same in several versions is shown for one; `verbose` shows it for each."""
+    alike: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if not outcome.is_equal:
+            alike.setdefault(outcome.case.name if verbose else _shape(outcome), []).append(outcome)
+    for same in alike.values():
+        yield from _one(same[0])
+        if len(same) > 1:
+            yield f"  ... and alike: {', '.join(outcome.case.variant for outcome in same[1:])}"
+    if verbose:
+        for outcome in outcomes:
+            for row, difference in outcome.wanted:
+                yield f"wanted: {outcome.case.name}: {difference.what}: {row.reason}"
+    yield from _counts(outcomes)
+
+
+def _shape(outcome: Outcome) -> str:
+    """What an outcome has in common with the same scenario's in other versions."""
+    differing = [(difference.what, difference.fields) for difference in outcome.unexpected]
+    told = repr((sorted(outcome.failures), outcome.broken_promises, differing))
+    return outcome.case.scenario.name + re.sub(r"\bv\d+", "", told.replace(outcome.case.name, ""))
+
+
+def _one(outcome: Outcome) -> Iterator[str]:
+    yield f"{outcome.case.name} ({', '.join(outcome.case.scenario.lines)})"
+    for kind, failure in outcome.failures.items():
+        yield f"  {kind}: broke off: {failure}"
+    for kind, promise in outcome.broken_promises:
+        yield f"  {kind}: {promise}"
+    for difference in outcome.unexpected:
+        yield from _difference(difference)
+
+
+def _difference(difference: Difference) -> Iterator[str]:
+    yield f"  {difference.what}"
+    for path, kafka, muster in difference.fields:
+        yield f"    {path}: kafka {shown(kafka)}, muster {shown(muster)}"
+    yield f"      kafka:  {shown(difference.kafka)}"
+    yield f"      muster: {shown(difference.muster)}"
+
+
+def shown(value: Plain) -> str:
+    """A plain reply on one line, as a call: Name(field=value, ...)."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{name}={shown(item)}" for name, item in value.items() if name)
+        return f"{value['']}({inside})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    text = repr(value)
+    return text if len(text) < 200 else f"{text[:180]}... ({len(text)} characters)"
+
+
+def _counts(outcomes: list[Outcome]) -> Iterator[str]:
+    equal = [outcome for outcome in outcomes if outcome.is_equal]
+    scenarios = {outcome.case.scenario.name for outcome in outcomes}
+    unequal = {outcome.case.scenario.name for outcome in outcomes if not outcome.is_equal}
+    yield (
+        f"scenarios: {len(scenarios)}, of them equal in all versions: {len(scenarios - unequal)}; "
+        f"scenarios x versions: {len(outcomes)}, of them equal: {len(equal)}"
+    )
+    by_line: Counter[str] = Counter()
+    broken: set[str] = set()
+    for outcome in outcomes:
+        for line in outcome.case.scenario.lines:
+            by_line[line] += 1
+            if not outcome.is_equal:
+                broken.add(line)
+    covered = [line for line in TO_COVER if by_line[line]]
+    missing = [line for line in TO_COVER if not by_line[line]]
+    equal_lines = [line for line in covered if line not in broken]
+    yield f"lines of KAFKA.md: {len(TO_COVER)} to cover, {len(covered)} covered, {len(equal_lines)} equal"
+    if broken:
+        yield f"not equal: {', '.join(line for line in by_line if line in broken)}"
+    if missing:
+        yield f"not covered: {', '.join(missing)}"
+    yield f"shown elsewhere: {', '.join(ELSEWHERE)}"
+    reasons = Counter(row.reason for outcome in outcomes for row, _ in outcome.wanted)
+    for reason, count in reasons.items():
+        yield f"wanted difference, {count} times: {reason}"

@@ -1,0 +1,194 @@
+"""One play of a scenario against one broker: its actors, what they saw, and what was expected of it.
+
+Everything a script awaits through `answer`, `parked` or `saw` goes into the transcript, in the script's
+order. An expectation that is not met is noted and the script goes on, so that one run shows all there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from protocol.codec import spec
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from tests.conformance.comparison import Entry
+from tests.conformance.connection import Connection
+from tests.conformance.restarts import Restarts
+
+ANSWER_TIMEOUT_S: Final = 30.0
+PARKED_FOR_S: Final = 0.15  # A request without an answer for so long is parked: answers take milliseconds.
+POLL_S: Final = 0.02
+OBSERVER: Final = "observer"
+DESCRIBE_VERSION: Final = 6
+PARKED: Final = "parked: no answer yet"
+CLOSED: Final = "the connection was closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request under way: what it is called in the transcript, and where its answer will be."""
+
+    what: str
+    request: Any
+    reply: asyncio.Task[Any]
+
+
+@dataclass
+class Run:
+    """What a script gets. `group` and `name` are fresh; `topic_ids` are those of the target's topics."""
+
+    name: str
+    bootstrap: str
+    topic_ids: dict[str, bytes]
+    restarts: Restarts | None = None  # Of the broker; only for scenarios entered with `restarts=True`.
+    transcript: list[Entry] = field(default_factory=list)
+    unmet: list[str] = field(default_factory=list)
+    asked: int = 0
+    _connections: dict[str, list[Connection]] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        """The group that this run is about."""
+        return self.name
+
+    # Requests and their answers.
+
+    async def send(self, actor: str, request: Any, version: int, note: str = "") -> Asked:
+        """Send on a connection of `actor` that waits for nothing; `what` came back is another step."""
+        connection = await self._free_connection(actor)
+        return Asked(self._what(actor, request, version, note), request, connection.send(request, version))
+
+    async def send_frame(self, actor: str, frame: bytes, key: int, version: int, what: str) -> Asked:
+        """As `send`, with bytes that our own codec would not write."""
+        connection = await self._free_connection(actor)
+        reply = connection.send_frame(frame, key, version)
+        return Asked(f"{actor}: {what}", None, reply)
+
+    async def answer(self, asked: Asked, error: int | None = None, **expected: Any) -> Any:
+        """The answer, which goes into the transcript; `error` and other fields of it are checked."""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                reply = await asyncio.shield(asked.reply)
+        except ConnectionError:
+            reply = CLOSED
+        except TimeoutError:
+            raise TimeoutError(f"{asked.what}: no answer within {ANSWER_TIMEOUT_S:.0f} s") from None
+        self.saw(asked.what, reply)
+        if error is not None:
+            expected["error_code"] = error
+        self._check(asked.what, reply, expected)
+        return reply
+
+    async def parked(self, asked: Asked, for_s: float = PARKED_FOR_S) -> None:
+        """Expect that there is no answer yet."""
+        await asyncio.wait([asked.reply], timeout=for_s)
+        self.saw(asked.what, asked.reply.result() if asked.reply.done() else PARKED)
+        self.expect(not asked.reply.done(), f"{asked.what}: should be parked")
+
+    async def unanswered(self, asked: Asked) -> None:
+        """Expect that this request was never answered, and hang up on it."""
+        await self.parked(asked)
+        asked.reply.cancel()
+
+    # The transcript and what it should say.
+
+    def saw(self, what: str, seen: Any) -> None:
+        """Put something into the transcript."""
+        self.transcript.append(Entry(what, seen))
+
+    def expect(self, holds: bool, promise: str) -> None:
+        """Note `promise` as broken unless it holds."""
+        if not holds:
+            self.unmet.append(promise)
+
+    def _check(self, what: str, reply: Any, expected: dict[str, Any]) -> None:
+        for name, value in expected.items():
+            got = getattr(reply, name, "(no such field)")
+            self.expect(got == value, f"{what}: {name} should be {value!r}, is {got!r}")
+
+    @asynccontextmanager
+    async def taking(self, at_least_s: float, at_most_s: float) -> AsyncIterator[None]:
+        """What is done inside must take so long; how long it took stays out of the transcript."""
+        start = time.monotonic()
+        yield
+        took = time.monotonic() - start
+        self.expect(
+            at_least_s <= took <= at_most_s, f"should take {at_least_s} to {at_most_s} s, took {took:.2f}"
+        )
+
+    # Looking at the group from outside.
+
+    async def look(self) -> DescribedGroup:
+        """The group by DescribeGroups, kept out of the transcript."""
+        connection = await self._free_connection(OBSERVER)
+        request = DescribeGroupsRequest(groups=[self.group])
+        response = await connection.send(request, DESCRIBE_VERSION)
+        (described,) = response.groups
+        assert isinstance(described, DescribedGroup)
+        return described
+
+    async def describe(self, state: str | None = None) -> DescribedGroup:
+        """As `look`, in the transcript."""
+        described = await self.look()
+        self.saw("the group described", described)
+        if state is not None:
+            got = described.group_state
+            self.expect(got == state, f"the group should be {state}, is {got}")
+        return described
+
+    async def until(self, state: str, members: int | None = None, timeout_s: float = 15.0) -> None:
+        """Wait for the group to be in `state`, with so many members if that is given."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            described = await self.look()
+            if described.group_state == state and members in (None, len(described.members)):
+                return
+            if time.monotonic() > deadline:
+                count = len(described.members)
+                wanted = f"{state} with {members} members"
+                raise TimeoutError(
+                    f"not {wanted} within {timeout_s} s, but {described.group_state} with {count}"
+                )
+            await asyncio.sleep(POLL_S)
+
+    # Connections.
+
+    async def _free_connection(self, actor: str) -> Connection:
+        pool = self._connections.setdefault(actor, [])
+        for connection in pool:
+            if not connection.is_busy:
+                return connection
+        pool.append(await Connection.open(self.bootstrap, actor))
+        return pool[-1]
+
+    async def restarted(self) -> None:
+        """The broker is restarted, and everybody has to connect anew."""
+        assert self.restarts is not None, f"{self.name} is not entered with restarts=True"
+        self.close()
+        restarts, self.restarts = self.restarts, None
+        await restarts.restarted()
+
+    async def give_up_restart(self) -> None:
+        """For a script that broke off before its restart: the others must not wait for it."""
+        if self.restarts is not None:
+            await self.restarts.give_up()
+
+    def hang_up(self, actor: str) -> None:
+        """Close all connections of `actor`."""
+        for connection in self._connections.pop(actor, []):
+            connection.close()
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for actor in list(self._connections):
+            self.hang_up(actor)
+
+    def _what(self, actor: str, request: Any, version: int, note: str) -> str:
+        self.asked += 1
+        name = type(request).__name__.removesuffix("Request")
+        assert spec(type(request)).kind == "request"
+        return f"{actor}: {name} v{version}{f' ({note})' if note else ''}"

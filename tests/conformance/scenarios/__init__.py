@@ -1,0 +1,1 @@
+"""The scenarios, a module for each part of KAFKA.md. Each is one function: read it as the script it is."""

@@ -1,0 +1,600 @@
+"""JoinGroup's refusals, in the order of Kafka's checks (KAFKA.md 2.2), and member ids (3.1 to 3.10)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequestProtocol
+from tests.conformance.actors import JOIN, MEMBER_ID_REQUIRED_SINCE, STATIC_JOIN_SINCE, Actor, subscription
+from tests.conformance.comparison import UUID
+from tests.conformance.registry import scenario
+from tests.conformance.run import Run
+from tests.conformance.scenes import STATES, cast, completing, rejoin_all, scene, stable
+
+WITH_IDS: Final = range(MEMBER_ID_REQUIRED_SINCE, 10)
+WITHOUT_IDS: Final = range(MEMBER_ID_REQUIRED_SINCE)
+STATIC_JOIN: Final = range(STATIC_JOIN_SINCE, 10)
+INT32_MAX: Final = 2**31 - 1
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_with_an_empty_group_id(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.join(version, ErrorCode.INVALID_GROUP_ID, group_id="")
+    await alice.join(
+        version, ErrorCode.INVALID_GROUP_ID, group_id="", member_id="some-id", note="echoes the id"
+    )
+    await alice.join(
+        version, ErrorCode.INVALID_GROUP_ID, group_id="", session_timeout_ms=1, note="comes first"
+    )
+
+
+@scenario("2.2 Join", "3.58", versions=JOIN)
+async def join_with_a_session_timeout_out_of_range(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    for timeout_ms in (99, 0, -1, 1_800_001, INT32_MAX, -INT32_MAX - 1):
+        await alice.join(
+            version,
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            session_timeout_ms=timeout_ms,
+            member_id="some-id",
+            note=f"{timeout_ms} ms",
+        )
+    await run.describe("Dead")
+
+
+@scenario("2.2 Join", "3.58", versions=JOIN)
+async def join_with_a_session_timeout_at_either_end_of_the_range(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    alice.session_timeout_ms = 1_800_000
+    await alice.enter(version)
+    await alice.leave()
+    (bob,) = cast(run, "bob")
+    bob.session_timeout_ms = 100
+    if version < MEMBER_ID_REQUIRED_SINCE:
+        await bob.join(version)
+    else:
+        await bob.join(version, ErrorCode.MEMBER_ID_REQUIRED)
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_with_an_id_to_a_group_that_is_not_there(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id="some-id")
+    if version >= STATIC_JOIN_SINCE:
+        await alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id="some-id", group_instance_id="i")
+    await run.describe("Dead")
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_without_a_protocol_to_a_new_group(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.join(version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_type="")
+    await run.describe()
+    await alice.join(version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocols=[])
+    await run.describe()
+    await alice.join(
+        version,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        protocols=[],
+        member_id="some-id",
+        note="now it is there",
+    )
+
+
+@scenario("2.2 Join", "3.22", "3.23", versions=JOIN, choices=STATES[2:])
+async def join_with_protocols_that_do_not_fit(run: Run, version: int, state: str) -> None:
+    made = await scene(run, state)
+    dave = Actor(run, "dave")
+    refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    cooperative = [JoinGroupRequestProtocol(name="cooperative-sticky", metadata=b"x")]
+    await dave.join(version, refused, protocol_type="connect", note="another type")
+    await dave.join(version, refused, protocol_type="", note="no type")
+    await dave.join(version, refused, protocols=cooperative, note="nothing in common")
+    await dave.join(version, refused, protocols=[], note="no protocols")
+    await dave.join(version, refused, protocols=cooperative, member_id="some-id", note="echoes the id")
+    await made.bob.join(version, refused, protocols=cooperative, note="a member")
+    await made.alice.join(version, refused, protocol_type="connect", note="the leader")
+    await run.describe(state)
+
+
+@scenario("3.23", versions=JOIN)
+async def any_protocol_type_is_taken_when_empty(run: Run, version: int) -> None:
+    await scene(run, "Empty")
+    dave = Actor(run, "dave", protocol_type="connect", protocols=[("eager", b"opaque")])
+    await dave.enter(version)
+    await run.describe("CompletingRebalance")
+
+
+@scenario("2.2 Join", "3.3", versions=WITH_IDS, choices=STATES)
+async def a_newcomer_is_handed_an_id_first(run: Run, version: int, state: str) -> None:
+    """And in no state does the id alone begin a rebalance."""
+    await scene(run, state)
+    dave = Actor(run, "dave")
+    reply = await dave.join(version, ErrorCode.MEMBER_ID_REQUIRED)
+    run.expect(
+        re.fullmatch(f"dave-{UUID.pattern}", reply.member_id) is not None, "the id is <client.id>-<uuid>"
+    )
+    again = await dave.join(version, ErrorCode.MEMBER_ID_REQUIRED, note="asks again")
+    run.expect(again.member_id != reply.member_id, "each gets its own id")
+    await run.describe("Empty" if state == "absent" else state)
+
+
+@scenario("3.1", "3.2", "3.21", versions=WITHOUT_IDS)
+async def an_old_client_is_in_at_once(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await run.describe("Dead")
+    reply = await alice.join(version)
+    run.expect(
+        re.fullmatch(f"alice-{UUID.pattern}", reply.member_id) is not None, "the id is <client.id>-<uuid>"
+    )
+    run.expect(reply.generation_id == 1, "the first generation is 1")
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.1", "3.3", "3.21", versions=WITH_IDS)
+async def the_first_join_makes_the_group(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.get_id(version)
+    await run.describe("Empty")
+    reply = await alice.join(version)
+    run.expect(reply.generation_id == 1, "the first generation is 1")
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.4", versions=WITH_IDS)
+async def an_id_that_is_not_used_in_time_is_dropped(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await completing(run, alice)
+    bob.session_timeout_ms = 300
+    await bob.get_id(version)
+    await asyncio.sleep(1.0)
+    bob.session_timeout_ms = 60_000
+    await bob.join(version, ErrorCode.UNKNOWN_MEMBER_ID, note="too late")
+
+
+@scenario("3.5", "3.16", "2.2 Join", versions=WITH_IDS)
+async def a_pending_id_holds_up_the_join_phase_until_it_joins(run: Run, version: int) -> None:
+    alice, bob, carol = cast(run, "alice", "bob", "carol")
+    await stable(run, alice)
+    await carol.get_id(version)
+    bob_join = await bob.send_enter(version)
+    await run.until("PreparingRebalance", 2)
+    alice_join = await alice.send_join(version)
+    await run.parked(alice_join)
+    await run.parked(bob_join)
+    await run.describe("PreparingRebalance")
+    await carol.join(version)
+    await alice.joined(alice_join)
+    await bob.joined(bob_join)
+
+
+@scenario("3.5", "3.4", versions=WITH_IDS)
+async def a_pending_id_holds_up_the_join_phase_until_it_times_out(run: Run, version: int) -> None:
+    alice, bob, carol = cast(run, "alice", "bob", "carol")
+    await stable(run, alice)
+    carol.session_timeout_ms = 1_000
+    await carol.get_id(version)
+    bob_join = await bob.send_enter(version)
+    await run.until("PreparingRebalance", 2)
+    alice_join = await alice.send_join(version)
+    await run.parked(alice_join)
+    await alice.joined(alice_join)
+    await bob.joined(bob_join)
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.5", "3.6", "2.2 Leave", versions=range(6))
+async def a_pending_id_that_leaves_lets_the_join_phase_end(run: Run, version: int) -> None:
+    alice, bob, carol = cast(run, "alice", "bob", "carol")
+    await stable(run, alice)
+    await carol.get_id()
+    bob_join = await bob.send_enter()
+    await run.until("PreparingRebalance", 2)
+    alice_join = await alice.send_join()
+    await run.parked(alice_join)
+    await carol.leave_with(ErrorCode.NONE, version)
+    await alice.joined(alice_join)
+    await bob.joined(bob_join)
+    await carol.join(error=ErrorCode.UNKNOWN_MEMBER_ID, note="its id is gone")
+
+
+@scenario("3.6", versions=range(6), choices=("Empty", "CompletingRebalance", "Stable"))
+async def a_pending_id_that_leaves_starts_a_rebalance(run: Run, version: int, state: str) -> None:
+    made = await scene(run, state)
+    await made.carol.get_id()
+    await made.carol.leave_with(ErrorCode.NONE, version)
+    await run.describe("Empty" if state == "Empty" else "PreparingRebalance")  # Kafka asks no further.
+    await made.carol.leave_with(ErrorCode.UNKNOWN_MEMBER_ID, version, note="twice")
+
+
+@scenario("3.7", "3.9", versions=STATIC_JOIN)
+async def a_static_member_is_in_at_once(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice", static=True)
+    reply = await alice.join(version)
+    run.expect(
+        re.fullmatch(f"alice-instance-{UUID.pattern}", reply.member_id) is not None,
+        "the id is <instance.id>-<uuid>",
+    )
+    again = await alice.join(version, member_id="")
+    run.expect(again.member_id != reply.member_id, "each join gets another id")
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.8", versions=STATIC_JOIN)
+async def a_pending_id_may_not_come_back_with_an_instance_id(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    await bob.get_id(version)
+    await bob.join(version, error=None, group_instance_id="bob-instance")
+    await run.describe()
+
+
+@scenario("2.2 Join", versions=JOIN, choices=STATES[1:])
+async def join_with_an_id_that_the_group_does_not_know(run: Run, version: int, state: str) -> None:
+    await scene(run, state)
+    dave = Actor(run, "dave")
+    await dave.join(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id="some-id")
+    if version >= STATIC_JOIN_SINCE:
+        await dave.join(
+            version,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            member_id="some-id",
+            group_instance_id="unknown",
+            note="static",
+        )
+    await run.describe(state)
+
+
+@scenario("2.2 Join", versions=STATIC_JOIN, choices=STATES[1:])
+async def join_with_the_wrong_id_for_a_static_member(run: Run, version: int, state: str) -> None:
+    made = await scene(run, state, static=True)
+    is_empty = state == "Empty"
+    fenced = ErrorCode.UNKNOWN_MEMBER_ID if is_empty else ErrorCode.FENCED_INSTANCE_ID
+    await made.alice.join(version, fenced, member_id="some-id", note="not its id")
+    await made.alice.join(
+        version, fenced, member_id=made.bob.member_id or "bobs-id", note="somebody else's id"
+    )
+    await made.alice.join(
+        version, ErrorCode.UNKNOWN_MEMBER_ID, group_instance_id="unknown", note="its id, an unknown instance"
+    )
+    await run.describe(state)
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def a_former_member_is_not_known_to_an_empty_group(run: Run, version: int) -> None:
+    made = await scene(run, "Empty")
+    await made.alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@scenario("3.10", versions=(0, 1))
+async def version_0_takes_the_session_timeout_for_the_rebalance_timeout(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    alice.session_timeout_ms = 800 if version == 0 else 30_000
+    alice.rebalance_timeout_ms = 800
+    await alice.join(version)
+    await alice.sync()
+    bob.session_timeout_ms = 700
+    bob.rebalance_timeout_ms = 700
+    async with run.taking(0.4, 4.0):
+        await bob.join(version)
+    await run.describe("CompletingRebalance")
+
+
+@scenario("2.2 Join", versions=range(1, 10), choices=(-1, 0, -1000))
+async def join_with_a_rebalance_timeout_that_is_no_time(run: Run, version: int, timeout_ms: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    alice.rebalance_timeout_ms = bob.rebalance_timeout_ms = timeout_ms
+    await alice.enter(version)
+    await run.describe()
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_with_one_protocol_twice(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    alice.protocols = [("range", b"first"), ("range", b"second"), ("other", b"")]
+    await alice.enter(version)
+    await alice.sync(assignments={alice.member_id: b"all"})
+    await run.describe("Stable")
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_with_one_protocol_twice_and_no_other(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    alice.protocols = [("range", b"first"), ("range", b"second")]
+    await alice.get_id(version)
+    await alice.join(version, error=None)
+    await run.describe()
+    await alice.join(version, error=None, note="once more")
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_a_group_with_one_protocol_twice(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    bob.protocols = [("range", b"first"), ("range", b"second")]
+    await bob.get_id(version)
+    join = await bob.send_join(version)
+    await run.parked(join)
+    await alice.join(version, error=None)
+    await run.answer(join)
+    await run.describe()
+
+
+@scenario("2.2 Join", versions=(3, 9))
+async def join_with_five_thousand_protocols(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    alice.protocols = [(f"protocol-{number}", subscription("orders")) for number in range(5_000)]
+    await alice.enter(version)
+    await alice.sync(assignments={alice.member_id: b"all"})
+    await run.describe("Stable")
+
+
+@scenario("2.2 Join", versions=JOIN)
+async def join_with_empty_names_and_metadata(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    alice.protocols = [("", b"")]
+    await alice.enter(version)
+    await run.describe("CompletingRebalance")
+    await alice.sync(assignments={alice.member_id: b"all"}, protocol_name="")
+    await run.describe("Stable")
+    await alice.heartbeat()
+
+
+@scenario("3.26", versions=JOIN)
+async def a_second_join_replaces_the_parked_one(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    first = await alice.send_join(version)  # The leader's join starts a rebalance.
+    await run.until("PreparingRebalance", 2)
+    await run.parked(first)
+    second = await alice.send_join(version, note="again")
+    await run.parked(second)
+    await bob.join()
+    await alice.joined(second)
+    await run.unanswered(first)
+
+
+@scenario("3.26", versions=WITH_IDS)
+async def a_second_join_with_a_new_id_replaces_the_parked_one(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    first = await bob.send_enter(version)
+    await run.until("PreparingRebalance", 2)
+    await run.parked(first)
+    second = await bob.send_join(version, note="again")
+    await run.parked(second)
+    await alice.join(version)
+    await bob.joined(second)
+    await run.unanswered(first)
+
+
+@scenario("3.26", versions=WITHOUT_IDS)
+async def an_old_client_that_asks_twice_is_two_members(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    first = await bob.send_join(version)
+    await run.until("PreparingRebalance", 2)
+    second = await bob.send_join(version, note="again")
+    await run.until("PreparingRebalance", 3)
+    await alice.join(version)
+    await bob.joined(first)
+    await bob.joined(second)
+
+
+@scenario("3.90", versions=JOIN)
+async def an_id_is_not_bound_to_a_connection(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    twin = Actor(run, "twin", member_id=bob.member_id, generation_id=bob.generation_id)
+    await twin.heartbeat()
+    await twin.join(version)
+    await twin.sync()
+    await run.describe("Stable")
+
+
+@scenario("3.89", versions=WITHOUT_IDS)
+async def a_member_that_hung_up_while_parked_stays(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    join = await bob.send_join(version)
+    await run.parked(join)
+    run.hang_up("bob")
+    await run.describe("PreparingRebalance")
+    await alice.join(version)
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.28", versions=JOIN)
+async def describe_shows_who_joined_from_where(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await stable(run, alice, version=version)
+    described = await run.describe("Stable")
+    member = described.members[0]
+    run.expect(member.client_id == "alice", "the client id of the join")
+    run.expect(member.client_host == "/127.0.0.1", "the host with a slash")
+
+
+@scenario("3.19", "3.18", versions=JOIN)
+async def the_leader_alone_is_told_the_members(run: Run, version: int) -> None:
+    alice, bob, carol = cast(run, "alice", "bob", "carol")
+    await completing(run, alice, bob, carol, version=version)
+    run.expect(alice.leads and not bob.leads and not carol.leads, "the first one leads")
+
+
+@scenario("3.21", "2.2 Join", versions=JOIN)
+async def each_join_phase_is_one_generation(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, version=version)
+    await alice.join(version)
+    run.expect(alice.generation_id == 2, "generation 2")
+    await alice.sync(assignments={alice.member_id: b""})
+    await alice.leave()
+    await run.describe("Empty")
+    await bob.enter(version)
+    run.expect(bob.generation_id == 4, "Empty was generation 3")
+
+
+@scenario("3.20", versions=JOIN)
+async def most_votes_choose_the_protocol(run: Run, version: int) -> None:
+    alice, bob, carol = cast(run, "alice", "bob", "carol")
+    for each in (alice, bob, carol):
+        each.protocol_type = "votes"
+    alice.protocols = [("a", b"alice a"), ("b", b"alice b"), ("c", b"alice c")]
+    bob.protocols = [("x", b"bob x"), ("b", b"bob b"), ("a", b"bob a")]
+    carol.protocols = [("b", b"carol b"), ("y", b""), ("a", b"carol a")]
+    await completing(run, alice, bob, carol, version=version)
+    run.expect(bob.protocol_name == "b", "two of three like b better")
+
+
+@scenario("3.24", "2.2 Join", versions=JOIN)
+async def an_unchanged_follower_rejoins_without_a_rebalance(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await bob.join(version)
+    run.expect(bob.generation_id == 2, "the generation that is on")
+    await run.describe("Stable")
+
+
+@scenario("3.24", "2.2 Join", versions=JOIN)
+async def a_leader_that_rejoins_starts_a_rebalance(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    join = await alice.send_join(version)
+    await run.parked(join)
+    await run.describe("PreparingRebalance")
+    await bob.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    await bob.join(version)
+    await alice.joined(join)
+
+
+@scenario("3.24", "2.2 Join", versions=JOIN, choices=("metadata", "order", "more", "fewer"))
+async def a_follower_that_offers_something_else_starts_a_rebalance(run: Run, version: int, how: str) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    alice.protocols = [("a", b"1"), ("b", b"2")]
+    bob.protocols = [("a", b"1"), ("b", b"2")]
+    await stable(run, alice, bob)
+    bob.protocols = {
+        "metadata": [("a", b"1"), ("b", b"3")],
+        "order": [("b", b"2"), ("a", b"1")],
+        "more": [("a", b"1"), ("b", b"2"), ("c", b"")],
+        "fewer": [("a", b"1")],
+    }[how]
+    join = await bob.send_join(version)
+    await run.parked(join)
+    await alice.join(version)
+    await bob.joined(join)
+
+
+@scenario("3.24", "3.58", versions=JOIN)
+async def other_timeouts_alone_are_no_change(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    bob.session_timeout_ms, bob.rebalance_timeout_ms = 50_000, 40_000
+    await bob.join(version)
+    await run.describe("Stable")
+
+
+@scenario("3.25", "2.2 Join", versions=JOIN)
+async def unchanged_members_rejoin_a_generation_that_is_not_synced(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await completing(run, alice, bob)
+    await bob.join(version)
+    await alice.join(version)
+    run.expect(alice.generation_id == 2 and alice.leads, "the same generation")
+    await run.describe("CompletingRebalance")
+
+
+@scenario("2.2 Join", "3.51", versions=JOIN)
+async def a_change_while_completing_starts_over(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await completing(run, alice, bob)
+    sync = await bob.send_sync()
+    await run.parked(sync)
+    alice.protocols = [("range", subscription("orders", "returns"))]
+    join = await alice.send_join(version)
+    await run.answer(sync, ErrorCode.REBALANCE_IN_PROGRESS)
+    await run.parked(join)
+    await bob.join(version)
+    await alice.joined(join)
+
+
+@scenario("2.2 Join", "3.36", versions=JOIN, choices=("CompletingRebalance", "Stable"))
+async def a_newcomer_starts_a_rebalance(run: Run, version: int, state: str) -> None:
+    made = await scene(run, state)
+    sync = None
+    if state == "CompletingRebalance":
+        sync = await made.bob.send_sync()
+        await run.parked(sync)
+    await made.carol.get_id(version)
+    await run.describe(state)
+    join = await made.carol.send_join(version)
+    if sync is not None:
+        await run.answer(sync, ErrorCode.REBALANCE_IN_PROGRESS)
+    await run.parked(join)
+    await run.describe("PreparingRebalance")
+    await rejoin_all(run, made.alice, made.bob, version=version)
+    await made.carol.joined(join)
+
+
+@scenario("3.16", versions=JOIN)
+async def the_join_phase_ends_with_the_last_join(run: Run, version: int) -> None:
+    made = await scene(run, "PreparingRebalance")
+    join = await made.bob.send_join(version)
+    await run.parked(join)
+    await made.alice.join(version)
+    await made.bob.joined(join)
+    await made.carol.joined(made.waiting[0])
+
+
+@scenario("3.16", "3.17", versions=JOIN)
+async def who_does_not_rejoin_in_time_is_out(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    alice.rebalance_timeout_ms = bob.rebalance_timeout_ms = 700
+    alice.session_timeout_ms = bob.session_timeout_ms = 700 if version == 0 else 60_000
+    await alice.enter(version)
+    await alice.sync()
+    async with run.taking(0.4, 4.0):
+        reply = await bob.enter(version)
+    run.expect(reply.leader == bob.member_id, "the leader did not come: another one leads")
+    await alice.heartbeat(error=ErrorCode.UNKNOWN_MEMBER_ID)
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.18", versions=JOIN)
+async def a_leader_that_leaves_is_replaced(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.leave()
+    await bob.join(version)
+    run.expect(bob.leads, "the one that is left leads")
+
+
+@scenario("3.18", "3.17", versions=STATIC_JOIN)
+async def a_static_leader_that_does_not_rejoin_stays_and_leads_no_more(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob", static=True)
+    for each in (alice, bob):
+        each.rebalance_timeout_ms = 700
+    await stable(run, alice, bob, version=version)
+    bob.protocols = [("range", subscription("orders", "returns"))]
+    async with run.taking(0.4, 4.0):
+        reply = await bob.join(version)
+    run.expect(reply.leader == bob.member_id, "who joined leads")
+    run.expect(len(reply.members) == 2, "the missing static member is still there")
+    await run.describe("CompletingRebalance")
+
+
+@scenario("3.62", "2.2 Leave", versions=range(6))
+async def a_parked_member_that_leaves_is_told_that_it_is_unknown(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    await bob.get_id()
+    join = await bob.send_join()
+    await run.parked(join)
+    await bob.leave_with(ErrorCode.NONE, version)
+    await run.answer(join, ErrorCode.UNKNOWN_MEMBER_ID)
+    await run.describe("PreparingRebalance")
+    await alice.join()

@@ -1,0 +1,104 @@
+"""Plays cases against the targets and judges what came out. Knows no scenario and no broker's command line."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.conformance.comparison import Difference, differences, normalised
+from tests.conformance.registry import Case
+from tests.conformance.restarts import Restarts
+from tests.conformance.run import Run
+from tests.conformance.targets import Target
+from tests.conformance.wanted import Wanted, reason_for
+
+AT_A_TIME: Final = 12
+"""Cases side by side: most of what they do is wait, but requests have to be answered within milliseconds."""
+CASE_TIMEOUT_S: Final = 150.0
+
+
+@dataclass
+class Outcome:
+    """One case, played on each target there was."""
+
+    case: Case
+    runs: dict[str, Run] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)  # By kind of target: the script broke off.
+    unexpected: list[Difference] = field(default_factory=list)
+    wanted: list[tuple[Wanted, Difference]] = field(default_factory=list)
+
+    @property
+    def broken_promises(self) -> list[tuple[str, str]]:
+        """(target, promise): what the script said would be and was not."""
+        return [(kind, promise) for kind, run in self.runs.items() for promise in run.unmet]
+
+    @property
+    def is_equal(self) -> bool:
+        """All as the script says, and no difference but wanted ones. Wanted ones break promises as well."""
+        excused = {kind for kind, _ in self.broken_promises} <= {"muster"} and bool(self.wanted)
+        return not self.failures and not self.unexpected and (not self.broken_promises or excused)
+
+
+async def play(case: Case, targets: list[Target], restarts: dict[str, Restarts]) -> Outcome:
+    """Play `case` on all `targets` side by side and compare."""
+    outcome = Outcome(case)
+    await asyncio.gather(*[_play_on(target, case, outcome, restarts) for target in targets])
+    if {"kafka", "muster"} <= outcome.runs.keys():
+        transcripts = {kind: normalised(run.transcript, run.bootstrap) for kind, run in outcome.runs.items()}
+        for difference in differences(transcripts["kafka"], transcripts["muster"]):
+            row = reason_for(case.name, difference)
+            if row is None:
+                outcome.unexpected.append(difference)
+            else:
+                outcome.wanted.append((row, difference))
+    return outcome
+
+
+async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[str, Restarts]) -> None:
+    run = Run(case.name, target.bootstrap, dict(target.topic_ids), restarts.get(target.kind))
+    outcome.runs[target.kind] = run
+    try:
+        async with asyncio.timeout(CASE_TIMEOUT_S):
+            await case.play(run)
+    except Exception as error:  # The report shows it; the other cases go on.
+        where = traceback.extract_tb(error.__traceback__)
+        lines = [
+            f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+            for frame in where
+            if "conformance" in frame.filename
+        ]
+        outcome.failures[target.kind] = f"{type(error).__name__}: {error} ({' > '.join(lines[-4:])})"
+    finally:
+        run.close()
+        await run.give_up_restart()
+
+
+async def play_all(cases: Iterable[Case], targets: list[Target]) -> list[Outcome]:
+    """Play every case on the targets that have its configuration; the results in the order of `cases`."""
+    by_configuration: dict[str, list[Target]] = {}
+    for target in targets:
+        by_configuration.setdefault(target.configuration, []).append(target)
+    outcomes: list[Outcome] = []
+    cases = list(cases)
+    for configuration, its_targets in by_configuration.items():
+        mine = [case for case in cases if case.scenario.on == configuration]
+        outcomes += await _play_on_configuration(mine, its_targets)
+    return outcomes
+
+
+async def _play_on_configuration(cases: list[Case], targets: list[Target]) -> list[Outcome]:
+    """Those that restart the broker come last, all together: one restart serves them all."""
+    gate = asyncio.Semaphore(AT_A_TIME)
+
+    async def through_the_gate(case: Case) -> Outcome:
+        async with gate:
+            return await play(case, targets, {})
+
+    quiet = [case for case in cases if not case.scenario.restarts]
+    outcomes = await asyncio.gather(*map(through_the_gate, quiet))
+    loud = [case for case in cases if case.scenario.restarts]
+    restarts = {target.kind: Restarts(target.restart, len(loud)) for target in targets}
+    return outcomes + await asyncio.gather(*[play(case, targets, restarts) for case in loud])

@@ -1,0 +1,132 @@
+"""The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
+
+`plain` has no initial delay, `delayed` one of a second, `small` little room and a short memory. Sessions may
+be as short as a tenth of a second in all of them, so that no script waits long for one to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
+from tests.conformance.connection import Connection
+from tests.daemon import MusterDaemon
+from tests.kafka_broker import SMALL, KafkaBroker
+from tests.processes import ServerProcess
+
+BASE: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": SMALL["offsets.topic.num.partitions"],
+}
+CONFIGURATIONS: Final = {
+    "plain": BASE,
+    "delayed": BASE | {"group.initial.rebalance.delay.ms": "1000"},
+    "small": BASE
+    | {
+        "group.max.size": "2",
+        "offset.metadata.max.bytes": "16",
+        "offsets.retention.minutes": "1",
+        "offsets.retention.check.interval.ms": "1000",
+    },
+}
+HEAP: Final = "320m"
+READY_TIMEOUT_S: Final = 60.0
+PROBES: Final = [f"probe-{number}" for number in range(32)]  # Surely one in each of the few partitions.
+
+
+@dataclass
+class Target:
+    """One broker, ready: its topics are there and its coordinator answers for every partition."""
+
+    kind: str  # "kafka" or "muster"
+    configuration: str
+    server: ServerProcess
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.server.bootstrap
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.server.start)
+        connection = await Connection.open(self.bootstrap, "setup")
+        await _make_topics(connection)
+        self.topic_ids = await _topic_ids(connection)
+        await _coordinator_ready(connection)
+        connection.close()
+
+    async def restart(self) -> None:
+        """Stop and start again, on the same port and data."""
+        await asyncio.to_thread(self.server.restart)
+        connection = await Connection.open(self.bootstrap, "setup")
+        await _coordinator_ready(connection)
+        connection.close()
+
+    @property
+    def version(self) -> str:
+        """The software that runs there: a broker of Kafka's says it in its own log."""
+        if self.kind == "muster":
+            return "Muster, this checkout"
+        told = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
+        return f"Apache Kafka {told[1] if told else '(version unknown)'}"
+
+
+def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
+    """A target that is not started yet, with its data under `data_dir`."""
+    config = CONFIGURATIONS[configuration]
+    directory = data_dir / f"{kind}-{configuration}"
+    server: ServerProcess
+    server = KafkaBroker(directory, config, heap=HEAP) if kind == "kafka" else MusterDaemon(directory, config)
+    return Target(kind, configuration, server)
+
+
+async def start_all(targets: list[Target], stack: AsyncExitStack) -> None:
+    """Start them one after the other (a starting broker takes all the processor there is)."""
+    for target in targets:
+        stack.callback(target.server.kill)
+        await target.start()
+
+
+async def _make_topics(connection: Connection) -> None:
+    topics = [
+        CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
+        for name in (TOPIC, OTHER_TOPIC)
+    ]
+    response = await connection.send(CreateTopicsRequest(topics=topics), 7)
+    failed = [(topic.name, topic.error_message) for topic in response.topics if topic.error_code]
+    assert not failed, failed
+
+
+async def _topic_ids(connection: Connection) -> dict[str, bytes]:
+    wanted = [MetadataRequestTopic(name=name) for name in (TOPIC, OTHER_TOPIC)]
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        response = await connection.send(MetadataRequest(topics=wanted), 12)
+        if all(topic.error_code == 0 and len(topic.partitions) == PARTITIONS for topic in response.topics):
+            return {topic.name: bytes(topic.topic_id) for topic in response.topics}
+        await asyncio.sleep(0.1)
+    raise TimeoutError("the topics did not show up")
+
+
+async def _coordinator_ready(connection: Connection) -> None:
+    """The first look-up makes the offsets topic; wait until every partition of it is loaded."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = await connection.send(FindCoordinatorRequest(coordinator_keys=PROBES), 4)
+        described = await connection.send(DescribeGroupsRequest(groups=PROBES), 5)
+        if not any(each.error_code for each in [*found.coordinators, *described.groups]):
+            return
+        await asyncio.sleep(0.2)
+    raise TimeoutError("the coordinator did not get ready")

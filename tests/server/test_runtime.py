@@ -1,0 +1,122 @@
+"""The runtime's one clock and its loaders: what goes wrong in one place is not felt in another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator import runtime as runtime_module
+from coordinator.clock import Clock
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.shard import Shard
+from coordinator.runtime import PULSE_MS, Runtime
+from coordinator.shard_runner import ShardRunner, ShardState
+from protocol.records import Codec
+from storage.files import StorageError
+from storage.flusher import Flusher
+from tests.groups.driver import Topics
+
+PATIENCE_S = 10
+
+
+@pytest.fixture
+async def runtime() -> Any:
+    flusher = Flusher(1, asyncio.get_running_loop().call_soon_threadsafe)
+    runtime = Runtime(
+        Clock(), flusher, lambda partition: Shard(partition, GroupSettings(), Topics()), lambda _: None
+    )
+    yield runtime
+    runtime.stop()
+
+
+class Alarm:
+    """Owns timers: raises, or tells that it was fired."""
+
+    def __init__(self) -> None:
+        self.fired = asyncio.Event()
+
+    def timer_fired(self, is_broken: bool) -> None:
+        if is_broken:
+            raise ZeroDivisionError("ours")
+        self.fired.set()
+
+
+async def test_a_timer_that_fails_takes_no_other_with_it(runtime: Runtime) -> None:
+    """All that is due leaves the wheel at once: a session or a rebalance would never end."""
+    alarm, now_ms = Alarm(), runtime.now_ms()
+    runtime.set_timer((alarm, True), now_ms + 1)
+    runtime.set_timer((alarm, False), now_ms + 1)
+    await asyncio.wait_for(alarm.fired.wait(), PATIENCE_S)
+
+
+async def test_the_loop_wakes_up_often_enough_to_tell_how_long_it_was_stopped(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asleep until a session's end, it could not tell a stop from its sleep, and would end the session."""
+    delays_s: list[float] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda delay_s, _: delays_s.append(delay_s))
+    runtime.set_timer((Alarm(), False), runtime.now_ms() + 45_000)
+    assert delays_s == [PULSE_MS / 1000]
+
+
+async def test_a_runtime_that_has_stopped_fires_nothing(runtime: Runtime) -> None:
+    alarm = Alarm()
+    runtime.set_timer((alarm, False), runtime.now_ms())
+    runtime.stop()
+    runtime.set_timer((alarm, False), runtime.now_ms())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not alarm.fired.is_set()
+
+
+class BrokenLog:
+    """The log of a shard whose first readings end in `errors`."""
+
+    log_start_offset, next_offset, durable_offset = 0, 1, 1
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = iter(errors)
+
+    def fail_back(self) -> None: ...
+
+    def batches(self, start_offset: int) -> Iterator[Any]:
+        error = next(self._errors, None)
+        if error is not None:
+            raise error
+        return iter(())
+
+
+def runner_on(log: Any, runtime: Runtime) -> ShardRunner:
+    return ShardRunner(0, log, runtime, lambda: None, max_batch_bytes=1 << 20, codec=Codec.NONE)
+
+
+async def until(runner: ShardRunner, state: ShardState) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while runner.state is not state:  # noqa: ASYNC110 - what a thread ends has no event of its own here.
+            await asyncio.sleep(0.001)
+
+
+async def test_a_shard_that_the_disk_refused_is_read_again(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files run out and come back: the groups of one shard are not to be gone until a restart."""
+    monkeypatch.setattr(runtime_module, "LOAD_AGAIN_MS", 20)
+    refused = StorageError("open", Path("__consumer_offsets-0"), "Too many open files", 24)
+    runner = runner_on(BrokenLog(refused, refused), runtime)
+    runtime.open_shards([runner])
+    await until(runner, ShardState.FAILED)
+    await until(runner, ShardState.ACTIVE)
+
+
+async def test_a_bug_in_the_replay_costs_its_shard_and_no_other(runtime: Runtime) -> None:
+    """It answers NOT_COORDINATOR, where "loading" would have clients wait for ever."""
+    broken = runner_on(BrokenLog(ZeroDivisionError("ours")), runtime)
+    whole = runner_on(BrokenLog(), runtime)
+    runtime.open_shards([broken, whole])
+    await until(broken, ShardState.FAILED)
+    await until(whole, ShardState.ACTIVE)

@@ -1,0 +1,83 @@
+"""Which connections the server closes by itself, and how; in-process, on a fake transport."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from coordinator.clock import Clock
+from coordinator.server.connection import Connection
+from coordinator.server.server import Server
+from coordinator.settings import Settings
+from tests.server.test_connection import LISTENER, FakeTransport
+
+IDLE_MS = 1_000
+
+
+class Transport(FakeTransport):
+    """Keeps what it could not send: closing it politely then takes for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._extra["socket"] = socket.socket()
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.fixture
+async def server() -> Server:
+    settings = Settings(connections_max_idle_ms=IDLE_MS)
+    return Server({}, settings, Clock(), lambda key, deadline_ms: None)
+
+
+@pytest.fixture
+def transport() -> Any:
+    transport = Transport()
+    yield transport
+    transport.get_extra_info("socket").close()
+
+
+def idle(server: Server, transport: Transport) -> Connection:
+    connection = Connection(server, LISTENER)
+    connection.connection_made(transport)
+    connection.last_request_ms -= IDLE_MS
+    return connection
+
+
+async def test_an_idle_connection_is_closed_once_its_answers_are_out(
+    server: Server, transport: Transport
+) -> None:
+    server.timer_fired(idle(server, transport))
+    assert (transport.is_closed, transport.is_aborted) == (True, False)
+
+
+async def test_an_idle_peer_that_does_not_read_is_cut_off(server: Server, transport: Transport) -> None:
+    """Its unsent answers would keep the connection, and its place among the maximum, for ever."""
+    connection = idle(server, transport)
+    connection.pause_writing()
+    server.timer_fired(connection)
+    assert transport.is_aborted
+
+
+async def test_a_closed_connection_that_its_peer_does_not_drain_is_cut_off(
+    server: Server, transport: Transport
+) -> None:
+    connection = idle(server, transport)
+    connection.refuse("broke the protocol")
+    server.timer_fired(connection)
+    assert transport.is_aborted
+
+
+async def test_the_stop_waits_for_the_last_answers_no_longer_than_it_was_told(
+    server: Server, transport: Transport
+) -> None:
+    connection = idle(server, transport)
+    await server.close_connections(within_s=0.001)
+    assert server.connection_count == 1
+    connection.connection_lost(None)
+    await server.close_connections(within_s=60)
+    assert server.connection_count == 0

@@ -1,0 +1,375 @@
+"""A shard's runner on a log in memory: what is batched, who is answered when, and how a life ends."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.states import STABLE
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.records import Codec
+from tests.server.shard_world import BROKEN, Asker, ShardWorld
+
+COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
+OFFSET_UNKNOWN = -1
+
+
+def commit(offset: int, metadata: str = "", group_id: str = "g") -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=metadata
+    )
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    return OffsetCommitRequest(group_id=group_id, topics=[topic])
+
+
+def fetch(group_id: str = "g") -> OffsetFetchRequest:
+    topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    return OffsetFetchRequest(group_id=group_id, topics=[topic])
+
+
+def join(group_id: str = "m") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def sync(joined: Any, assignment: bytes = b"all", group_id: str = "m") -> SyncGroupRequest:
+    mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
+    return SyncGroupRequest(
+        group_id=group_id,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[mine],
+    )
+
+
+def committed(asker: Asker) -> int:
+    return int(asker.answer.topics[0].partitions[0].error_code)
+
+
+def fetched(world: ShardWorld, group_id: str = "g") -> int:
+    return int(world.answer(fetch(group_id), FETCH).topics[0].partitions[0].committed_offset)
+
+
+@pytest.fixture
+def world() -> ShardWorld:
+    return ShardWorld()
+
+
+def a_bug(*_: object) -> Any:
+    raise ZeroDivisionError("ours")
+
+
+# Batches.
+
+
+def test_what_one_turn_gathers_is_one_batch(world: ShardWorld) -> None:
+    askers = [world.ask(commit(offset), COMMIT) for offset in range(3)]
+    assert not world.flushes, "nothing is cut within the turn"
+    world.end_turn()
+    world.end_flush()
+    assert world.log.record_counts() == [3]
+    assert [committed(asker) for asker in askers] == [0, 0, 0]
+
+
+def test_what_comes_during_a_flush_goes_with_the_next_as_one(world: ShardWorld) -> None:
+    world.ask(commit(0), COMMIT)
+    world.end_turn()
+    for offset in range(1, 5):
+        world.ask(commit(offset), COMMIT)
+        world.end_turn()
+    assert len(world.flushes) == 1
+    world.end_flush()
+    world.end_flush()
+    assert world.log.record_counts() == [1, 4]
+    assert not world.flushes
+
+
+def test_a_batch_is_cut_between_events_at_the_largest_size() -> None:
+    world = ShardWorld(max_batch_bytes=1_000)
+    askers = [world.ask(commit(offset, "x" * 300), COMMIT) for offset in range(5)]
+    world.end_turn()
+    world.end_flush()
+    assert world.log.record_counts() == [2, 2, 1]
+    assert [committed(asker) for asker in askers] == [0] * 5
+
+
+def test_consumers_of_the_topic_are_told_whenever_it_has_grown(world: ShardWorld) -> None:
+    world.answer(commit(1), COMMIT)
+    assert world.advanced == 1
+
+
+# Replies and the disk.
+
+
+def test_a_reply_leaves_when_what_its_handler_saw_is_durable(world: ShardWorld) -> None:
+    first = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    second, reader = world.ask(commit(2), COMMIT), world.ask(fetch(), FETCH)
+    world.end_turn()
+    assert (first.answers, second.answers, reader.answers) == ([], [], [])
+    world.end_flush()
+    assert committed(first) == 0
+    assert (second.answers, reader.answers) == ([], []), "the read has seen the second commit"
+    world.end_flush()
+    assert reader.answer.topics[0].partitions[0].committed_offset == 2
+
+
+def test_a_heartbeat_does_not_wait(world: ShardWorld) -> None:
+    world.ask(commit(1), COMMIT)
+    beat = world.ask(HeartbeatRequest(group_id="m", generation_id=1, member_id="x"), BEAT)
+    assert beat.answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_assignment_counts_when_it_is_durable(world: ShardWorld) -> None:
+    """`then` comes back behind the flush: until it does the group is not Stable, and nobody is answered."""
+    joined = world.answer(join(), JOIN)
+    leader = world.ask(sync(joined), SYNC)
+    world.end_turn()
+    assert leader.answers == []
+    world.end_flush()
+    assert (leader.answer.error_code, leader.answer.assignment) == (0, b"all")
+    assert world.runner.shard is not None
+    assert world.runner.shard.groups["m"].state is STABLE
+
+
+# What is too large.
+
+
+def test_a_record_too_large_is_refused_to_its_request_alone() -> None:
+    world = ShardWorld(max_batch_bytes=1_000)
+    before, large, after = (
+        world.ask(commit(offset, metadata), COMMIT)
+        for offset, metadata in ((1, ""), (2, "x" * 3_000), (3, ""))
+    )
+    assert committed(large) == ErrorCode.UNKNOWN_SERVER_ERROR, (
+        "KAFKA.md 2.1: what a too large batch is mapped to"
+    )
+    world.end_turn()
+    world.end_flush()
+    assert [committed(before), committed(after)] == [0, 0]
+    assert world.log.record_counts() == [2]
+    assert world.reloads == 0
+
+
+def test_an_assignment_too_large_is_told_to_its_leader() -> None:
+    world = ShardWorld(max_batch_bytes=1_000)
+    joined = world.answer(join(), JOIN)
+    assert world.answer(sync(joined, b"x" * 2_000), SYNC).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.reloads == 0
+
+
+def test_a_text_too_long_for_a_record_is_refused_to_its_request_alone(world: ShardWorld) -> None:
+    """A member id begins with the client id, and bytes of it that are no text grow threefold."""
+    other = world.ask(commit(1), COMMIT)
+    joined = world.answer(join(), JOIN, client_id="\N{REPLACEMENT CHARACTER}" * 20_000)
+    assert world.answer(sync(joined), SYNC).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert committed(other) == 0
+    assert world.reloads == 0
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_what_grows_when_compressed_still_fits_into_the_log(codec: Codec) -> None:
+    """Random bytes, at every size around the one that is just accepted."""
+    assignment = random.Random(1).randbytes(200_000)
+    outcomes = []
+    for max_batch_bytes in range(200_100, 200_300, 4):
+        world = ShardWorld(max_batch_bytes, codec)
+        joined = world.answer(join(), JOIN)
+        outcomes.append(world.answer(sync(joined, assignment), SYNC).error_code)
+        assert world.reloads == 0
+    assert set(outcomes) == {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+# The end of a life.
+
+
+def test_a_failed_flush_is_told_to_all_who_wait_and_the_state_is_read_again(world: ShardWorld) -> None:
+    """KAFKA.md 2.1: NOT_COORDINATOR. What was not durable has never been."""
+    world.answer(commit(1), COMMIT)
+    joined = world.answer(join(), JOIN)
+    waiting, parked = world.ask(commit(2), COMMIT), world.ask(sync(joined), SYNC)
+    world.end_turn()
+    gathered = world.ask(commit(3), COMMIT)
+    world.end_flush(BROKEN)
+    assert committed(waiting) == committed(gathered) == ErrorCode.NOT_COORDINATOR
+    assert parked.answer.error_code == ErrorCode.NOT_COORDINATOR
+    assert world.reloads == 1
+    loading = world.ask(commit(4), COMMIT)
+    assert committed(loading) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.load()
+    assert fetched(world) == 1
+    assert world.answer(commit(5), COMMIT).topics[0].partitions[0].error_code == 0
+    assert fetched(world) == 5
+
+
+def test_a_log_that_failed_before_we_were_told_fails_the_shard_at_the_next_cut() -> None:
+    """The flusher's thread is ahead of the loop: a turn may cut for size when the flush has failed already."""
+    world = ShardWorld(max_batch_bytes=1_000)
+    first = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    world.log.failure = BROKEN
+    rest = [world.ask(commit(offset, "x" * 300), COMMIT) for offset in range(2, 6)]
+    assert world.reloads == 1
+    assert committed(first) == ErrorCode.NOT_COORDINATOR
+    assert {committed(asker) for asker in rest} <= {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+    world.flushes.pop(0)(BROKEN)
+    world.load()
+    assert world.reloads == 1, "the news of the former life's flush changes nothing"
+    assert world.answer(commit(7), COMMIT).topics[0].partitions[0].error_code == 0
+
+
+def test_a_log_that_failed_between_two_flushes_fails_the_shard(world: ShardWorld) -> None:
+    world.log.failure = BROKEN
+    asker = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    assert committed(asker) == ErrorCode.NOT_COORDINATOR
+    world.load()
+    assert world.answer(commit(2), COMMIT).topics[0].partitions[0].error_code == 0
+
+
+def test_a_bug_costs_a_life_and_memory_and_log_agree_afterwards(
+    world: ShardWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was on its way to the disk is not forgotten by one and kept by the other."""
+    staged = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    gathered = world.ask(commit(2), COMMIT)
+    monkeypatch.setattr(world.runner.shard, "handle", a_bug)
+    unlucky = world.ask(commit(3), COMMIT)
+    assert {committed(asker) for asker in (staged, gathered, unlucky)} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    world.load()
+    assert fetched(world) == OFFSET_UNKNOWN
+    world.load()
+    assert fetched(world) == OFFSET_UNKNOWN, "a restart reads the same"
+
+
+def test_the_flush_of_a_former_life_neither_answers_nor_holds_up_the_next(
+    world: ShardWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ask(commit(1), COMMIT)
+    world.end_turn()
+    monkeypatch.setattr(world.runner.shard, "handle", a_bug)
+    world.ask(commit(2), COMMIT)
+    world.load()
+    asker = world.ask(commit(3), COMMIT)
+    world.end_turn()
+    former, own = world.flushes
+    former(None)
+    assert asker.answers == []
+    world.log.flush()
+    own(None)
+    assert committed(asker) == 0
+
+
+def test_timers_of_a_former_life_mean_nothing(world: ShardWorld) -> None:
+    joined = world.answer(join(), JOIN)
+    assert world.answer(sync(joined), SYNC).error_code == 0
+    old_timers = [key for key in world.timers if key[0] is world.runner]
+    world.ask(commit(1), COMMIT)
+    world.end_turn()
+    world.end_flush(BROKEN)
+    for runner, life, key in old_timers:
+        runner.timer_fired(life, key)
+    world.load()
+    events = len(world.history)
+    for runner, life, key in old_timers:
+        runner.timer_fired(life, key)
+    assert len(world.history) == events
+    assert world.runner.shard is not None
+    assert world.runner.shard.groups["m"].members.keys() == {joined.member_id}
+
+
+def test_a_topic_deleted_while_its_offsets_are_loading_takes_them_along(world: ShardWorld) -> None:
+    world.answer(commit(1), COMMIT)
+    world.log.failure = BROKEN
+    world.ask(commit(2), COMMIT)
+    world.end_turn()
+    topic_id = world.topics.topic_id("orders")
+    assert topic_id is not None
+    world.runner.topic_deleted("orders", topic_id)
+    world.load()
+    assert fetched(world) == OFFSET_UNKNOWN
+
+
+def test_whoever_is_gone_is_not_remembered() -> None:
+    """3.89: a parked request is let go with its connection, once no member holds it."""
+    world = ShardWorld(settings=GroupSettings(group_initial_rebalance_delay_ms=3_000))
+    asker = world.ask(join(), JOIN)
+    gone = weakref.ref(asker)
+    assert world.runner.shard is not None
+    world.runner.shard.groups.clear()
+    del asker
+    gc.collect()
+    assert gone() is None
+
+
+# The stop.
+
+
+@pytest.fixture
+def storing() -> tuple[ShardWorld, Asker, Asker]:
+    """A leader's assignment and a commit on their way to the disk."""
+    world = ShardWorld()
+    joined = world.answer(join(), JOIN)
+    leader = world.ask(sync(joined), SYNC)
+    committer = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    return world, leader, committer
+
+
+Storing = tuple[ShardWorld, Asker, Asker]
+
+
+def test_a_stop_answers_the_parked_and_lets_the_flush_answer_the_rest(storing: Storing) -> None:
+    """3.73: the leader looks for another coordinator; the commit is durable and hears so."""
+    world, leader, committer = storing
+    world.runner.stop()
+    assert leader.answer.error_code == ErrorCode.NOT_COORDINATOR
+    assert committer.answers == []
+    world.end_flush()
+    assert committed(committer) == 0
+    assert world.reloads == 0
+
+
+def test_a_stop_flushes_what_was_gathered_meanwhile(storing: Storing) -> None:
+    world, _, _ = storing
+    late = world.ask(commit(2), COMMIT)
+    world.runner.stop()
+    world.end_flush()
+    world.end_flush()
+    assert committed(late) == 0
+    world.load()
+    assert fetched(world) == 2
+
+
+@pytest.mark.parametrize("request_of", [lambda: commit(3), lambda: join("n")])
+def test_after_a_stop_nothing_is_taken_on(storing: Storing, request_of: Callable[[], Any]) -> None:
+    world, _, _ = storing
+    world.runner.stop()
+    answer = world.ask(request_of(), JOIN).answer
+    error = answer.error_code if hasattr(answer, "error_code") else answer.topics[0].partitions[0].error_code
+    assert error == ErrorCode.NOT_COORDINATOR
