@@ -12,8 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from coordinator.listeners import Listener, parse_listeners
 from coordinator.settings_types import (
@@ -35,14 +34,14 @@ MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every setting, checked; it cannot be changed. Built directly, it reads no file and no environment.
 
     Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns
     them into sentences.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Who we are, and where clients find us.
     listeners: WordList = Field(
@@ -172,18 +171,6 @@ class Settings(BaseSettings):
     muster_log_level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = Field(
         "info", description="The least serious lines that are logged."
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is passed in: `load` brings the sources, which know Kafka's names and rules."""
-        return (init_settings,)
 
     @model_validator(mode="before")
     @classmethod

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import PydanticBaseSettingsSource
 
 from coordinator.kafka_option_names import IGNORED, RETIRED, is_ignored
 from coordinator.properties_file import PropertiesError, read_properties_file
@@ -68,23 +66,12 @@ class _Gathering:
                 self.problems.append(_unknown(name, value.origin))
         self.layers.append(layer)
 
+    def winning(self) -> dict[str, str]:
+        """The text of each option that was given, from the first layer that has it."""
+        return {option: value.text for layer in reversed(self.layers) for option, value in layer.items()}
+
     def origin_of(self, option: str) -> str:
         return next((layer[option].origin for layer in self.layers if option in layer), "default")
-
-
-class _Layer(PydanticBaseSettingsSource):
-    """One layer, as pydantic-settings wants a source: attribute names and unread texts."""
-
-    def __init__(self, given: Mapping[str, _Given]) -> None:
-        super().__init__(Settings)
-        self._given = given
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        given = self._given.get(option_name(field_name))
-        return (given.text if given else None), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return {attribute_name(option): given.text for option, given in self._given.items()}
 
 
 def load(
@@ -144,9 +131,9 @@ def _from_environment(environment: Mapping[str, str], gathering: _Gathering) -> 
 
 
 def _checked(gathering: _Gathering) -> Settings | None:
-    sources = tuple(_Layer(layer) for layer in gathering.layers)
+    given = {attribute_name(option): text for option, text in gathering.winning().items()}
     try:
-        return Settings(_build_sources=(sources, {}))  # type: ignore[call-arg]  # BaseSettings' own argument
+        return Settings.model_validate(given)
     except ValidationError as error:
         for details in error.errors(include_url=False):
             gathering.problems += _sentences(details["loc"], details["msg"], details["input"], gathering)

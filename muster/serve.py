@@ -1,8 +1,9 @@
 """`muster serve`: reads the settings, sets up the log, and runs the daemon until it is told to stop.
 
 Whatever keeps it from starting is told in a sentence on standard error: status 2 for settings, 1 for the
-rest. Standard output carries one line, when the daemon is ready. The flags are read with argparse, which
-pydantic-settings has loaded anyway; see `__main__`. This module knows nothing of what the daemon does.
+rest. Standard output carries one line, when the daemon is ready. The flags are read with argparse: the rest of the
+command line's library would cost a tenth of the start; see `__main__`. This module knows nothing of what the
+daemon does.
 """
 
 from __future__ import annotations

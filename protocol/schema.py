@@ -265,9 +265,25 @@ def _message(kind: Kind, key: int | None, versions: str, flexible: str) -> Calla
 
 
 def _remember(cls: type[T], message: MessageSpec) -> type[T]:
-    made = dataclass(slots=True, kw_only=True)(cls)
+    made = dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
+    made.__eq__, made.__repr__ = _equal, _shown  # type: ignore[method-assign]
+    made.__hash__ = None  # type: ignore[assignment]  # A message can be changed.
     _SPECS[made] = message
     return made
+
+
+# Shared by all classes: compiling a pair for each would be a third of the time that importing them takes.
+
+
+def _equal(message: Any, other: Any) -> bool:
+    if other.__class__ is not message.__class__:
+        return False
+    return all(getattr(message, name) == getattr(other, name) for name in message.__slots__)
+
+
+def _shown(message: Any) -> str:
+    fields = ", ".join(f"{name}={getattr(message, name)!r}" for name in message.__slots__)
+    return f"{type(message).__qualname__}({fields})"
 
 
 def _field_spec(where: str, field: dataclasses.Field[Any], hint: Any) -> FieldSpec:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -38,6 +40,13 @@ def flights(
     except SparkUnavailableError as missing:
         print(f"muster: {missing}", file=sys.stderr)
         return STATUS_FAILED
+    output, checkpoint = output.absolute(), checkpoint.absolute()
+    # Spark 4.0 leaves a folder `artifacts` behind wherever its JVM was started (SPARK-52396).
+    with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
+        return _run_flights(bootstrap, topic, output, checkpoint, as_json)
+
+
+def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_json: bool) -> int:
     from pyspark.errors import PySparkException
 
     from muster.spark import flights as job
@@ -45,14 +54,13 @@ def flights(
 
     def tell(progress: job.Progress) -> None:
         done = {"batches": progress.batches, "rows": progress.rows}
-        print(
-            json.dumps(done) if as_json else f"{progress.rows:,} rows in {progress.batches} batches",
-            flush=True,
-        )
+        said = json.dumps(done) if as_json else f"{progress.rows:,} rows in {progress.batches} batches"
+        print(said, flush=True)
 
     spark = spark_session("muster: flights")
     try:
-        job.finish(job.start(job.read_flights(spark, bootstrap, topic), output, checkpoint), tell)
+        rows = job.read_flights(spark, bootstrap, topic)
+        job.finish(job.start(rows, output, checkpoint), tell)
     except PySparkException as error:
         print(f"muster: Spark gave up: {error}", file=sys.stderr)
         return STATUS_FAILED

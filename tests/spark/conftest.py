@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import chdir
 from typing import NoReturn
 
 import pytest
@@ -50,10 +51,11 @@ def spark_java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(spark_java: None) -> Iterator[SparkSession]:
+def spark(spark_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session: a JVM takes many seconds to start. The first start ever fetches the Kafka source."""
     try:
-        session = spark_session("muster: tests", QUICK_START)
+        with chdir(tmp_path_factory.mktemp("spark")):  # Spark 4.0 leaves a folder behind where it starts.
+            session = spark_session("muster: tests", QUICK_START)
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
