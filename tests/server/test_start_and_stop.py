@@ -117,6 +117,7 @@ def find(group_id: str) -> FindCoordinatorRequest:
 
 
 def seconds_to_first_answer(data: Path) -> float:
+    """Wall time from the start of the process, less what it spent waiting for a processor that others had."""
     daemon = MusterDaemon(data)
     daemon._is_ready = lambda: True  # type: ignore[method-assign]
     began = time.monotonic()
@@ -125,10 +126,15 @@ def seconds_to_first_answer(data: Path) -> float:
             try:
                 with WireClient(daemon.bootstrap) as client:
                     assert client.ask(find("g"), 3).port == daemon.port
-                    return time.monotonic() - began
+                    return time.monotonic() - began - seconds_kept_waiting(daemon.pid)
             except ConnectionRefusedError:
                 assert time.monotonic() < began + PATIENCE_S
                 time.sleep(0.002)
+
+
+def seconds_kept_waiting(pid: int) -> float:
+    """How long the main thread was ready to run and did not: the tests run side by side on few processors."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def test_the_coordinator_is_found_within_a_second_of_the_start(tmp_path: Path) -> None:
