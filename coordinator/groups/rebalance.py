@@ -105,7 +105,7 @@ def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
     group.initial_delay = None
     group.pending_sync.clear()
     if not group.members:
-        return result + _become_empty(group, at, cause)
+        return result + _become_empty(group, at)
     return result + _begin_generation(group, at, cause)
 
 
@@ -126,10 +126,10 @@ def _wait_for_anybody(group: Group, at: Moment) -> Result:
     return Result(timers=(_arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms),))
 
 
-def _become_empty(group: Group, at: Moment, cause: Cause) -> Result:
+def _become_empty(group: Group, at: Moment) -> Result:
     group.protocol_name = None
     group.learn_subscriptions()
-    event = transition(group, Trigger.NOBODY_JOINED, at, cause)
+    event = transition(group, Trigger.NOBODY_JOINED, at, Cause("nobody is left"))
     return Result(records=(new_group_metadata_record(group, {}),), history=(event,))
 
 

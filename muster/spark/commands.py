@@ -62,8 +62,13 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
         rows = job.read_flights(spark, bootstrap, topic)
         job.finish(job.start(rows, output, checkpoint), tell)
     except PySparkException as error:
-        print(f"muster: Spark gave up: {error}", file=sys.stderr)
+        print(f"muster: Spark gave up: {_first_line(error)}", file=sys.stderr)
         return STATUS_FAILED
     finally:
         spark.stop()
     return 0
+
+
+def _first_line(error: Exception) -> str:
+    """Spark's messages go on for pages."""
+    return str(error).partition("\n")[0]

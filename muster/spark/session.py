@@ -35,8 +35,8 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> S
     """Start Spark with `settings` over DEFAULTS, or get the session that runs already; end it by `stop()`.
 
     Spark resolves relative paths where this process was when the first session started, and leaves a folder
-    `artifacts` there. Python workers run on this interpreter. Raises what PySpark raises if the JVM or the connector cannot be
-    had; `java.require_spark` tells the former beforehand, in a sentence.
+    `artifacts` there. Python workers run on this interpreter. Raises what PySpark raises if the JVM or the
+    connector cannot be had; `java.require_spark` tells the former beforehand, in a sentence.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # Else Spark looks up the machine's own name.
