@@ -30,6 +30,9 @@ class GroupState(Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
+    # Members are unique. Enum's own hash is a call in Python, and every heartbeat looks a state up.
+    __hash__ = object.__hash__
+
 
 class Trigger(Enum):
     """What can move a group to another state."""

@@ -46,6 +46,35 @@ log = structlog.get_logger("muster.connection")
 class Connection(asyncio.Protocol):
     """The server's end of one socket."""
 
+    __slots__ = (
+        "_apis",
+        "_backlog",
+        "_backlog_bytes",
+        "_client_id",
+        "_client_id_bytes",
+        "_held_back",
+        "_in_turn",
+        "_is_ending",
+        "_is_pipelining",
+        "_max_bytes",
+        "_needed_bytes",
+        "_now_ms",
+        "_out",
+        "_repeat",
+        "_repeat_head",
+        "_repeat_rest",
+        "_server",
+        "_transport",
+        "_unanswered",
+        "_write",
+        "_write_blocked",
+        "client_host",
+        "is_open",
+        "last_request_ms",
+        "listener_name",
+        "peer",
+    )
+
     def __init__(self, server: Server, listener: Listener) -> None:
         self._server = server
         self._apis = server.apis
@@ -68,8 +97,8 @@ class Connection(asyncio.Protocol):
         self._write_blocked = False
         self._in_turn = False
         self._out: list[Buffer] = []
-        self._repeat: Repeat | None = None  # Answers a request like the last one of its API, and:
-        self._repeat_head = b""  # its bytes before the correlation id
+        self._repeat: Repeat = _nothing_to_repeat  # Answers a request like the last one of its API, and:
+        self._repeat_head = b"no request"  # its bytes before the correlation id, longer than can be
         self._repeat_rest = b""  # and after.
         self._client_id_bytes = b""
         self._client_id = ""
@@ -97,8 +126,14 @@ class Connection(asyncio.Protocol):
         self._server.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._repeat is not None and data[12:] == self._repeat_rest and self._may_repeat(data):
-            # The hot path: one heartbeat, whole and alone.
+        if (
+            data[12:] == self._repeat_rest
+            and data.startswith(self._repeat_head)
+            and not self._unanswered
+            and not self._backlog
+            and not self._write_blocked
+        ):
+            # The hot path: the remembered request, whole, alone and next in the order, so written out flat.
             self.last_request_ms = now_ms = self._now_ms()
             before, after = self._repeat(now_ms)
             self._write(before + data[8:12] + after)
@@ -163,16 +198,6 @@ class Connection(asyncio.Protocol):
             return self._unsupported(pending)
         self._handle(pending, data, start, body, stop)
         return True
-
-    def _may_repeat(self, data: bytes) -> bool:
-        """Whether what surely ends like the remembered request also begins like it, and is next in the order."""
-        return (
-            data[:8] == self._repeat_head
-            and not self._unanswered
-            and not self._backlog
-            and not self._write_blocked
-            and self.is_open
-        )
 
     def _remember(
         self, repeater: Repeater, request: Any, version: int, data: bytes, start: int, stop: int
@@ -322,3 +347,7 @@ class Connection(asyncio.Protocol):
 
 def _not_connected(data: bytes) -> None:
     raise AssertionError("written to before connection_made")
+
+
+def _nothing_to_repeat(now_ms: int) -> tuple[bytes, bytes]:
+    raise AssertionError("no request was remembered")

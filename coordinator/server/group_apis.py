@@ -7,6 +7,7 @@ shard and its answers are put together again in the order that was asked. Knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +24,6 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from protocol.versions import SUPPORTED
 
 
 class GroupApis:
@@ -81,7 +81,7 @@ class GroupApis:
         The state is asked each time, so there is nothing that could be out of date.
         """
         runner = self._runtime.runner_for(request.group_id)
-        answers = _HEARTBEAT_ANSWERS[version]
+        answers = _heartbeat_answers(version)
 
         def repeat(now_ms: int) -> tuple[bytes, bytes]:
             shard = runner.shard
@@ -180,17 +180,11 @@ def _beat(runner: ShardRunner, request: HeartbeatRequest, now_ms: int) -> ErrorC
     return ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # KAFKA.md 3.69
 
 
-class _Answers(dict[ErrorCode, tuple[bytes, bytes]]):
+@cache
+def _heartbeat_answers(version: int) -> dict[ErrorCode, tuple[bytes, bytes]]:
     """The framed answers of one version, encoded once: the bytes before and after the correlation id."""
-
-    def __init__(self, version: int) -> None:
-        super().__init__()
-        self._version = version
-
-    def __missing__(self, error: ErrorCode) -> tuple[bytes, bytes]:
-        frame = b"".join(response_frame(0, HeartbeatResponse(error_code=error), self._version))
-        self[error] = answer = (frame[:4], frame[8:])
-        return answer
-
-
-_HEARTBEAT_ANSWERS = [_Answers(version) for version in range(SUPPORTED[12][1] + 1)]
+    answers = {}
+    for error in ErrorCode:
+        frame = b"".join(response_frame(0, HeartbeatResponse(error_code=error), version))
+        answers[error] = (frame[:4], frame[8:])
+    return answers
