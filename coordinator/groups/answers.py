@@ -72,4 +72,5 @@ def _members_for_leader(group: Group) -> list[JoinGroupResponseMember]:
 
 
 def _protocol_name(name: str | None, api_version: int) -> str | None:
-    return "" if name is None and api_version < NULL_PROTOCOL_SINCE else name
+    """A protocol whose name is empty is told as none at all, as Kafka does."""
+    return name or ("" if api_version < NULL_PROTOCOL_SINCE else None)

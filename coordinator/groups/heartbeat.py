@@ -19,8 +19,10 @@ def heartbeat(groups: dict[str, Group], request: HeartbeatRequest, now_ms: int) 
     REBALANCE_IN_PROGRESS (the session is refreshed all the same), COORDINATOR_NOT_AVAILABLE.
     """
     group = groups.get(request.group_id)
+    if not request.group_id:  # Offsets may be kept under it, members may not.
+        return ErrorCode.INVALID_GROUP_ID
     if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     member = group.members.get(request.member_id)
     if member is None or request.group_instance_id not in (None, member.group_instance_id):
         return group.membership_error(request.member_id, request.group_instance_id)

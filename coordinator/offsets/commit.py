@@ -34,24 +34,49 @@ DEFAULT_RETENTION: Final = -1
 
 
 class _Answers:
-    """The reply as it grows: topics in the order in which they first have something to say, as in Kafka."""
+    """The reply as it grows: first what is refused out of hand, then what the group has to say.
+
+    As in Kafka, a topic that is named twice is answered twice - unless something is refused: then each topic
+    is answered once, in the order in which it first had an answer.
+    """
 
     def __init__(self, api_version: int) -> None:
         self._by_id = api_version >= TOPIC_IDS_SINCE
-        self._topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
+        self._refused: dict[str | bytes, OffsetCommitResponseTopic] = {}
+        self._answered: list[OffsetCommitResponseTopic] = []
 
-    def add(self, topic: OffsetCommitRequestTopic, partition_index: int, error: ErrorCode) -> None:
-        """Answer one partition."""
-        key = topic.topic_id if self._by_id else topic.name
-        if (answered := self._topics.get(key)) is None:
-            answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-            self._topics[key] = answered
-        partition = OffsetCommitResponsePartition(partition_index=partition_index, error_code=error)
-        answered.partitions.append(partition)
+    def refuse(self, topic: OffsetCommitRequestTopic, partition_index: int, error: ErrorCode) -> None:
+        """Answer a partition that does not exist."""
+        key = self._key(topic)
+        if key not in self._refused:
+            self._refused[key] = _answer_for(topic)
+        self._refused[key].partitions.append(_partition_answer(partition_index, error))
+
+    def begin(self, topic: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
+        """The list to be filled with the answers for what exists of `topic`."""
+        self._answered.append(_answer_for(topic))
+        return self._answered[-1].partitions
 
     def response(self) -> OffsetCommitResponse:
         """The whole reply."""
-        return OffsetCommitResponse(topics=list(self._topics.values()))
+        if not self._refused:
+            return OffsetCommitResponse(topics=self._answered)
+        merged = self._refused
+        for topic in self._answered:
+            if (known := merged.setdefault(self._key(topic), topic)) is not topic:
+                known.partitions += topic.partitions
+        return OffsetCommitResponse(topics=list(merged.values()))
+
+    def _key(self, topic: OffsetCommitRequestTopic | OffsetCommitResponseTopic) -> str | bytes:
+        return topic.topic_id if self._by_id else topic.name
+
+
+def _answer_for(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+
+
+def _partition_answer(partition_index: int, error: ErrorCode) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=partition_index, error_code=error)
 
 
 def commit_offsets(
@@ -113,7 +138,7 @@ def _existing(
     if name is None or count is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for partition in topic.partitions:
-            answers.add(topic, partition.partition_index, error)
+            answers.refuse(topic, partition.partition_index, error)
         return None
     topic_id = topic.topic_id if by_id else catalog.topic_id(name) or ZERO_UUID
     found = OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[])
@@ -121,7 +146,7 @@ def _existing(
         if 0 <= partition.partition_index < count:
             found.partitions.append(partition)
         else:
-            answers.add(found, partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answers.refuse(found, partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return found if found.partitions else None
 
 
@@ -144,9 +169,10 @@ def _store(
     asked_ms = request.retention_time_ms
     expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
     for topic in topics:
+        answered = answers.begin(topic)
         for partition in topic.partitions:
             outcome = error or _metadata_error(partition, settings)
-            answers.add(topic, partition.partition_index, outcome)
+            answered.append(_partition_answer(partition.partition_index, outcome))
             if outcome is ErrorCode.NONE:
                 yield new_offset_commit_record(request.group_id, topic, partition, wall_ms, expire_wall_ms)
 

@@ -269,6 +269,18 @@ def test_a_refusal_has_null_for_no_protocol_since_version_7(
     assert reply.protocol_name == no_protocol
 
 
+@pytest.mark.parametrize(("version", "no_protocol"), [(3, ""), (7, None), (9, None)])
+def test_a_protocol_whose_name_is_empty_is_told_as_none(
+    driver: Driver, version: int, no_protocol: str | None
+) -> None:
+    consumer = Consumer(driver, version=version, protocols=(("", b""),))
+    assert consumer.join() is None
+    driver.advance(driver.settings.group_initial_rebalance_delay_ms)
+    consumer.collect_join()
+    assert driver.group().protocol_name == ""
+    assert consumer.protocol_name == no_protocol
+
+
 def test_ids_handed_out_and_never_used_are_bounded(driver: Driver) -> None:
     Consumer(driver).send_join()
     driver.group().pending_members.update(str(i) for i in range(PENDING_MEMBERS_MAX))

@@ -80,6 +80,7 @@ def test_a_group_that_is_not_there_has_no_members_and_no_id_is_no_group() -> Non
     assert heartbeat({}, beat(), 0) is ErrorCode.UNKNOWN_MEMBER_ID
     nameless = HeartbeatRequest(group_id="", generation_id=0, member_id="m")
     assert heartbeat({}, nameless, 0) is ErrorCode.INVALID_GROUP_ID
+    assert heartbeat({"": group_in(STABLE)}, nameless, 0) is ErrorCode.INVALID_GROUP_ID, "it may hold offsets"
 
 
 def test_a_heartbeat_asks_for_nothing_but_its_reply_and_does_not_wait_for_the_disk(driver: Driver) -> None:

@@ -57,6 +57,26 @@ def stored(driver: Driver, partition: int = 0, topic: str = "orders") -> Committ
     return driver.shard.offsets.get("g", topic, partition)
 
 
+def named_twice(*more: tuple[str, int, int]) -> OffsetCommitRequest:
+    """A commit in which two entries are about one topic."""
+    twice = request(("orders", 0, 1))
+    twice.topics += [*request(("orders", 1, 2)).topics, *request(*more).topics]
+    return twice
+
+
+def shape(reply: OffsetCommitResponse) -> list[tuple[str, list[int]]]:
+    return [(topic.name, [p.partition_index for p in topic.partitions]) for topic in reply.topics]
+
+
+def test_a_topic_named_twice_is_answered_twice_unless_something_is_refused(driver: Driver) -> None:
+    assert shape(driver.call(named_twice(), 9)) == [("orders", [0]), ("orders", [1])]
+    with_refusal = driver.call(named_twice(("orders", 9, 3)), 9)
+    assert shape(with_refusal) == [("orders", [9, 0, 1])]
+    elsewhere = driver.call(named_twice(("nowhere", 0, 3)), 9)
+    assert shape(elsewhere) == [("nowhere", [0]), ("orders", [0, 1])]
+    assert stored(driver) is not None
+
+
 def test_o1_everything_a_commit_says_is_kept(driver: Driver) -> None:
     driver.call(request(("orders", 2, 41), metadata="note", epoch=7), 9)
     assert stored(driver, 2) == CommittedOffset(
