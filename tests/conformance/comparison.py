@@ -8,7 +8,7 @@ order Kafka leaves to a hash map are sorted. Nothing else is masked: what remain
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
@@ -20,8 +20,19 @@ UNORDERED: Final = {
     ("JoinGroupResponse", "members"),
     ("DescribedGroup", "members"),
     ("ListGroupsResponse", "groups"),
+    ("DescribeGroupsResponse", "groups"),
+    ("DeleteGroupsResponse", "results"),
 }
-"""Lists that Kafka takes out of a hash map whose keys are random ids or whose order nobody promised."""
+"""Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
+UNORDERED_WHEN_ALL: Final = frozenset(
+    {
+        ("OffsetFetchResponse", "topics"),
+        ("OffsetFetchResponseTopic", "partitions"),
+        ("OffsetFetchResponseGroup", "topics"),
+        ("OffsetFetchResponseTopics", "partitions"),
+    }
+)
+"""Of an OffsetFetch that asks for whatever there is; one that names partitions is answered in its order."""
 
 Plain = dict[str, Any] | list[Any] | str | int | bool | None
 """A reply as plain data, in which a dict keeps its class under "" and fields under their names."""
@@ -33,6 +44,7 @@ class Entry:
 
     what: str
     seen: Any
+    unordered: frozenset[tuple[str, str]] = frozenset()  # Lists, by class and field, beside UNORDERED.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,7 @@ class Difference:
 def normalised(entries: list[Entry], bootstrap: str) -> list[tuple[str, Plain]]:
     """`entries` as plain data, with all that a broker makes up for itself renamed."""
     names = _Names(bootstrap)
-    plain = [(entry.what, _plain(entry.seen)) for entry in entries]
+    plain = [(entry.what, _plain(entry.seen, UNORDERED | entry.unordered)) for entry in entries]
     for _, value in plain:  # First what stands alone, so that no list's order decides on a name.
         names.learn(value)
     return [(names.rename_text(what), names.rename(value)) for what, value in plain]
@@ -81,15 +93,11 @@ def _changes(theirs: Plain, ours: Plain, path: str) -> Iterator[tuple[str, Any, 
         yield path or "(all)", theirs, ours
 
 
-def _plain(value: Any) -> Plain:
+def _plain(value: Any, unordered: Set[tuple[str, str]]) -> Plain:
     if is_dataclass(value) and not isinstance(value, type):
-        name = type(value).__name__
-        plain: dict[str, Any] = {"": name}
-        for field in fields(value):
-            plain[field.name] = _plain_field(name, field.name, getattr(value, field.name))
-        return plain
+        return _plain_message(value, unordered)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, unordered) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return f"bytes {bytes(value).hex()}"
     if isinstance(value, bool) or value is None or isinstance(value, str):
@@ -98,14 +106,20 @@ def _plain(value: Any) -> Plain:
     return int(value)
 
 
-def _plain_field(owner: str, name: str, value: Any) -> Any:
-    if name == "throttle_time_ms":
-        return "plausible" if value in PLAUSIBLE_THROTTLE_MS else value
-    if name == "topic_id":
-        return {"": "TopicId", "id": bytes(value).hex()}
-    if (owner, name) in UNORDERED:
-        return {"": "Unordered", "items": _plain(value)}
-    return _plain(value)
+def _plain_message(message: Any, unordered: Set[tuple[str, str]]) -> Plain:
+    name = type(message).__name__
+    plain: dict[str, Any] = {"": name}
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if field.name == "throttle_time_ms":
+            plain[field.name] = "plausible" if value in PLAUSIBLE_THROTTLE_MS else value
+        elif field.name == "topic_id":
+            plain[field.name] = {"": "TopicId", "id": bytes(value).hex()}
+        elif (name, field.name) in unordered and value is not None:
+            plain[field.name] = {"": "Unordered", "items": _plain(value, unordered)}
+        else:
+            plain[field.name] = _plain(value, unordered)
+    return plain
 
 
 class _Names:
@@ -144,13 +158,23 @@ class _Names:
         if value[""] == "TopicId":
             return self._topics.setdefault(value["id"], f"topic #{len(self._topics)}")
         if value[""] == "Unordered":
-            known: Callable[[Any], str] = lambda item: UUID.sub(self._known, repr(item))  # noqa: E731
-            return [self.rename(item) for item in sorted(value["items"], key=known)]
+            return [self.rename(item) for item in sorted(value["items"], key=self._known_text)]
         renamed = {name: self.rename(item) for name, item in value.items()}
         if renamed.get("host") == self._host and renamed.get("port") == self._port:
             renamed |= {"host": "the broker's", "port": "the broker's"}
         return renamed
 
-    def _known(self, found: re.Match[str]) -> str:
-        """The name of an id, if it has one: two sides sort alike by nothing else."""
-        return self._ids.get(found[0], "#?")
+    def _known_text(self, item: Plain) -> str:
+        """What `item` says, with the names of ids that have one: nothing else may decide on the order."""
+        return UUID.sub(lambda found: self._ids.get(found[0], "#?"), repr(self._with_topics(item)))
+
+    def _with_topics(self, item: Plain) -> Plain:
+        if isinstance(item, list):
+            return [self._with_topics(each) for each in item]
+        if isinstance(item, dict):
+            if item[""] == "TopicId":
+                return self._topics.get(item["id"], "topic #?")
+            if item[""] == "Unordered":
+                return sorted(map(self._known_text, item["items"]))
+            return {name: self._with_topics(each) for name, each in item.items()}
+        return item

@@ -34,6 +34,7 @@ ELSEWHERE: Final = {
     "3.85": "needs a failing log: proved in the simulation",
     "3.86": "shows in the log only: proved in the simulation",
     "3.88": "needs a slow log: proved in the simulation",
+    "O28": "a metric: no API shows it",
     "O13": "transactions come with the data plane",
     "O14": "transactions come with the data plane",
     "O15": "transactions come with the data plane",

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from protocol.codec import spec
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
-from tests.conformance.comparison import Entry
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from tests.conformance.comparison import UNORDERED_WHEN_ALL, Entry
 from tests.conformance.connection import Connection
 from tests.conformance.restarts import Restarts
 
@@ -35,6 +36,16 @@ class Asked:
     what: str
     request: Any
     reply: asyncio.Task[Any]
+
+    @property
+    def unordered(self) -> frozenset[tuple[str, str]]:
+        """The lists in its answer whose order depends on what was asked."""
+        if not isinstance(self.request, OffsetFetchRequest):
+            return frozenset()
+        asks_for_all = self.request.topics is None or any(
+            group.topics is None for group in self.request.groups
+        )
+        return UNORDERED_WHEN_ALL if asks_for_all else frozenset()
 
 
 @dataclass
@@ -59,12 +70,12 @@ class Run:
 
     async def send(self, actor: str, request: Any, version: int, note: str = "") -> Asked:
         """Send on a connection of `actor` that waits for nothing; `what` came back is another step."""
-        connection = await self._free_connection(actor)
+        connection = await self.free_connection(actor)
         return Asked(self._what(actor, request, version, note), request, connection.send(request, version))
 
     async def send_frame(self, actor: str, frame: bytes, key: int, version: int, what: str) -> Asked:
         """As `send`, with bytes that our own codec would not write."""
-        connection = await self._free_connection(actor)
+        connection = await self.free_connection(actor)
         reply = connection.send_frame(frame, key, version)
         return Asked(f"{actor}: {what}", None, reply)
 
@@ -77,7 +88,7 @@ class Run:
             reply = CLOSED
         except TimeoutError:
             raise TimeoutError(f"{asked.what}: no answer within {ANSWER_TIMEOUT_S:.0f} s") from None
-        self.saw(asked.what, reply)
+        self.transcript.append(Entry(asked.what, reply, asked.unordered))
         if error is not None:
             expected["error_code"] = error
         self._check(asked.what, reply, expected)
@@ -88,6 +99,14 @@ class Run:
         await asyncio.wait([asked.reply], timeout=for_s)
         self.saw(asked.what, asked.reply.result() if asked.reply.done() else PARKED)
         self.expect(not asked.reply.done(), f"{asked.what}: should be parked")
+
+    async def answer_if_any(self, asked: Asked, within_s: float = 1.0) -> Any:
+        """For what a broker may leave hanging: its answer, or None after `within_s` without one."""
+        await asyncio.wait([asked.reply], timeout=within_s)
+        if asked.reply.done():
+            return await self.answer(asked)
+        self.saw(asked.what, PARKED)
+        return None
 
     async def unanswered(self, asked: Asked) -> None:
         """Expect that this request was never answered, and hang up on it."""
@@ -124,7 +143,7 @@ class Run:
 
     async def look(self) -> DescribedGroup:
         """The group by DescribeGroups, kept out of the transcript."""
-        connection = await self._free_connection(OBSERVER)
+        connection = await self.free_connection(OBSERVER)
         request = DescribeGroupsRequest(groups=[self.group])
         response = await connection.send(request, DESCRIBE_VERSION)
         (described,) = response.groups
@@ -157,7 +176,7 @@ class Run:
 
     # Connections.
 
-    async def _free_connection(self, actor: str) -> Connection:
+    async def free_connection(self, actor: str) -> Connection:
         pool = self._connections.setdefault(actor, [])
         for connection in pool:
             if not connection.is_busy:

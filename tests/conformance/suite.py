@@ -77,16 +77,18 @@ async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[
 
 
 async def play_all(cases: Iterable[Case], targets: list[Target]) -> list[Outcome]:
-    """Play every case on the targets that have its configuration; the results in the order of `cases`."""
+    """Play every case on the targets that have its configuration; the configurations side by side."""
     by_configuration: dict[str, list[Target]] = {}
     for target in targets:
         by_configuration.setdefault(target.configuration, []).append(target)
-    outcomes: list[Outcome] = []
-    cases = list(cases)
-    for configuration, its_targets in by_configuration.items():
-        mine = [case for case in cases if case.scenario.on == configuration]
-        outcomes += await _play_on_configuration(mine, its_targets)
-    return outcomes
+    given = list(cases)
+    played = await asyncio.gather(
+        *[
+            _play_on_configuration([case for case in given if case.scenario.on == name], its_targets)
+            for name, its_targets in by_configuration.items()
+        ]
+    )
+    return [outcome for outcomes in played for outcome in outcomes]
 
 
 async def _play_on_configuration(cases: list[Case], targets: list[Target]) -> list[Outcome]:

@@ -1,0 +1,193 @@
+"""OffsetFetch in all its shapes (KAFKA.md 2.3, O9 to O12)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.conformance.actors import FETCH, OTHER_TOPIC, TOPIC, UNKNOWN_TOPIC_ID, Actor
+from tests.conformance.registry import scenario
+from tests.conformance.run import Run
+from tests.conformance.scenes import STATES, cast, scene, stable
+
+ALL_TOPICS: Final = range(2, 11)
+GROUPS: Final = range(8, 11)
+STABLE_ONLY: Final = range(7, 11)
+
+
+@scenario("2.3 OffsetFetch", "O27", versions=FETCH)
+async def fetch_of_a_group_that_is_not_there(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.fetch(version, [(TOPIC, 0), (TOPIC, 7), (OTHER_TOPIC, -1)])
+    if version >= 2:
+        await alice.fetch(version, None)
+    await alice.fetch(version, [])
+    await alice.fetch(version, [(TOPIC, 0)], "")
+    await run.describe("Dead")
+
+
+@scenario("2.3 OffsetFetch", "O27", versions=FETCH)
+async def fetch_of_partitions_without_an_offset(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit()
+    await alice.fetch(
+        version, [(TOPIC, 1), (TOPIC, 0), (TOPIC, 77), ("nowhere", 0), (OTHER_TOPIC, 0), (TOPIC, 0)]
+    )
+
+
+@scenario("2.3 OffsetFetch", versions=FETCH)
+async def fetch_of_one_topic_twice(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit()
+    request = alice.fetch_request(version, [(TOPIC, 0)])
+    if version >= 8:
+        assert request.groups[0].topics is not None
+        request.groups[0].topics *= 2
+    else:
+        assert request.topics is not None
+        request.topics *= 2
+    await run.answer(await run.send("alice", request, version))
+
+
+@scenario("2.3 OffsetFetch", "O11", versions=ALL_TOPICS)
+async def fetch_of_all_there_is(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit(
+        9, {(TOPIC, 0): 1, (OTHER_TOPIC, 2): 2, (TOPIC, 2): 3, (OTHER_TOPIC, 0): 4}, metadata="m"
+    )
+    await alice.fetch(version, None)
+
+
+@scenario("O9", versions=FETCH, choices=STATES)
+async def fetch_asks_nobody_who_they_are(run: Run, version: int, state: str) -> None:
+    made = await scene(run, state)
+    if state in ("Stable", "PreparingRebalance"):
+        await made.alice.commit()
+    await made.alice.fetch(version)
+    if version >= 9:
+        await made.alice.fetch(version, note="some id", member_id="some-id", member_epoch=77)
+        await made.alice.fetch(version, note="an id, no epoch", member_id="some-id", member_epoch=-1)
+        await made.alice.fetch(version, note="an epoch, no id", member_id="", member_epoch=5)
+        await made.alice.fetch(version, None, note="all, by some id", member_id="some-id", member_epoch=0)
+    if version >= 7:
+        await made.alice.fetch(version, note="stable only", require_stable=True)
+
+
+@scenario("O10", "2.3 OffsetFetch", versions=GROUPS)
+async def fetch_of_several_groups(run: Run, version: int) -> None:
+    """Named so that they lie on several partitions."""
+    groups = [f"{run.group}/{number}" for number in range(8)]
+    (alice,) = cast(run, "alice")
+    for number, group in enumerate(groups[:6]):
+        await alice.commit(9, {(TOPIC, number % 3): number}, group_id=group)
+    await alice.fetch(version, [(TOPIC, 0), (TOPIC, 1)], *groups)
+    await alice.fetch(version, None, *groups)
+    await alice.fetch(version, [(TOPIC, 0)], groups[0], "", groups[7], groups[0], note="one twice, one empty")
+    await run.answer(await run.send("alice", OffsetFetchRequest(groups=[]), version, "no group at all"))
+
+
+@scenario("O10", versions=GROUPS)
+async def fetch_of_several_groups_each_with_its_own_topics(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    groups = [f"{run.group}/{number}" for number in range(4)]
+    for group in groups:
+        await alice.commit(9, {(TOPIC, 0): 1, (OTHER_TOPIC, 1): 2}, group_id=group)
+    by_id = version >= 10
+
+    def topic(name: str) -> OffsetFetchRequestTopics:
+        if by_id:
+            return OffsetFetchRequestTopics(topic_id=run.topic_ids[name], partition_indexes=[1, 0])
+        return OffsetFetchRequestTopics(name=name, partition_indexes=[1, 0])
+
+    wanted = [[topic(TOPIC)], [topic(OTHER_TOPIC), topic(TOPIC)], None, []]
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=g, topics=t) for g, t in zip(groups, wanted, strict=True)]
+    )
+    await run.answer(await run.send("alice", request, version))
+
+
+@scenario("2.3 OffsetFetch", "O12", versions=(10,))
+async def fetch_by_topic_ids_that_are_not_there(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit(9, {(TOPIC, 0): 1, (OTHER_TOPIC, 0): 2})
+    for topic_ids in ([UNKNOWN_TOPIC_ID], [bytes(16)], [UNKNOWN_TOPIC_ID, run.topic_ids[TOPIC]]):
+        topics = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0, 1]) for each in topic_ids]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=run.group, topics=topics)])
+        await run.answer(await run.send("alice", request, version))
+
+
+@scenario("O13", "2.3 OffsetFetch", versions=STABLE_ONLY)
+async def stable_offsets_are_those_without_a_transaction(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit()
+    await alice.fetch(version, [(TOPIC, 0), (TOPIC, 1)], require_stable=True)
+    await alice.fetch(version, None, require_stable=True)
+
+
+@scenario("O12", "O23", "O11")
+async def offsets_of_a_topic_that_is_made_again(run: Run) -> None:
+    """They go with the topic, and the new topic of the name has none."""
+    (alice,) = cast(run, "alice")
+    name = run.group.replace("/", "-")
+    old_id = await make_topic(run, name)
+    run.topic_ids[name] = old_id
+    await alice.commit(9, {(name, 0): 5, (TOPIC, 0): 1})
+    await alice.commit(10, {(name, 1): 6})
+    await alice.fetch(9, [(name, 0), (name, 1)])
+    await alice.fetch(10, [(name, 0), (name, 1)])
+    connection = await run.free_connection("admin")
+    await connection.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+    await until_gone(run, name, alice)
+    await alice.fetch(9, None)
+    await alice.fetch(9, [(name, 0), (name, 1)])
+    new_id = await make_topic(run, name)
+    run.expect(new_id != old_id, "another id")
+    run.topic_ids[name] = new_id
+    await alice.fetch(10, [(name, 0), (name, 1)])
+    await alice.commit(9, {(name, 0): 7})
+    await alice.fetch(10, [(name, 0)])
+    run.topic_ids[name] = old_id
+    await alice.fetch(10, [(name, 0)], note="by the old id")
+
+
+async def make_topic(run: Run, name: str) -> bytes:
+    """Make a topic of three partitions; return its id once it is known everywhere."""
+    connection = await run.free_connection("admin")
+    topic = CreatableTopic(name=name, num_partitions=3, replication_factor=1)
+    made = await connection.send(CreateTopicsRequest(topics=[topic]), 7)
+    assert made.topics[0].error_code == 0, made.topics[0].error_message
+    while True:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        seen = await connection.send(request, 12)
+        if seen.topics[0].error_code == 0 and len(seen.topics[0].partitions) == 3:
+            return bytes(made.topics[0].topic_id)
+        await asyncio.sleep(0.05)
+
+
+async def until_gone(run: Run, name: str, reader: Actor) -> None:
+    """Until no offset of the topic is left, which is a while after the topic itself went."""
+    connection = await run.free_connection("observer")
+    for _ in range(200):
+        request = reader.fetch_request(9, None)
+        reply = await connection.send(request, 9)
+        if name not in [topic.name for topic in reply.groups[0].topics]:
+            return
+        await asyncio.sleep(0.05)
+    run.expect(False, "the offsets of the topic should go")
+
+
+@scenario("2.3 OffsetFetch", "O8", versions=FETCH)
+async def a_member_reads_what_it_committed(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await stable(run, alice)
+    for offset in (1, 2):
+        await alice.commit(9, {(TOPIC, 0): offset})
+        await alice.fetch(version)

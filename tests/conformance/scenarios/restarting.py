@@ -1,0 +1,200 @@
+"""A restart of the broker (KAFKA.md 3.64 to 3.68, 3.31): what is stored is back, what is not was never promised.
+
+All scripts share one restart. After it a group may have three members at most.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from tests.conformance.actors import JOIN, OTHER_TOPIC, TOPIC
+from tests.conformance.registry import scenario
+from tests.conformance.run import Run
+from tests.conformance.scenes import cast, completing, scene, stable
+
+OLD: Final = ErrorCode.ILLEGAL_GENERATION
+UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@scenario("3.65", "3.64", restarts=True)
+async def a_stable_group_carries_on(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await run.restarted()
+    await run.describe("Stable")
+    await alice.heartbeat()
+    await bob.heartbeat()
+    again = await bob.sync()
+    run.expect(again.assignment == b"bob", "the assignment is kept")
+    await alice.commit()
+    await bob.leave()
+    await alice.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    await alice.join()
+    run.expect(alice.generation_id == 3 and alice.leads, "the next generation, the same leader")
+
+
+@scenario("3.65", "3.39", restarts=True)
+async def static_members_are_known_after_a_restart(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob", static=True)
+    await stable(run, alice, bob)
+    old_id = bob.member_id
+    await run.restarted()
+    await run.describe("Stable")
+    await bob.heartbeat()
+    await bob.join(member_id="")
+    run.expect(bob.generation_id == 2, "no rebalance")
+    await bob.heartbeat()
+    await bob.heartbeat(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old_id)
+
+
+@scenario("3.33", "3.64", restarts=True)
+async def a_replaced_id_stays_replaced(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob", static=True)
+    await stable(run, alice, bob)
+    old_id = bob.member_id
+    await bob.join(member_id="")
+    await run.restarted()
+    await run.describe("Stable")
+    await bob.heartbeat()
+    await bob.heartbeat(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old_id)
+
+
+@scenario("3.65", restarts=True)
+async def sessions_are_full_again_after_a_restart(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    bob.session_timeout_ms = 3_000
+    await stable(run, alice, bob)
+    await run.restarted()
+    await run.until("PreparingRebalance", 1)
+    await alice.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    await bob.heartbeat(error=UNKNOWN)
+
+
+@scenario("3.66", "3.64", restarts=True)
+async def a_generation_that_nobody_synced_is_lost(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    bobs = await bob.send_enter()
+    await run.until("PreparingRebalance", 2)
+    await alice.join()
+    await bob.joined(bobs)
+    await run.restarted()
+    await run.describe("Stable")
+    await alice.heartbeat(error=OLD)
+    await alice.sync(error=OLD)
+    await bob.sync(error=UNKNOWN)
+    await alice.join()
+    run.expect(alice.generation_id == 2, "the number is used again")
+
+
+@scenario("3.66", restarts=True)
+async def a_rebalance_that_was_on_is_lost(run: Run) -> None:
+    made = await scene(run, "PreparingRebalance")
+    await run.restarted()
+    await run.describe("Stable")
+    await made.alice.heartbeat()
+    await made.bob.heartbeat()
+
+
+@scenario("3.66", "3.64", restarts=True)
+async def a_first_generation_that_nobody_synced_leaves_the_group_empty(run: Run) -> None:
+    (alice,) = cast(run, "alice")
+    await completing(run, alice)
+    await run.restarted()
+    await run.describe()
+    await alice.sync(error=UNKNOWN)
+    await alice.heartbeat(error=UNKNOWN)
+    await alice.join(error=UNKNOWN)
+    alice.member_id = ""
+    await alice.enter()
+    run.expect(alice.generation_id == 1, "the number is used again")
+
+
+@scenario("3.64", "3.4", restarts=True)
+async def a_pending_id_is_lost(run: Run) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.get_id()
+    await run.restarted()
+    await run.describe()
+    await alice.join(error=UNKNOWN)
+
+
+@scenario("3.67", versions=(3, 9), restarts=True)
+async def only_the_chosen_protocol_is_known_after_a_restart(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    for each in (alice, bob):
+        each.protocols = [(name, b"") for name in ("range", "sticky")]
+        each.protocol_type = "plain"
+    await stable(run, alice, bob)
+    await run.restarted()
+    await alice.heartbeat()
+    join = await bob.send_join(version)
+    await run.parked(join)
+    await alice.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    await alice.join(version)
+    await bob.joined(join)
+
+
+@scenario("3.67", "3.24", versions=JOIN, restarts=True)
+async def a_member_with_one_protocol_is_unchanged_after_a_restart(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await run.restarted()
+    await bob.join(version)
+    await run.describe("Stable")
+
+
+@scenario("3.68", "3.59", restarts=True)
+async def an_empty_group_is_empty_after_a_restart(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    await alice.leave()
+    await run.restarted()
+    await run.describe("Empty")
+    await alice.heartbeat(error=UNKNOWN)
+    await bob.enter()
+    run.expect(bob.generation_id == 3, "generations go on")
+
+
+@scenario("3.74", restarts=True)
+async def a_deleted_group_stays_deleted(run: Run) -> None:
+    (alice,) = cast(run, "alice")
+    await stable(run, alice)
+    await alice.commit()
+    await alice.leave()
+    await run.answer(await run.send("admin", DeleteGroupsRequest(groups_names=[run.group]), 2))
+    await run.restarted()
+    await run.describe("Dead")
+    await alice.fetch(9, None)
+
+
+@scenario("O1", "O8", "3.77", restarts=True)
+async def offsets_are_kept(run: Run) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit(offsets={(TOPIC, 0): 5, (OTHER_TOPIC, 2): 6}, metadata="kept")
+    await alice.commit(10, offsets={(TOPIC, 1): 7})
+    await alice.commit(4, offsets={(TOPIC, 2): 8}, retention_time_ms=3_600_000)
+    await run.restarted()
+    await run.describe("Empty")
+    for version in (1, 5, 9, 10):
+        await alice.fetch(version, [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2), (OTHER_TOPIC, 2)])
+
+
+@scenario("3.31", "3.30", restarts=True)
+async def a_group_over_its_size_is_rebalanced_and_shrinks(run: Run) -> None:
+    alice, bob, carol, dave = cast(run, "alice", "bob", "carol", "dave")
+    await stable(run, alice, bob, carol, dave)
+    await run.restarted()
+    await run.describe("PreparingRebalance")
+    joins = []
+    for each in (alice, bob):
+        joins.append(await each.send_join())
+        await run.parked(joins[-1])
+    await dave.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    carols = await carol.send_join()
+    await run.parked(carols)
+    await dave.join(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    await run.answer_if_any(joins[0])
+    await dave.heartbeat(error=None, note="turned away")
