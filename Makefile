@@ -20,7 +20,7 @@ WORKERS ?= auto
 ROUNDS ?= 200
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test check format demo soak-kill bench docs constraints clean
+.PHONY: help run test check format demo soak-kill conformance bench docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
@@ -61,6 +61,10 @@ demo: $(VENV)/.dev
 
 soak-kill: $(VENV)/.dev
 	MUSTER_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/kill $(PYTEST_ARGS)
+
+conformance: $(VENV)/.dev
+	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m tests.conformance
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench.performance --write
