@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from coordinator.clock import Clock
+from coordinator.groups.effects import GroupEvent
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.history import TOPIC as HISTORY_TOPIC
@@ -33,6 +34,7 @@ from coordinator.topics.broker import Broker
 from coordinator.topics.broker_configs import BrokerConfig, broker_config
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import PartitionCountMismatch, TopicRegistry
@@ -47,7 +49,6 @@ from storage.log_directory import LogDirectory, LogDirectoryError
 
 log = structlog.get_logger("muster.daemon")
 
-OFFSETS_TOPIC = "__consumer_offsets"
 HISTORY_BATCH_BYTES = 1 << 20
 """The largest batch of events, whatever clients' may be: twice of where their writer cuts."""
 READER_THREADS = 2
@@ -131,7 +132,7 @@ class Daemon:
         try:
             store = TopicStore(directory, files)
             registry = TopicRegistry(store, settings, machinery, self._workers)
-            registry.open({OFFSETS_TOPIC: policy})
+            registry.open({GROUP_METADATA_TOPIC: policy})
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
@@ -163,9 +164,9 @@ class Daemon:
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, group_settings(self._settings), self.registry)
 
-    def _record_history(self, events: tuple[object, ...]) -> None:
+    def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
         assert self._history is not None
-        self._history.record(events)  # type: ignore[arg-type]
+        self._history.record(events)
 
     def _on_advanced(self, partition: Partition) -> None:
         self.runtime.purgatory.check_and_complete(partition.key, self._clock.now_ms())
@@ -195,7 +196,7 @@ class Daemon:
         }
         policy = FlushPolicy(settings.muster_flush_policy)
         count = settings.offsets_topic_num_partitions
-        return self.registry.internal(OFFSETS_TOPIC, count, overrides, policy).partitions
+        return self.registry.internal(GROUP_METADATA_TOPIC, count, overrides, policy).partitions
 
     def _open_history(self) -> HistoryWriter:
         settings = self._settings

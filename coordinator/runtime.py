@@ -57,7 +57,6 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._loaders = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
         self._dirty: set[ShardRunner] = set()
-        self._end_of_turn: list[Callable[[], None]] = []
         self._loading = 0
         self._loaded_records = 0
         self._is_stopped = False

@@ -157,7 +157,7 @@ class ShardRunner:
             return  # For a life that has ended: what the log holds of it will be read again.
         try:
             self._carry_out(self.shard.handle(event, self._world.now_ms()))
-        except Exception as error:
+        except Exception as error:  # Ours or the log's: `_fail_on` tells them apart and ends this life.
             self._fail_on(error, event)
 
     # Effects out, in the order of `Result`'s fields.
@@ -239,7 +239,7 @@ class ShardRunner:
             return
         try:
             self._cut()
-        except Exception as error:
+        except Exception as error:  # As in `_handle`.
             self._fail_on(error, "cut")
             return
         self._is_flushing = True

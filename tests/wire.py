@@ -7,13 +7,12 @@ from struct import Struct
 from types import TracebackType
 from typing import Any
 
-from protocol.codec import decode, spec
-from protocol.framing import encode_request, skip_tagged_fields
+from protocol.codec import spec
+from protocol.framing import decode_response, encode_request
 from protocol.messages import RESPONSES
 
 SIZE = Struct(">i")
 TIMEOUT_S = 30.0
-API_VERSIONS_KEY = 18
 
 
 class WireClient:
@@ -39,12 +38,9 @@ class WireClient:
         """The answer to the oldest request that has none yet. Raises ConnectionError when closed on."""
         frame = self.receive_frame()
         correlation_id, key, version = self._asked.pop(0)
-        assert SIZE.unpack_from(frame)[0] == correlation_id, "answers come in the order of the requests"
-        response_class = RESPONSES[key]
-        start = 4
-        if key != API_VERSIONS_KEY and version >= spec(response_class).flexible_since:
-            start = skip_tagged_fields(frame, start)
-        return decode(response_class, version, frame, start)
+        answered_id, answer = decode_response(RESPONSES[key], version, frame)
+        assert answered_id == correlation_id, "answers come in the order of the requests"
+        return answer
 
     def ask(self, request: Any, version: int) -> Any:
         self.send(request, version)

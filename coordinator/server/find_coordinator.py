@@ -13,7 +13,7 @@ from protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-REFUSALS = {
+REFUSALS: dict[int, str] = {
     CoordinatorType.TRANSACTION: "This coordinator does not serve transactions.",
     CoordinatorType.SHARE: "This coordinator does not serve share groups.",
 }
@@ -48,7 +48,7 @@ class FindCoordinator:
         if key_type == CoordinatorType.GROUP:
             host, port = self._endpoint_for(pending.listener)
             return Coordinator(key=key, node_id=self._node_id, host=host, port=port)
-        reason = REFUSALS.get(key_type, f"There is no coordinator type {key_type}.")  # type: ignore[call-overload]
+        reason = REFUSALS.get(key_type, f"There is no coordinator type {key_type}.")
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=reason
         )

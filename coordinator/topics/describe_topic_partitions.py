@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.topics.broker import Broker, Pending
-from coordinator.topics.names import is_internal, name_problem
+from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.operations import TOPIC_OPERATIONS
 from coordinator.topics.partition import LEADER_EPOCH, Partition
 from coordinator.topics.topic import Topic
@@ -75,9 +75,8 @@ def _malformed(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitio
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    invalid = name_problem(name) is not None
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_code=missing_topic_error(name),
         name=name,
         is_internal=is_internal(name),
         topic_authorized_operations=TOPIC_OPERATIONS,

@@ -10,7 +10,7 @@ from typing import Final
 
 from coordinator.topics.auto_create import create_missing
 from coordinator.topics.broker import Broker, Pending
-from coordinator.topics.names import is_internal, name_problem
+from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from coordinator.topics.partition import LEADER_EPOCH
 from coordinator.topics.topic import Topic
@@ -80,9 +80,8 @@ def _by_name(broker: Broker, name: str) -> MetadataResponseTopic:
     topic = broker.registry.get(name)
     if topic is not None:
         return _describe(broker, topic)
-    invalid = name_problem(name) is not None
     return MetadataResponseTopic(
-        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_code=missing_topic_error(name),
         name=name,
         is_internal=is_internal(name),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.errors import ErrorCode
+
 MAX_NAME_LENGTH: Final = (
     249  # A directory is called `<topic>-<partition>`, and may get a suffix when deleted.
 )
@@ -36,3 +38,9 @@ def collision_key(name: str) -> str:
 
 def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
+
+
+def missing_topic_error(name: str) -> ErrorCode:
+    """What is wrong with asking for a topic that is not there: it could never be, or it is only unknown."""
+    invalid = name_problem(name) is not None
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
