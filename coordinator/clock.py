@@ -10,6 +10,7 @@ of day, for what is stored.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import Lock
 
 STALL_MS = 250
@@ -24,20 +25,34 @@ class Clock:
     After a stall `now_ms` goes on from when the loop meant to be awake: back by less than `STALL_MS` at most.
     """
 
-    __slots__ = ("_forgiven_ms", "_lock", "_stall_ms", "_stalled_at_ms", "_wake_ms")
+    __slots__ = (
+        "_forgiven_ms",
+        "_lock",
+        "_monotonic_ns",
+        "_stall_ms",
+        "_stalled_at_ms",
+        "_wake_ms",
+        "_wall_ns",
+    )
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """Read those two; a simulation has its own."""
+        self._monotonic_ns, self._wall_ns = monotonic_ns, wall_ns
         self._forgiven_ms = 0
         self._wake_ms = self._stalled_at_ms = NEVER_MS
         self._stall_ms = 0
         self._lock = Lock()  # Shards are loaded on threads, which read the clock as well.
 
     def now_ms(self) -> int:
-        now_ms = time.monotonic_ns() // 1_000_000 - self._forgiven_ms
+        now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
         return now_ms if now_ms < self._stalled_at_ms else self._forgive()
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self._wall_ns() // 1_000_000
 
     def wake_by(self, wake_ms: int = NEVER_MS) -> None:
         """The loop means to run by then; without a time it has nothing to wake up for."""
@@ -51,7 +66,7 @@ class Clock:
 
     def _forgive(self) -> int:
         with self._lock:
-            now_ms = time.monotonic_ns() // 1_000_000 - self._forgiven_ms
+            now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
             if now_ms < self._stalled_at_ms:
                 return now_ms  # Another thread was first.
             self._stall_ms += now_ms - self._wake_ms

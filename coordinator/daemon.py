@@ -220,6 +220,7 @@ class Daemon:
                 partition.advanced,
                 max_batch_bytes=min(partition.log.config.max_batch_bytes, partition.log.config.segment_bytes),
                 codec=codec,
+                commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
             )
             for partition in offsets
         ]

@@ -49,12 +49,14 @@ class Runtime:
         flusher: Flusher,
         new_shard: Callable[[int], Shard],
         record_history: Callable[[tuple[GroupEvent, ...]], None],
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        """`loop` is the running one, unless a simulation brings its own."""
         self._clock = clock
         self._flusher = flusher
         self._new_shard = new_shard
         self.record_history = record_history
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         self._loaders = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
         self._dirty: set[ShardRunner] = set()
         self._loading = 0

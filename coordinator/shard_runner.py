@@ -2,17 +2,16 @@
 
 The records of all events of a turn gather into one batch; it is cut when the log has no flush under
 way, so a batch is as large as the disk is slow and nothing waits for a fixed linger. State is replayed
-at once; a reply leaves when the log is durable up to what its handler had seen. A disk error fails the
-shard: everybody who waits is answered with the mapped error and the state is read again from the log.
+at once; a reply leaves when the log is durable up to what its handler had seen, or says an error when that
+takes too long. A disk error fails the shard: everybody who waits is answered with the mapped error and the
+state is read again from the log.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -29,9 +28,10 @@ from coordinator.groups.effects import (
     TimerFired,
     TopicDeleted,
 )
-from coordinator.groups.failures import error_response, loading_answer
+from coordinator.groups.failures import loading_answer
 from coordinator.groups.records import encode_record
 from coordinator.groups.shard import Shard
+from coordinator.held import Asked, Held, HeldQueue
 from coordinator.loading import Loaded
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records import BATCH_OVERHEAD, Codec, encode_batch
@@ -69,26 +69,11 @@ class ShardState(Enum):
     FAILED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked, kept while it is unanswered: an error reply has the shape of its request."""
-
-    reply_to: Any
-    request: Any
-    api_version: int
-
-    def fail(self, error: ErrorCode) -> None:
-        self.reply_to.reply(error_response(self.request, error, self.api_version))
+class Overdue:
+    """The name of a runner's own timer, among those of its shard: the first of what it holds is overdue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A reply, or a completion, that waits for the log to be durable up to `position`."""
-
-    position: int
-    asked: Asked | None
-    response: Any
-    then: Any
+OVERDUE: Final = Overdue()
 
 
 class ShardRunner:
@@ -103,6 +88,7 @@ class ShardRunner:
         *,
         max_batch_bytes: int,
         codec: Codec,
+        commit_timeout_ms: int,
     ) -> None:
         """`on_durable` is told whenever the log's durable end has moved: consumers may read that far."""
         self.partition = partition
@@ -116,7 +102,9 @@ class ShardRunner:
         self._gathered: list[LogRecord] = []
         self._gathered_bytes = BATCH_OVERHEAD
         self._is_flushing = False
-        self._held: deque[Held] = deque()
+        self._commit_timeout_ms = commit_timeout_ms
+        self._held = HeldQueue()
+        self._overdue_timer_is_set = False
         # Request and API version of whoever is parked. Weak, so nothing in it may name the key: a request whose
         # connection is gone, and that no member holds any more, needs no answer.
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
@@ -143,7 +131,11 @@ class ShardRunner:
         asked.fail(loading_answer(asked.request) if is_loading else ErrorCode.NOT_COORDINATOR)
 
     def timer_fired(self, life: int, key: Hashable) -> None:
-        if life == self._life:
+        if life != self._life:
+            return
+        if key is OVERDUE:
+            self._give_up_overdue()
+        else:
             self._handle(TimerFired(key, self._world.wall_ms()))
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
@@ -177,7 +169,7 @@ class ShardRunner:
         if error:
             self._handle(AppendFinished(result.then, error, self._world.wall_ms()))
         else:
-            self._held.append(Held(self.position, None, None, result.then))
+            self._hold(None, None, result.then)
 
     def _append_all(self, result: Result) -> ErrorCode:
         if result.atomic:
@@ -220,7 +212,7 @@ class ShardRunner:
         if error and is_own:  # Replies to others do not speak of what was refused.
             asked.fail(error)
         elif reply.reveals_stored and self.position > self.log.durable_offset:
-            self._held.append(Held(self.position, asked, reply.response, None))
+            self._hold(asked, reply.response, None)
         else:
             asked.reply_to.reply(reply.response)
 
@@ -278,15 +270,35 @@ class ShardRunner:
             log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
             self.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
 
+    def _hold(self, asked: Asked | None, response: Any, then: Any) -> None:
+        deadline_ms = self._world.now_ms() + self._commit_timeout_ms
+        self._held.add(Held(self.position, deadline_ms, asked, response, then))
+        if not self._overdue_timer_is_set:
+            self._set_overdue_timer(deadline_ms)
+
     def _release(self, durable_offset: int) -> None:
         """Answer, and hand back, whatever waited for the log to be durable this far."""
-        held = self._held
-        while held and held[0].position <= durable_offset:
-            due = held.popleft()
+        for due in self._held.durable(durable_offset):
             if due.asked is not None:
                 due.asked.reply_to.reply(due.response)
             else:
                 self._handle(AppendFinished(due.then, ErrorCode.NONE, self._world.wall_ms()))
+
+    def _give_up_overdue(self) -> None:
+        """The disk hangs: tell whoever has waited too long. Their records may yet become durable (3.88)."""
+        self._overdue_timer_is_set = False
+        for late in self._held.overdue(self._world.now_ms()):
+            if late.asked is not None:
+                late.asked.fail(ErrorCode.REQUEST_TIMED_OUT)
+            else:
+                self._handle(AppendFinished(late.then, ErrorCode.REQUEST_TIMED_OUT, self._world.wall_ms()))
+        deadline_ms = self._held.next_deadline_ms
+        if deadline_ms is not None and not self._overdue_timer_is_set:
+            self._set_overdue_timer(deadline_ms)
+
+    def _set_overdue_timer(self, deadline_ms: int) -> None:
+        self._overdue_timer_is_set = True
+        self._world.set_timer((self, self._life, OVERDUE), deadline_ms)
 
     # Lives.
 
@@ -316,8 +328,8 @@ class ShardRunner:
         self._life += 1
         self._is_flushing = False
         self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
-        waiting = [held.asked for held in self._held if held.asked is not None]
-        self._held.clear()
+        self._overdue_timer_is_set = False
+        waiting = self._held.clear()
         if self._current is not None:
             waiting.append(self._current)
             self._current = None

@@ -90,7 +90,7 @@ class Record:
 class Reply:
     """An answer to one parked request.
 
-    `reveals_stored` is False for answers that show nothing the log holds (Heartbeat): those leave at
+    `reveals_stored` is False for answers that show nothing the log holds (Heartbeat; a refusal): those leave at
     once. All others leave when the log is durable up to what their handler had seen.
     """
 

@@ -61,6 +61,13 @@ def error_response(request: Any, error: ErrorCode, api_version: int) -> Any:
     return _SHAPES[type(request)](request, append_answer(error), api_version)
 
 
+def _fetch(request: OffsetFetchRequest, error: ErrorCode, api_version: int) -> Any:
+    """Clients do not expect COORDINATOR_NOT_AVAILABLE here, and take it for fatal; as in Kafka (2.1)."""
+    if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        error = ErrorCode.NOT_COORDINATOR
+    return fetch_refusal(request, error, api_version)
+
+
 def _join(request: JoinGroupRequest, error: ErrorCode, api_version: int) -> Any:
     return join_refusal(error, api_version)
 
@@ -105,7 +112,7 @@ _SHAPES: Final[dict[type, Callable[[Any, ErrorCode, int], Any]]] = {
     DescribeGroupsRequest: _describe,
     DeleteGroupsRequest: _delete,
     OffsetCommitRequest: commit_refusal,
-    OffsetFetchRequest: fetch_refusal,
+    OffsetFetchRequest: _fetch,
     OffsetDeleteRequest: _offset_delete,
 }
 GROUP_REQUESTS: Final = frozenset(_SHAPES)

@@ -167,13 +167,16 @@ def on_sync_timer(group: Group, at: Moment) -> Result:
 
 
 def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
-    """Answer every parked SyncGroup with `error`; their sessions start again (3.56)."""
+    """Answer every parked SyncGroup with `error`; their sessions start again (3.56).
+
+    At once: nothing that is stored shows in it, and the disk may be what is wrong.
+    """
     replies: list[Reply] = []
     timers: list[SetTimer] = []
     for member in group.members.values():
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
-            replies.append(Reply(parked.reply_to, sync_refusal(error)))
+            replies.append(Reply(parked.reply_to, sync_refusal(error), reveals_stored=False))
             timers += expect_heartbeat(group.group_id, member, at.now_ms)
     return Result(replies=tuple(replies), timers=tuple(timers))
 

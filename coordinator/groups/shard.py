@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from coordinator.groups.answers import join_refusal, sync_refusal
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.describe_groups import describe_groups
 from coordinator.groups.effects import (
@@ -142,20 +141,6 @@ class Shard:
             self.groups.setdefault(group_id, Group(group_id))
         revived = [self._revive(group, at) for group in self.groups.values()]
         return combine([self._sweep.schedule(now_ms), *revived])
-
-    def unloaded(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Result:
-        """The shard is given up: whoever is parked hears `error`, and all state is dropped (3.70)."""
-        replies: list[Reply] = []
-        for group in self.groups.values():
-            for member in group.members.values():
-                if join := member.awaiting_join:
-                    refusal = join_refusal(error, join.api_version, member.member_id)
-                    replies.append(Reply(join.reply_to, refusal, reveals_stored=False))
-                if sync := member.awaiting_sync:
-                    replies.append(Reply(sync.reply_to, sync_refusal(error), reveals_stored=False))
-        self.groups, self.stored, self.offsets = {}, {}, CommittedOffsets()
-        self.is_loaded = False
-        return Result(replies=tuple(replies))
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is None:

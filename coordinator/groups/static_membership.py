@@ -131,4 +131,5 @@ def _go_back(
     )
     answer.member_id = ""
     answer.error_code = append_answer(error)
-    return result + Result(replies=(Reply(stored.parked.reply_to, answer),))
+    reply = Reply(stored.parked.reply_to, answer, reveals_stored=False)
+    return result + Result(replies=(reply,))

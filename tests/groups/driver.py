@@ -167,10 +167,6 @@ class Driver:
         self.disk_is_held = False
         self.restart()
 
-    def lose_shard(self) -> None:
-        """The shard is given up in good order: parked requests are answered."""
-        self._carry_out(self.shard.unloaded())
-
     def restart(self) -> None:
         """Kill the coordinator and read the log again; clients stay, parked requests and timers do not."""
         self.shard = Shard(0, self.settings, self.topics)

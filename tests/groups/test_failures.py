@@ -34,7 +34,7 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.messages.sync_group import SyncGroupRequest
 
-UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+UNAVAILABLE = ErrorCode.NOT_COORDINATOR
 JOIN = JoinGroupRequest(group_id="g", session_timeout_ms=1, member_id="m", protocol_type="t", protocols=[])
 SYNC = SyncGroupRequest(group_id="g", generation_id=1, member_id="m")
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -91,6 +91,16 @@ def test_every_version_says_the_error_and_can_be_encoded(request_: Any) -> None:
         response = error_response(request_ if flat else FETCH_GROUPS, UNAVAILABLE, version)
         assert encode(response, version)
         assert UNAVAILABLE in errors_in(response)
+
+
+@pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
+def test_a_write_that_took_too_long_is_an_error_that_clients_retry(request_: Any) -> None:
+    """KAFKA.md 2.1, 3.88: 15, and 16 for OffsetFetch, whose clients know no 15."""
+    expected = 16 if isinstance(request_, OffsetFetchRequest) else 15
+    version = 0 if not isinstance(request_, (OffsetCommitRequest, OffsetFetchRequest)) else 2
+    response = error_response(request_, ErrorCode.REQUEST_TIMED_OUT, version)
+    assert expected in errors_in(response)
+    assert not {7, 31 - expected} & set(errors_in(response))
 
 
 def test_a_groups_error_is_told_where_the_version_of_offset_fetch_has_room() -> None:

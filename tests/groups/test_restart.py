@@ -124,20 +124,6 @@ def test_a_group_that_was_only_created_is_loaded_as_a_simple_one(driver: Driver)
     assert (driver.group().state, driver.group().protocol_type) == (EMPTY, None)
 
 
-def test_3_70_who_is_parked_when_the_shard_goes_hears_16(driver: Driver, pair: Pair) -> None:
-    leader, follower = pair
-    other = Consumer(driver, "c", group_id="other", version=3)
-    joining = other.send_join()
-    leader.send_join(), follower.send_join()
-    leader.collect_join(), follower.collect_join()
-    syncing = follower.send_sync()
-    driver.lose_shard()
-    assert driver.replies.pop(joining).error_code == ErrorCode.NOT_COORDINATOR
-    assert driver.replies.pop(syncing).error_code == ErrorCode.NOT_COORDINATOR
-    assert driver.shard.groups == {}
-    assert driver.shard.stored == {}
-
-
 def test_a_restart_is_in_the_history_of_groups_with_members(driver: Driver, pair: Pair) -> None:
     Consumer(driver, group_id="empty").join()
     before = len(driver.history)

@@ -21,6 +21,7 @@ from storage.partition_log import Appended, BatchTooLarge
 from tests.groups.driver import Topics
 
 WALL_MS = 1_700_000_000_000
+COMMIT_TIMEOUT_MS = 5_000
 BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", 5)
 
 Done = Callable[[StorageError | None], None]
@@ -93,6 +94,7 @@ class ShardWorld:
         self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0)
         self.topics = Topics(orders=4)
         self.log = FakeLog(max_batch_bytes)
+        self.time_ms = 1_000
         self.timers: dict[tuple[Any, ...], int] = {}
         self.history: list[GroupEvent] = []
         self.flushes: list[Done] = []
@@ -106,13 +108,14 @@ class ShardWorld:
             self._on_durable,
             max_batch_bytes=max_batch_bytes,
             codec=codec,
+            commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
         self.load()
 
     # What the runner calls.
 
     def now_ms(self) -> int:
-        return 1_000
+        return self.time_ms
 
     def wall_ms(self) -> int:
         return WALL_MS

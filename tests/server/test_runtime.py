@@ -92,7 +92,9 @@ class BrokenLog:
 
 
 def runner_on(log: Any, runtime: Runtime) -> ShardRunner:
-    return ShardRunner(0, log, runtime, lambda: None, max_batch_bytes=1 << 20, codec=Codec.NONE)
+    return ShardRunner(
+        0, log, runtime, lambda: None, max_batch_bytes=1 << 20, codec=Codec.NONE, commit_timeout_ms=5_000
+    )
 
 
 async def until(runner: ShardRunner, state: ShardState) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import STABLE
+from coordinator.groups.states import PREPARING_REBALANCE, STABLE
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -23,7 +23,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records import Codec
-from tests.server.shard_world import BROKEN, Asker, ShardWorld
+from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
 
 COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
 OFFSET_UNKNOWN = -1
@@ -199,6 +199,72 @@ def test_what_grows_when_compressed_still_fits_into_the_log(codec: Codec) -> Non
         outcomes.append(world.answer(sync(joined, assignment), SYNC).error_code)
         assert world.reloads == 0
     assert set(outcomes) == {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+# A disk that hangs.
+
+
+def hang(world: ShardWorld, for_ms: int = COMMIT_TIMEOUT_MS) -> None:
+    """Time passes, and no flush ends."""
+    world.time_ms += for_ms
+    world.fire_due()
+
+
+def test_3_88_a_commit_that_is_not_durable_in_time_is_answered_15(world: ShardWorld) -> None:
+    late = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    hang(world, COMMIT_TIMEOUT_MS - 1)
+    in_time = world.ask(commit(2), COMMIT)
+    assert late.answers == []
+    hang(world, 1)
+    assert committed(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert in_time.answers == [], "it may wait as long as anybody"
+    world.end_flush()
+    world.end_flush()
+    assert committed(in_time) == 0
+    assert fetched(world) == 2
+
+
+def test_3_88_what_was_given_up_may_still_become_durable(world: ShardWorld) -> None:
+    late = world.ask(commit(1), COMMIT)
+    world.end_turn()
+    hang(world)
+    world.end_flush()
+    assert committed(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE, "and hears nothing else"
+    assert fetched(world) == 1
+
+
+def test_3_88_those_who_only_read_do_not_wait_for_ever_either(world: ShardWorld) -> None:
+    world.ask(commit(1), COMMIT)
+    reader = world.ask(fetch(), FETCH)
+    world.end_turn()
+    hang(world)
+    assert reader.answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_3_88_an_assignment_that_is_not_stored_in_time_calls_everybody_to_join_again(
+    world: ShardWorld,
+) -> None:
+    joined = world.answer(join(), JOIN)
+    leader = world.ask(sync(joined), SYNC)
+    world.end_turn()
+    hang(world)
+    assert leader.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.runner.shard is not None
+    assert world.runner.shard.groups["m"].state is PREPARING_REBALANCE
+    world.end_flush()
+    assert world.runner.shard.groups["m"].state is PREPARING_REBALANCE, "the flush ends too late to matter"
+
+
+def test_a_disk_that_is_quick_again_is_given_the_whole_timeout_again(world: ShardWorld) -> None:
+    world.answer(commit(1), COMMIT)
+    hang(world, COMMIT_TIMEOUT_MS - 1)
+    later = world.ask(commit(2), COMMIT)
+    world.end_turn()
+    hang(world, 1)
+    assert later.answers == [], "the first commit's deadline means nothing to the second"
+    hang(world, COMMIT_TIMEOUT_MS)
+    assert committed(later) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 # The end of a life.
