@@ -58,7 +58,7 @@ class Runtime:
         self.record_history = record_history
         self._loop = loop or asyncio.get_running_loop()
         self._loaders = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
-        self._dirty: set[ShardRunner] = set()
+        self._dirty: dict[ShardRunner, None] = {}  # In order, so that a run can be repeated.
         self._loading = 0
         self._loaded_records = 0
         self._is_stopped = False
@@ -82,10 +82,10 @@ class Runtime:
         """`runner` gathered records: flush them when this turn's events have all been handled."""
         if not self._dirty:
             self._loop.call_soon(self._end_turn)
-        self._dirty.add(runner)
+        self._dirty[runner] = None
 
     def _end_turn(self) -> None:
-        dirty, self._dirty = self._dirty, set()
+        dirty, self._dirty = self._dirty, {}
         for runner in dirty:
             runner.end_turn()
 

@@ -29,8 +29,10 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRespon
 class GroupApis:
     """Handlers for the API table; `runtime` has the shards."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, new_uuid: Callable[[], object] = uuid4) -> None:
+        """Member ids are made of what `new_uuid` draws."""
         self._runtime = runtime
+        self._new_uuid = new_uuid
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -66,7 +68,7 @@ class GroupApis:
         self._runtime.runner_for(request.group_id).request(request, self._context(pending, pending))
 
     def join_group(self, request: JoinGroupRequest, pending: Pending) -> None:
-        context = self._context(pending, pending, str(uuid4()))
+        context = self._context(pending, pending, str(self._new_uuid()))
         self._runtime.runner_for(request.group_id).request(request, context)
 
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:

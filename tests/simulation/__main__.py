@@ -1,0 +1,87 @@
+"""Plays seeds: `python -m tests.simulation [--seed N | --first N --seeds COUNT]`; the status is 1 if one fails.
+
+With --seed one history is played and its steps are shown; else COUNT of them, on all processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, fields
+from functools import partial
+
+from tests.simulation.simulation import Failure, Simulation, Summary
+from tests.simulation.story import told
+
+SEEDS_AT_A_TIME = 50
+FAILURES_SHOWN = 20
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    if arguments.seed is not None:
+        return _one(arguments.seed)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    return _many(seeds, arguments.workers)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, help="play this one, and show what happens")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=2_000, help="how many, from the first on")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    return parser
+
+
+def _one(seed: int) -> int:
+    simulation = Simulation(seed)
+    try:
+        with told(simulation, print):
+            print(simulation.run())
+    except Failure as failure:
+        print(failure)
+        return 1
+    return 0
+
+
+def _many(seeds: range, workers: int) -> int:
+    start = time.monotonic()
+    totals = [0] * len(fields(Summary))
+    failures: list[str] = []
+    starts = range(seeds.start, seeds.stop, SEEDS_AT_A_TIME)
+    with ProcessPoolExecutor(workers) as pool:
+        for outcomes in pool.map(partial(play, stop=seeds.stop), starts):
+            for outcome in outcomes:
+                if isinstance(outcome, Summary):
+                    totals = [sum(pair) for pair in zip(totals, astuple(outcome), strict=True)]
+                else:
+                    failures.append(outcome)
+    for failure in failures[:FAILURES_SHOWN]:
+        print(failure)
+    happened = ", ".join(
+        f"{total:,} {field.name}" for total, field in zip(totals, fields(Summary), strict=True)
+    )
+    print(f"{len(seeds):,} seeds, {len(failures)} failed, {time.monotonic() - start:.0f} s: {happened}")
+    return 1 if failures else 0
+
+
+def play(first: int, stop: int) -> list[Summary | str]:
+    """The seeds from `first` on, some at a time: what each came to, or what it broke."""
+    return list(_outcomes(range(first, min(first + SEEDS_AT_A_TIME, stop))))
+
+
+def _outcomes(seeds: range) -> Iterator[Summary | str]:
+    for seed in seeds:
+        try:
+            yield Simulation(seed).run()
+        except Failure as failure:
+            yield str(failure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""What the durable log says, read a second way: the newest value of each key, and all it ever said.
+
+Shares the record schemas with the daemon, but no line of its replay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from coordinator.groups.records import decode_record
+from coordinator.groups.shard import Shard
+from protocol.records import parse_header, read_records
+
+OffsetKey = tuple[str, str, int]
+NO_OFFSET = -1
+
+
+class LogFacts:
+    """Fed with every batch that has become durable, of all partitions."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupMetadataValue] = {}
+        self.offsets: dict[OffsetKey, tuple[int, int]] = {}  # Committed offset, and where in the log.
+        self.was_committed: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
+        self.was_deleted: dict[OffsetKey, int] = {}  # Where, last.
+        self.was_ended: dict[str, int] = {}  # Where a group's last tombstone lies.
+        self.was_assigned: dict[tuple[str, int], dict[str, bytes]] = defaultdict(
+            dict
+        )  # By group, generation.
+
+    def take(self, shadow: Shard, data: bytearray) -> None:
+        """Read one batch; `shadow` replays it beside."""
+        for record in read_records(data, parse_header(data)):
+            typed = decode_record(record.key, record.value)
+            assert typed is not None, "the daemon wrote what it cannot read"
+            shadow.replay(typed, record.offset)
+            if isinstance(typed.key, GroupMetadataKey):
+                self._take_group(typed.key.group, typed.value, record.offset)
+            else:
+                self._take_offset(
+                    typed.key, None if typed.value is None else typed.value.offset, record.offset
+                )
+
+    def _take_group(self, group_id: str, value: GroupMetadataValue | None, log_offset: int) -> None:
+        if value is None:
+            self.groups.pop(group_id, None)
+            self.was_ended[group_id] = log_offset
+            return
+        self.groups[group_id] = value
+        assigned = {member.member_id: bytes(member.assignment) for member in value.members}
+        self.was_assigned[group_id, value.generation].update(assigned)
+
+    def _take_offset(self, key: OffsetCommitKey, committed: int | None, log_offset: int) -> None:
+        where = (key.group, key.topic, key.partition)
+        if committed is None:
+            self.offsets.pop(where, None)
+            self.was_deleted[where] = log_offset
+        else:
+            self.offsets[where] = (committed, log_offset)
+            self.was_committed[where][committed] = log_offset
+
+    def differences(self, shard: Shard, owns: set[str]) -> Iterator[str]:
+        """Where `shard`, of which nothing is on its way to the disk, says otherwise. It owns the groups `owns`."""
+        said = {group_id: value for group_id, value in self.groups.items() if group_id in owns}
+        if said.keys() != shard.stored.keys():
+            yield f"stored groups {sorted(shard.stored)}, the log says {sorted(said)}"
+            return
+        for group_id, value in said.items():
+            stored = shard.stored[group_id]
+            members = {m.member_id: bytes(m.assignment) for m in value.members}
+            if (value.generation, value.leader, value.protocol, members) != (
+                stored.generation_id,
+                stored.leader,
+                stored.protocol_name,
+                {m.member_id: m.assignment for m in stored.members},
+            ):
+                yield f"{group_id} is stored as {stored}, the log says {value}"
+        kept = {
+            (group_id, topic, partition): (committed.offset, committed.log_offset)
+            for group_id in owns
+            for topic, partition, committed in shard.offsets.of_group(group_id)
+        }
+        said_offsets = {key: value for key, value in self.offsets.items() if key[0] in owns}
+        if kept != said_offsets:
+            yield f"offsets {kept}, the log says {said_offsets}"

@@ -1,0 +1,224 @@
+"""The daemon as the simulation runs it: the real runtime, shards, timing wheel and clock, in virtual time.
+
+What is not real is what would make a run unrepeatable or slow: the event loop, the disk and the sockets. A
+server can be stopped and go on, and can die at any moment and be started again on what its logs hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from coordinator.clock import Clock
+from coordinator.groups.effects import Event, Result
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.partitioning import partition_for
+from coordinator.groups.shard import Shard
+from coordinator.runtime import Runtime
+from coordinator.server.group_apis import GroupApis
+from coordinator.shard_runner import ShardRunner
+from protocol.codec import spec
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.records import Codec
+from tests.groups.driver import Topics
+from tests.simulation.disk import Disk, SimulatedFlusher, SimulatedLog
+from tests.simulation.timeline import Origin, ProcessLoop, Timeline
+from tests.simulation.witness import ALIVE, Witness
+
+COMMIT_TIMEOUT_MS = 5_000
+MAX_BATCH_BYTES = 1 << 20
+
+
+class Call:
+    """One request on its way through the daemon; stands in for `server.pending.Pending`.
+
+    `on_answer` is told the answer as it leaves the daemon, `on_lost` that its connection broke: one of the two,
+    once, or neither if whoever asked hangs up before.
+    """
+
+    def __init__(
+        self,
+        request: Any,
+        api_version: int,
+        client_id: str,
+        witness: Witness,
+        on_answer: Callable[[Any], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.request = request
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = "/10.0.0.1"
+        self.is_open = True
+        self.answer: Any = None
+        self._witness = witness
+        self._on_answer = on_answer
+        self._on_lost = on_lost
+
+    def reply(self, response: Any) -> None:
+        self._witness.on_answer(self, response)
+        self.answer = response
+        if self.is_open:
+            self._on_answer(response)
+
+    def hang_up(self) -> None:
+        """The client waits no longer. The daemon may still do what it was asked."""
+        self.is_open = False
+
+    def lose(self) -> None:
+        """The connection broke."""
+        if self.is_open and self.answer is None:
+            self.is_open = False
+            self._on_lost()
+
+
+class WatchedShard(Shard):
+    """A shard that shows everything it does to the witness; a bug that ends a life is one of its finds."""
+
+    def __init__(self, witness: Witness, partition: int, settings: GroupSettings, topics: Topics) -> None:
+        super().__init__(partition, settings, topics)
+        self._witness = witness
+
+    def handle(self, event: Event, now_ms: int) -> Result:
+        before = self._witness.before(self, event, now_ms)
+        try:
+            result = super().handle(event, now_ms)
+        except Exception as error:
+            self._witness.violated(f"a bug: {error!r} on {event}")
+            raise
+        self._witness.after(self, event, result, before, now_ms)
+        return result
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        error = super().heartbeat(request, now_ms)
+        if error in ALIVE:
+            self._witness.heard(request.group_id, request.member_id, now_ms)
+        return error
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Result:
+        result = super().loaded(now_ms, wall_ms)
+        self._witness.on_loaded(self, now_ms)
+        return result
+
+
+class Server:
+    """One coordinator, life after life."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        random: Random,
+        disk: Disk,
+        settings: GroupSettings,
+        topics: Topics,
+        partitions: int,
+        group_ids: Sequence[str],
+        witness: Witness,
+    ) -> None:
+        self.timeline = timeline
+        self.settings = settings
+        self.topics = topics
+        self.group_ids = group_ids
+        self.witness = witness
+        witness.server = self
+        self.loop = ProcessLoop(timeline, lambda: 1)
+        self.runtime: Runtime | None = None
+        self.logs = [SimulatedLog(partition, witness.on_durable) for partition in range(partitions)]
+        self.unread: list[tuple[int, Call]] = []  # In the sockets, and since when.
+        self._random = random
+        self._disk = disk
+        self._open_calls: list[Call] = []
+        self._handlers: dict[int, Any] = {}
+
+    # Lives.
+
+    def start(self) -> None:
+        """Start a process on what the logs hold."""
+        self.loop = ProcessLoop(self.timeline, self._load_ms)
+        clock = Clock(
+            lambda: self.timeline.now_ms * 1_000_000,
+            lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
+        )
+        flusher = SimulatedFlusher(self.loop, self._disk)
+        self.runtime = Runtime(clock, flusher, self._new_shard, lambda _: None, self.loop)  # type: ignore[arg-type]
+        self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
+        self.runtime.open_shards([self._new_runner(log) for log in self.logs])
+
+    def crash(self) -> None:
+        """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
+        self.loop.is_dead = True
+        self.runtime = None
+        self.unread.clear()
+        calls, self._open_calls = self._open_calls, []
+        for call in calls:
+            call.lose()
+        for log in self.logs:
+            log.crash(self._random.randint(0, len(log.staged)))
+        self.witness.on_crash(self.logs)
+
+    def stop_for(self, stop_ms: int) -> None:
+        """The process does not run for so long (SIGSTOP, a paused VM)."""
+        if self.runtime is None or self.loop.is_stopped:
+            return
+        loop = self.loop
+        loop.stop()
+        self.timeline.after(stop_ms, lambda: self._go_on(loop))
+
+    def _go_on(self, loop: ProcessLoop) -> None:
+        if not loop.is_dead:
+            loop.go_on()
+
+    # Requests.
+
+    def deliver(self, call: Call) -> None:
+        """A request has come to the sockets of the process, if there is one."""
+        if self.runtime is None:
+            call.lose()
+            return
+        self._open_calls.append(call)
+        arrived = (self.timeline.now_ms, call)
+        self.unread.append(arrived)
+        self.witness.on_arrival(call)
+        self.loop.run_at(self.timeline.now_ms, Origin.SOCKET, lambda: self._read(arrived))
+
+    def _read(self, arrived: tuple[int, Call]) -> None:
+        self.unread.remove(arrived)
+        call = arrived[1]
+        self.witness.on_read(call)
+        self._handlers[spec(type(call.request)).api_key](call.request, call)
+        if len(self._open_calls) > 200:
+            self._open_calls = [each for each in self._open_calls if each.is_open and each.answer is None]
+
+    # Parts.
+
+    def runner_for(self, group_id: str) -> ShardRunner:
+        assert self.runtime is not None
+        return self.runtime.runner_for(group_id)
+
+    def groups_of(self, partition: int) -> set[str]:
+        """Of the groups that are simulated, those that live in `partition`."""
+        return {each for each in self.group_ids if partition_for(each, len(self.logs)) == partition}
+
+    @property
+    def runners(self) -> list[ShardRunner]:
+        return [] if self.runtime is None else self.runtime.runners
+
+    def _new_shard(self, partition: int) -> Shard:
+        return WatchedShard(self.witness, partition, self.settings, self.topics)
+
+    def _new_runner(self, log: SimulatedLog) -> ShardRunner:
+        assert self.runtime is not None
+        return ShardRunner(
+            log.partition,
+            log,  # type: ignore[arg-type]
+            self.runtime,
+            lambda: None,
+            max_batch_bytes=MAX_BATCH_BYTES,
+            codec=Codec.NONE,
+            commit_timeout_ms=COMMIT_TIMEOUT_MS,
+        )
+
+    def _load_ms(self) -> int:
+        return 5 if self._disk.is_sound else self._random.choice((1, 20, 500, 3_000))
