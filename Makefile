@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11 or newer and make:
 #   make run    makes the environment and starts the daemon on 127.0.0.1:9092
 #   make test   makes the environment and passes the tests
-# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS.
+# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS.
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
@@ -18,13 +18,14 @@ ARGS ?=
 PYTEST_ARGS ?=
 WORKERS ?= auto
 ROUNDS ?= 200
+SEEDS ?= 20000
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test check format demo soak-kill conformance bench docs constraints clean
+.PHONY: help run test check format demo soak soak-kill mutants conformance bench docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: check, format, demo, soak-kill, bench, docs, constraints, clean.'
+	@echo 'Also: check, format, demo, soak, soak-kill, mutants, conformance, bench, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -65,6 +66,13 @@ soak-kill: $(VENV)/.dev
 conformance: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m tests.conformance
+
+# More histories than `make test` plays: make soak SEEDS=100000
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutations
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench.performance --write

@@ -71,3 +71,11 @@ def test_3_32_more_ids_than_the_maximum_are_handed_out_and_only_the_maximum_gets
     assert [consumer.join() for consumer in consumers[:MAX_SIZE]] == [None] * MAX_SIZE
     assert consumers[-1].join().error_code == FULL
     assert driver.group().pending_members == set()  # 81 forgets the id.
+
+
+def test_3_32_open_ids_take_no_room_in_a_stable_group(driver: Driver) -> None:
+    form_group(driver, Consumer(driver, "a"))
+    for name in ("b", "c", "d"):
+        reply = driver.replies.pop(Consumer(driver, name).send_join())
+        assert reply.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert len(driver.group().pending_members) == 3

@@ -26,7 +26,7 @@ def main() -> int:
     if arguments.seed is not None:
         return _one(arguments.seed)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    return _many(seeds, arguments.workers)
+    return _many(seeds, arguments.workers, arguments.until_failure)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="play this one, and show what happens")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many, from the first on")
+    parser.add_argument("--until-failure", action="store_true", help="stop when one has failed")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     return parser
 
@@ -49,7 +50,7 @@ def _one(seed: int) -> int:
     return 0
 
 
-def _many(seeds: range, workers: int) -> int:
+def _many(seeds: range, workers: int, until_failure: bool) -> int:
     start = time.monotonic()
     totals = [0] * len(fields(Summary))
     failures: list[str] = []
@@ -61,6 +62,9 @@ def _many(seeds: range, workers: int) -> int:
                     totals = [sum(pair) for pair in zip(totals, astuple(outcome), strict=True)]
                 else:
                     failures.append(outcome)
+            if failures and until_failure:
+                pool.shutdown(cancel_futures=True)
+                break
     for failure in failures[:FAILURES_SHOWN]:
         print(failure)
     happened = ", ".join(

@@ -98,10 +98,18 @@ class Disk:
         self.is_sound = False  # Nothing fails, and everything is quick.
         self.failures_to_come = 0
 
+    def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
+        """For a process that starts."""
+        return SimulatedFlusher(loop, self)
+
     def flush_ms(self) -> int:
         if self.is_sound or self._random.random() < 0.7:
             return self._random.randint(1, 5)
         return self._random.choice((20, 80, 300, 1_500)) if self._random.random() < 0.97 else 7_000
+
+    def load_ms(self) -> int:
+        """How long reading a log takes."""
+        return 5 if self.is_sound else self._random.choice((1, 20, 500, 3_000))
 
     def fails(self) -> bool:
         if self.is_sound or not self.failures_to_come:

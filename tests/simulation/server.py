@@ -23,7 +23,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records import Codec
 from tests.groups.driver import Topics
-from tests.simulation.disk import Disk, SimulatedFlusher, SimulatedLog
+from tests.simulation.disk import Disk, SimulatedLog
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 from tests.simulation.witness import ALIVE, Witness
 
@@ -136,12 +136,12 @@ class Server:
 
     def start(self) -> None:
         """Start a process on what the logs hold."""
-        self.loop = ProcessLoop(self.timeline, self._load_ms)
+        self.loop = ProcessLoop(self.timeline, self._disk.load_ms)
         clock = Clock(
             lambda: self.timeline.now_ms * 1_000_000,
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
-        flusher = SimulatedFlusher(self.loop, self._disk)
+        flusher = self._disk.new_flusher(self.loop)
         self.runtime = Runtime(clock, flusher, self._new_shard, lambda _: None, self.loop)  # type: ignore[arg-type]
         self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
@@ -219,6 +219,3 @@ class Server:
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
-
-    def _load_ms(self) -> int:
-        return 5 if self._disk.is_sound else self._random.choice((1, 20, 500, 3_000))

@@ -1,4 +1,4 @@
-"""One seeded history of clients, coordinator, log and clock: faults for a while, then peace, watched at every step.
+"""One seeded history of clients, coordinator, log and clock: faults for a while, then peace, watched all along.
 
 Everything that happens follows from the seed, so a seed that fails fails again. `Failure` names what was broken
 and the command that repeats it.
