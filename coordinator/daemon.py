@@ -117,7 +117,13 @@ class Daemon:
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._caretaker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
-        self.runtime = Runtime(self._clock, self._flusher, self._new_shard, self._record_history)
+        self.runtime = Runtime(
+            self._clock,
+            self._flusher,
+            self._new_shard,
+            self._record_history,
+            settings.offsets_load_buffer_size,
+        )
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
             self.runtime, self.registry, directory, self._caretaker, settings.log_retention_check_interval_ms

@@ -24,8 +24,10 @@ class Loaded:
     records: int
 
 
-def load_shard(partition_log: PartitionLog, shard: Shard, clock: Clock, cut_back: bool) -> Loaded:
-    """Replay the whole log into the fresh `shard` and bring its groups to life.
+def load_shard(
+    partition_log: PartitionLog, shard: Shard, clock: Clock, buffer_bytes: int, cut_back: bool
+) -> Loaded:
+    """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring its groups to life.
 
     Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
     after a failed flush. Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps
@@ -33,13 +35,13 @@ def load_shard(partition_log: PartitionLog, shard: Shard, clock: Clock, cut_back
     """
     if cut_back:
         partition_log.fail_back()
-    records = _replay(partition_log, shard)
+    records = _replay(partition_log, shard, buffer_bytes)
     return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records)
 
 
-def _replay(partition_log: PartitionLog, shard: Shard) -> int:
+def _replay(partition_log: PartitionLog, shard: Shard, buffer_bytes: int) -> int:
     count = 0
-    for batch, data in partition_log.batches(partition_log.log_start_offset):
+    for batch, data in partition_log.batches(partition_log.log_start_offset, buffer_bytes):
         if batch.is_control:
             continue
         for record in read_records(data, batch, max_inflated_bytes=MAX_INFLATED_BYTES):

@@ -49,11 +49,13 @@ class Runtime:
         flusher: Flusher,
         new_shard: Callable[[int], Shard],
         record_history: Callable[[tuple[GroupEvent, ...]], None],
+        load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """`loop` is the running one, unless a simulation brings its own."""
         self._clock = clock
         self._flusher = flusher
+        self._load_buffer_bytes = load_buffer_bytes
         self._new_shard = new_shard
         self.record_history = record_history
         self._loop = loop or asyncio.get_running_loop()
@@ -142,7 +144,9 @@ class Runtime:
         for runner in runners:
             if runner.log.next_offset == runner.log.log_start_offset:
                 shard = self._new_shard(runner.partition)
-                runner.start(load_shard(runner.log, shard, self._clock, cut_back=False))
+                runner.start(
+                    load_shard(runner.log, shard, self._clock, self._load_buffer_bytes, cut_back=False)
+                )
             else:
                 self._load(runner, cut_back=False)
 
@@ -159,7 +163,7 @@ class Runtime:
         self._loading += 1
         shard = self._new_shard(runner.partition)
         loading = self._loop.run_in_executor(
-            self._loaders, load_shard, runner.log, shard, self._clock, cut_back
+            self._loaders, load_shard, runner.log, shard, self._clock, self._load_buffer_bytes, cut_back
         )
         loading.add_done_callback(lambda done: self._on_loaded(runner, done))
 

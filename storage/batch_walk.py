@@ -71,12 +71,14 @@ class Window:
         return self._data[first:]
 
 
-def walk_checked(file: File, start: int, end: int, *, min_offset: int = 0) -> Iterator[Located]:
+def walk_checked(
+    file: File, start: int, end: int, *, min_offset: int = 0, window_bytes: int = WINDOW_BYTES
+) -> Iterator[Located]:
     """Yield the whole batches from byte `start` that check (length, magic, CRC, offsets that do not go back).
 
     Stops at `end` or before the first that does not check: compare with the `end` of the last that came.
     """
-    window = Window(file.read_at, end, WINDOW_BYTES)
+    window = Window(file.read_at, end, window_bytes)
     position = start
     while position < end:
         head = window.view(position, BATCH_OVERHEAD)

@@ -129,10 +129,13 @@ def newest_record(segment: Segment) -> tuple[int, int] | None:
     return None
 
 
-def checked_batches(segment: Segment, position: int) -> Iterator[tuple[Batch, memoryview]]:
+def checked_batches(segment: Segment, position: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
     """The batches from the one at `position` to the end, CRC checked; raises CorruptSegment."""
     limit, end_offset = segment.size_bytes, segment.next_offset
-    for found in walk_checked(segment.file, position, limit, min_offset=segment.base_offset):
+    walk = walk_checked(
+        segment.file, position, limit, min_offset=segment.base_offset, window_bytes=window_bytes
+    )
+    for found in walk:
         if found.batch.last_offset >= end_offset:
             break
         yield found.batch, found.data

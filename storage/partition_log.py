@@ -27,6 +27,7 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
 from protocol.record_batch import Batch, parse_header, set_base_offset
+from storage.batch_walk import WINDOW_BYTES
 from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_read import (
@@ -224,8 +225,12 @@ class PartitionLog:
                 with self._disk:
                     wrong.segment.build_indexes()
 
-    def batches(self, start_offset: int) -> Iterator[tuple[Batch, memoryview]]:
+    def batches(
+        self, start_offset: int, window_bytes: int = WINDOW_BYTES
+    ) -> Iterator[tuple[Batch, memoryview]]:
         """Every durable batch from the one that holds `start_offset` on, CRC checked, for replay.
+
+        The disk is asked for `window_bytes` at a time, or for one batch if that is larger.
 
         The memory view is exactly the batch, and `batch.position` its place in it: 0. Blocks. Raises
         CorruptSegment, naming file and byte, at the first batch that does not check.
@@ -233,7 +238,7 @@ class PartitionLog:
         end = self.durable_offset
         for segment in self._segments_from(start_offset):
             start = self._repairing(partial(first_position, segment, start_offset))
-            for batch, data in checked_batches(segment, start):
+            for batch, data in checked_batches(segment, start, window_bytes):
                 if batch.base_offset >= end:
                     return
                 yield batch, data

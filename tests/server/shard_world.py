@@ -58,7 +58,7 @@ class FakeLog:
     def fail_back(self) -> None:
         self._staged, self.next_offset, self.failure = [], self.durable_offset, None
 
-    def batches(self, start_offset: int) -> Iterator[tuple[Batch, memoryview]]:
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
         for data in self.stored:
             yield parse_header(data), memoryview(data)
 
@@ -183,4 +183,4 @@ class ShardWorld:
     def load(self) -> None:
         """What the runtime does on a thread: cut the log back, replay it, start."""
         shard = Shard(0, self.settings, self.topics)
-        self.runner.start(load_shard(self.log, shard, Clock(), cut_back=True))  # type: ignore[arg-type]
+        self.runner.start(load_shard(self.log, shard, Clock(), 1 << 20, cut_back=True))  # type: ignore[arg-type]

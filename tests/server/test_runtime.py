@@ -27,7 +27,11 @@ PATIENCE_S = 10
 async def runtime() -> Any:
     flusher = Flusher(1, asyncio.get_running_loop().call_soon_threadsafe)
     runtime = Runtime(
-        Clock(), flusher, lambda partition: Shard(partition, GroupSettings(), Topics()), lambda _: None
+        Clock(),
+        flusher,
+        lambda partition: Shard(partition, GroupSettings(), Topics()),
+        lambda _: None,
+        1 << 20,
     )
     yield runtime
     runtime.stop()
@@ -84,7 +88,7 @@ class BrokenLog:
 
     def fail_back(self) -> None: ...
 
-    def batches(self, start_offset: int) -> Iterator[Any]:
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
         error = next(self._errors, None)
         if error is not None:
             raise error

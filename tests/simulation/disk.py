@@ -61,7 +61,7 @@ class SimulatedLog:
         self.flush(list(self.staged)[:kept])
         self.fail_back()
 
-    def batches(self, start_offset: int) -> Iterator[tuple[Batch, memoryview]]:
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
         for data in self.durable:
             yield parse_header(data), memoryview(data)
 

@@ -142,7 +142,7 @@ class Server:
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
         flusher = self._disk.new_flusher(self.loop)
-        self.runtime = Runtime(clock, flusher, self._new_shard, lambda _: None, self.loop)  # type: ignore[arg-type]
+        self.runtime = Runtime(clock, flusher, self._new_shard, lambda _: None, 1 << 20, self.loop)  # type: ignore[arg-type]
         self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 

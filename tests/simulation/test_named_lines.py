@@ -413,7 +413,7 @@ def test_3_88_a_write_that_takes_longer_than_its_timeout_is_answered_15(stage: S
     assert committed(writing) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _unreadable(_: int) -> Iterator[Any]:
+def _unreadable(*_: int) -> Iterator[Any]:
     raise BROKEN
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.record_batch import parse_header
-from storage.files import Files
+from storage.files import File, Files
 from storage.log_config import FlushPolicy, LogConfig
 from storage.partition_log import Appended, BatchTooLarge, OffsetOutOfRange
 from tests.storage.faulty_files import FaultyFiles
@@ -321,6 +321,23 @@ def test_segments_below_the_start_of_the_log_go(tmp_path: Path) -> None:
     fill(log, 30)
     log.advance_start(log.segments[2].base_offset)
     assert log.apply_retention(NOW_MS) == 2
+
+
+@pytest.mark.parametrize("window_bytes", [1, 150, 1 << 20])
+def test_a_replay_asks_the_disk_for_no_more_than_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window_bytes: int
+) -> None:
+    """`offsets.load.buffer.size`; one batch is read however large it is."""
+    log = open_log(tmp_path / "t-0")
+    fill(log, 30)
+    asked: list[int] = []
+    read_at = File.read_at
+    monkeypatch.setattr(
+        File, "read_at", lambda file, length, at: (asked.append(length), read_at(file, length, at))[1]
+    )
+    assert len(list(log.batches(0, window_bytes))) == 30
+    assert max(asked) <= max(window_bytes, len(batch()))
+    assert min(len(log.segments), 30) <= len(asked)
 
 
 def test_a_reader_of_a_deleted_segment_finishes(tmp_path: Path) -> None:
