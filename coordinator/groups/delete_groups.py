@@ -6,10 +6,11 @@ with fewer offsets, and nobody was told that it is gone. The group's own tombsto
 
 from __future__ import annotations
 
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.records import new_group_tombstone, new_offset_commit_tombstone
-from coordinator.groups.states import DELETE_ANSWER, Cause, Trigger, transition
+from coordinator.groups.states import DELETE_ANSWER, Trigger, transition
 from coordinator.offsets.committed import CommittedOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -26,6 +27,7 @@ def delete_groups(
 
     Errors, per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
+    cause = Cause(CauseKind.GROUP_DELETED, client_id=context.client_id, client_host=context.client_host)
     result = NOTHING
     outcomes: list[DeletableGroupResult] = []
     for group_id in dict.fromkeys(request.groups_names):
@@ -33,7 +35,7 @@ def delete_groups(
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else DELETE_ANSWER[group.state]
         outcomes.append(DeletableGroupResult(group_id=group_id, error_code=error))
         if group is not None and error is ErrorCode.NONE:
-            result += remove_group(groups, offsets, group, at, Cause("removed by admin"))
+            result += remove_group(groups, offsets, group, at, cause)
     return Result(replies=(Reply(context.reply_to, DeleteGroupsResponse(results=outcomes)),)) + result
 
 

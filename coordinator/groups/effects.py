@@ -122,10 +122,18 @@ class GroupEvent:
     client_id: str | None = None
     client_host: str | None = None
     member_count: int = 0
-    phase_ms: dict[str, int] = field(
-        default_factory=dict
-    )  # Time spent in each phase that ended, by its name.
+    phase_ms: dict[str, int] = field(default_factory=dict)  # Time spent in the phase that ended, by its name.
     last_member_id: str | None = None  # The last to arrive, where a phase waited for members.
+    cause: str = ""  # The slug of a `CauseKind`; "" in events of a version that had none.
+    client_reason: str | None = None  # What the client itself said (KIP-800); `reason` has it as well.
+    last_client_id: str | None = None  # Of the last to arrive, as is the host and when it came.
+    last_client_host: str | None = None
+    last_arrival_ms: int | None = None  # Since the phase began.
+    removed_count: int = 0  # Members that are members no longer through this.
+    removed_member_ids: tuple[str, ...] = ()  # Of them the first few.
+    rebalance_cause: str | None = None  # Where a rebalance ended: the slug of what began it.
+    rebalance_ms: dict[str, int] = field(default_factory=dict)  # And its time in each phase, all attempts.
+    dropped_count: int = 0  # Events that are missing here, of any groups: the queue to the topic was full.
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,16 @@ class AssignmentStored:
     assignments: dict[str, bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Who came to a phase, and when on the monotonic clock."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    now_ms: int
+
+
 @dataclass(slots=True)
 class Group:
     """One classic group. `state` is assigned by `states.transition` alone."""
@@ -66,7 +76,10 @@ class Group:
     join_deadline_ms: int = 0
     sync_deadline_ms: int = 0
     storing: AssignmentStored | None = None  # The append that would make this generation Stable.
-    last_arrival: str | None = None  # The last member to come to the phase that is on.
+    last_arrival: Arrival | None = None  # The last member to come to the phase that is on.
+    rebalance_cause: str | None = None  # What began the rebalance that is on.
+    rebalance_ms: dict[str, int] = field(default_factory=dict)  # What it has spent in each phase that ended.
+    assigned_counts: dict[str, int | None] = field(default_factory=dict)  # See `partition_counts`.
     joined_count: int = 0  # Members with a parked JoinGroup.
     speakers: Counter[str] = field(default_factory=Counter)  # How many members offer each protocol.
 
@@ -157,10 +170,14 @@ class Group:
         member.protocols = protocols
         self.speakers.update(member.protocol_names())
 
-    def park_join(self, member: Member, parked: Parked) -> tuple[ReplyTo, ...]:
+    def arrive(self, member: Member, now_ms: int) -> None:
+        """`member` has come to the phase that is on; nobody did later so far."""
+        self.last_arrival = Arrival(member.member_id, member.client_id, member.client_host, now_ms)
+
+    def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
         """Let `member` wait for the join phase to end; returns the older request this one replaces."""
         before, member.awaiting_join = member.awaiting_join, parked
-        self.last_arrival = member.member_id
+        self.arrive(member, now_ms)
         if before is None:
             self.joined_count += 1
             return ()

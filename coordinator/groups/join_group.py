@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.groups.answers import join_answer, join_refusal
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.failures import append_answer
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from coordinator.groups.join_request import Join, join_request_error, new_join
 from coordinator.groups.member import Member
+from coordinator.groups.partition_counts import partition_changes
 from coordinator.groups.pending_members import forget_pending_member, hand_out_member_id
 from coordinator.groups.rebalance import (
     maybe_complete_join,
@@ -26,9 +28,18 @@ from coordinator.groups.rebalance import (
     start_initial_rebalance,
 )
 from coordinator.groups.records import new_empty_group_metadata_record
-from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
+from coordinator.groups.states import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    Trigger,
+    note,
+    transition,
+)
 from coordinator.groups.static_membership import replace_static_member
 from coordinator.groups.timers import expect_heartbeat, stop_expecting
+from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
 
@@ -47,6 +58,7 @@ def join_group(
     request: JoinGroupRequest,
     context: RequestContext,
     settings: GroupSettings,
+    topics: TopicCatalog,
     at: Moment,
 ) -> Result:
     """Let a member join; makes the group if the member is new to it.
@@ -54,7 +66,7 @@ def join_group(
     Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (KIP-394), FENCED_INSTANCE_ID (KIP-345).
     """
-    join = new_join(request, context, settings, at)
+    join = new_join(request, context, settings, topics, at)
     if error := join_request_error(request, settings):
         return join.refuse(error, request.member_id)
     if group := groups.get(request.group_id):
@@ -65,7 +77,7 @@ def join_group(
 
 
 def on_group_created(
-    groups: dict[str, Group], stored: Container[str], created: GroupCreated, error: ErrorCode
+    groups: dict[str, Group], stored: Container[str], created: GroupCreated, error: ErrorCode, at: Moment
 ) -> Result:
     """If the log would not take a new group there is none, and whoever waits to join it hears why."""
     if error is ErrorCode.NONE or created.group_id in stored or created.group_id not in groups:
@@ -75,7 +87,8 @@ def on_group_created(
     for member in group.members.values():
         if parked := group.take_join(member):
             replies.append(Reply(parked.reply_to, join_refusal(append_answer(error), parked.api_version)))
-    return Result(replies=tuple(replies))
+    event = transition(group, Trigger.GROUP_REMOVED, at, Cause(CauseKind.GROUP_NOT_STORED, error.name))
+    return Result(replies=tuple(replies), history=(event,))
 
 
 def _join_new_group(groups: dict[str, Group], join: Join) -> Result:
@@ -112,7 +125,9 @@ def _turn_away(group: Group, join: Join) -> Result:
         result += forget_pending_member(group, member_id)
     elif member := group.members.get(member_id):
         group.remove(member_id)
-        result += Result(timers=stop_expecting(group.group_id, member))
+        cause = join.cause(member, CauseKind.MEMBER_TURNED_AWAY)
+        event = note(group, join.at, replace(cause, removed=(member_id,)))
+        result += Result(timers=stop_expecting(group.group_id, member), history=(event,))
     return result + maybe_complete_join(group, join.at)
 
 
@@ -139,9 +154,9 @@ def _add_member(group: Group, member_id: str, join: Join) -> Result:
     if group.initial_delay is not None:
         group.initial_delay = replace(group.initial_delay, member_came=True)
     group.add(member, join.request.protocol_type)
-    group.park_join(member, join.parked)
+    group.park_join(member, join.parked, join.at.now_ms)
     timers = expect_heartbeat(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    cause = join.cause(member, "member joined")
+    cause = join.cause(member, CauseKind.MEMBER_JOINED)
     if group.state is EMPTY:
         delay_ms = join.settings.group_initial_rebalance_delay_ms
         return Result(timers=timers) + start_initial_rebalance(group, delay_ms, join.at, cause)
@@ -168,14 +183,23 @@ def _rejoin(group: Group, member: Member, join: Join) -> Result:
     if unchanged and (group.state is COMPLETING_REBALANCE or (group.state is STABLE and not leads)):
         answer = join_answer(group, member, join.context.api_version)
         return Result(replies=(Reply(join.context.reply_to, answer),))
-    # A leader may have seen what no member's metadata shows, such as new partitions.
-    return _park_again(group, member, join, "leader rejoined" if unchanged else "member metadata changed")
+    return _park_again(group, member, join, _rejoin_cause(group, member, join, unchanged))
 
 
-def _park_again(group: Group, member: Member, join: Join, reason: str) -> Result:
+def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
+    """A leader may have seen what no member's metadata shows, such as new partitions; then so do we."""
+    if not unchanged:
+        return join.cause(member, CauseKind.METADATA_CHANGED)
+    if changes := partition_changes(group, join.topics):
+        return join.cause(member, CauseKind.PARTITIONS_CHANGED, changes)
+    return join.cause(member, CauseKind.LEADER_REJOINED)
+
+
+def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> Result:
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
     group.offer(member, join.protocols)
-    superseded = group.park_join(member, join.parked)
-    result = rebalance_or_complete(group, join.at, join.cause(member, reason))
-    return Result(superseded=superseded) + result
+    superseded = group.park_join(member, join.parked, join.at.now_ms)
+    if group.state is PREPARING_REBALANCE:  # It does as it was told, which is no change of the group.
+        return Result(superseded=superseded) + maybe_complete_join(group, join.at)
+    return Result(superseded=superseded) + rebalance_or_complete(group, join.at, cause)

@@ -5,14 +5,15 @@ Handlers of all kinds of joins (new, pending, known, static) take this and nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.groups.answers import join_refusal
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.member import Member, OfferedProtocol, Parked
-from coordinator.groups.states import Cause, with_client_reason
+from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
 
@@ -27,6 +28,7 @@ class Join:
     context: RequestContext
     settings: GroupSettings
     at: Moment
+    topics: TopicCatalog
     protocols: tuple[OfferedProtocol, ...]
     rebalance_timeout_ms: int
 
@@ -40,9 +42,10 @@ class Join:
         refusal = join_refusal(error, self.context.api_version, member_id)
         return Result(replies=(Reply(self.context.reply_to, refusal),))
 
-    def cause(self, member: Member, reason: str) -> Cause:
-        """This join as the cause of a rebalance, with the client's own reason (KIP-800)."""
-        return Cause.by(member, with_client_reason(reason, self.request.reason))
+    def cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
+        """This join as a cause. The client is the one that asks, whoever asked for a static member before."""
+        cause = Cause.by(member, kind, detail, self.request.reason)
+        return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)
 
     def new_member_id(self) -> str:
         """Readable in every tool: the instance's or the client's name, and a UUID (3.2, 3.7)."""
@@ -50,12 +53,18 @@ class Join:
         return f"{self.context.client_id if instance_id is None else instance_id}-{self.context.new_uuid}"
 
 
-def new_join(request: JoinGroupRequest, context: RequestContext, settings: GroupSettings, at: Moment) -> Join:
+def new_join(
+    request: JoinGroupRequest,
+    context: RequestContext,
+    settings: GroupSettings,
+    topics: TopicCatalog,
+    at: Moment,
+) -> Join:
     """Read a request; what its version does not have is filled in."""
     protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
     told = context.api_version >= REBALANCE_TIMEOUT_SINCE
     rebalance_timeout_ms = request.rebalance_timeout_ms if told else request.session_timeout_ms
-    return Join(request, context, settings, at, protocols, rebalance_timeout_ms)
+    return Join(request, context, settings, at, topics, protocols, rebalance_timeout_ms)
 
 
 def join_request_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:

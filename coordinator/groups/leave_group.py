@@ -6,14 +6,14 @@ error; from 3 on each has its own, and the request's is left for what concerns a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.pending_members import forget_pending_member
 from coordinator.groups.rebalance import dismiss, rebalance_or_complete
-from coordinator.groups.states import Cause, with_client_reason
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -49,7 +49,7 @@ def leave_group(
     if group is None:
         errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return Result(replies=(_reply(context, leaving, errors),))
-    departures = [_depart(group, identity) for identity in leaving]
+    departures = [_depart(group, identity, context) for identity in leaving]
     result = Result(replies=(_reply(context, leaving, [departure.error for departure in departures]),))
     for departure in departures:
         result += departure.result
@@ -62,33 +62,39 @@ def _members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIden
     return request.members if api_version >= BATCH_SINCE else [MemberIdentity(member_id=request.member_id)]
 
 
-def _depart(group: Group, identity: MemberIdentity) -> _Departure:
+def _depart(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
     if not identity.member_id:
-        return _remove_by_instance_id(group, identity)
+        return _remove_by_instance_id(group, identity, context)
     if identity.member_id in group.pending_members:
-        return _Departure(ErrorCode.NONE, forget_pending_member(group, identity.member_id))
+        cause = Cause(CauseKind.PENDING_MEMBER_LEFT, member_id=identity.member_id)
+        return _Departure(ErrorCode.NONE, forget_pending_member(group, identity.member_id), cause)
     if error := group.membership_error(identity.member_id, identity.group_instance_id):
         return _Departure(error)
-    return _remove(group, identity.member_id, with_client_reason("member left", identity.reason))
+    member = group.members[identity.member_id]
+    cause = Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, (member.member_id,))
+    return _Departure(ErrorCode.NONE, dismiss(group, member), cause)
 
 
-def _remove_by_instance_id(group: Group, identity: MemberIdentity) -> _Departure:
+def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
     """An admin knows the instance, not the id it has at present (3.41)."""
     member_id = group.static_members.get(identity.group_instance_id or "")
     if identity.group_instance_id is None or member_id is None:
         return _Departure(ErrorCode.UNKNOWN_MEMBER_ID)
-    return _remove(group, member_id, with_client_reason("removed by admin", identity.reason))
-
-
-def _remove(group: Group, member_id: str, reason: str) -> _Departure:
     member = group.members[member_id]
-    return _Departure(ErrorCode.NONE, dismiss(group, member), Cause.by(member, reason))
+    who = f"{context.client_id} at {context.client_host}"
+    cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, who, identity.reason, (member_id,))
+    return _Departure(ErrorCode.NONE, dismiss(group, member), cause)
 
 
 def _cause(departures: list[_Departure]) -> Cause:
-    """The first member to go stands for all of them."""
+    """The first member to go stands for all of them; all are counted."""
     causes = [departure.cause for departure in departures if departure.cause is not None]
-    return causes[0] if causes else Cause("pending member left")
+    first = next((cause for cause in causes if cause.removed), causes[0])
+    if len(causes) == 1:
+        return first
+    detail = ", ".join(filter(None, (first.detail, f"{len(causes)} at once")))
+    removed = tuple(member_id for cause in causes for member_id in cause.removed)
+    return replace(first, detail=detail, removed=removed)
 
 
 def _reply(context: RequestContext, leaving: list[MemberIdentity], errors: list[ErrorCode]) -> Reply:

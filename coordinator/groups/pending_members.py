@@ -6,10 +6,12 @@ member behind. Until then the id holds up the join phase and counts for nothing 
 
 from __future__ import annotations
 
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.group import PENDING_MEMBERS_MAX, Group
 from coordinator.groups.join_request import Join
 from coordinator.groups.rebalance import complete_if_nobody_is_missing
+from coordinator.groups.states import PREPARING_REBALANCE, note
 from coordinator.groups.timers import PendingMemberTimer
 from protocol.errors import ErrorCode
 
@@ -36,4 +38,7 @@ def on_pending_member_timer(group: Group, member_id: str, at: Moment) -> Result:
     if member_id not in group.pending_members:
         return NOTHING
     group.pending_members.remove(member_id)
-    return complete_if_nobody_is_missing(group, at)
+    if group.state is not PREPARING_REBALANCE:
+        return NOTHING
+    event = note(group, at, Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id))
+    return Result(history=(event,)) + complete_if_nobody_is_missing(group, at)

@@ -10,8 +10,10 @@ It knows no request: handlers tell it what changed, with the cause that people w
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from coordinator.groups.answers import join_answer, join_refusal, sync_refusal
+from coordinator.groups.causes import Cause, CauseKind, counted
 from coordinator.groups.effects import NOTHING, Moment, Reply, Result, SetTimer
 from coordinator.groups.group import Group, InitialDelay
 from coordinator.groups.member import Member
@@ -20,12 +22,14 @@ from coordinator.groups.states import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
-    Cause,
     Trigger,
+    note,
     transition,
 )
 from coordinator.groups.timers import JoinTimer, SyncTimer, expect_heartbeat, stop_expecting
 from protocol.errors import ErrorCode
+
+ALL_JOINED: Final = Cause(CauseKind.ALL_MEMBERS_JOINED)
 
 
 def start_initial_rebalance(group: Group, delay_ms: int, at: Moment, cause: Cause) -> Result:
@@ -43,10 +47,12 @@ def prepare_rebalance(
     result = _cancel_syncs(group, at, ErrorCode.REBALANCE_IN_PROGRESS)
     group.initial_delay = None
     group.storing = None
+    if not group.joined_count:
+        group.last_arrival = None  # Whoever came last came to the phase that is given up.
     event = transition(group, trigger, at, cause)
     result += Result(history=(event,))
     if group.all_joined:
-        return result + complete_join(group, at, Cause("all members joined"))
+        return result + complete_join(group, at, ALL_JOINED)
     return result + Result(timers=(_arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms),))
 
 
@@ -54,14 +60,16 @@ def rebalance_or_complete(group: Group, at: Moment, cause: Cause) -> Result:
     """Membership changed: begin a rebalance, or see whether the one that is on can now complete."""
     if group.state in (STABLE, COMPLETING_REBALANCE):
         return prepare_rebalance(group, at, cause)
-    return maybe_complete_join(group, at)
+    if group.state is not PREPARING_REBALANCE:
+        return NOTHING
+    return Result(history=(note(group, at, cause),)) + maybe_complete_join(group, at)
 
 
 def maybe_complete_join(group: Group, at: Moment) -> Result:
     """Complete the join phase if nobody is missing; the initial delay is always waited out (3.13, 3.14)."""
     if group.state is not PREPARING_REBALANCE or group.initial_delay is not None or not group.all_joined:
         return NOTHING
-    return complete_join(group, at, Cause("all members joined"))
+    return complete_join(group, at, ALL_JOINED)
 
 
 def complete_if_nobody_is_missing(group: Group, at: Moment) -> Result:
@@ -71,7 +79,7 @@ def complete_if_nobody_is_missing(group: Group, at: Moment) -> Result:
     """
     if group.state is not PREPARING_REBALANCE or not group.all_joined:
         return NOTHING
-    return complete_join(group, at, Cause("all members joined"))
+    return complete_join(group, at, ALL_JOINED)
 
 
 def on_join_timer(group: Group, at: Moment) -> Result:
@@ -81,14 +89,14 @@ def on_join_timer(group: Group, at: Moment) -> Result:
     if at.now_ms < group.join_deadline_ms:
         return Result(timers=(SetTimer(JoinTimer(group.group_id), group.join_deadline_ms),))
     if group.initial_delay is None:
-        return complete_join(group, at, Cause("rebalance timeout"))
+        return complete_join(group, at, Cause(CauseKind.REBALANCE_TIMEOUT))
     return _extend_initial_delay(group, group.initial_delay, at)
 
 
 def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Result:
     """Wait another slice if somebody came during this one and there is time left (3.12)."""
     if not delay.member_came or delay.remaining_ms == 0:
-        return complete_join(group, at, Cause("initial rebalance delay over"))
+        return complete_join(group, at, Cause(CauseKind.INITIAL_DELAY_OVER))
     slice_ms = min(delay.first_slice_ms, delay.remaining_ms)
     remaining_ms = max(delay.remaining_ms - delay.slice_ms, 0)
     group.initial_delay = InitialDelay(delay.first_slice_ms, slice_ms, remaining_ms)
@@ -97,39 +105,58 @@ def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Resu
 
 def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
     """End the join phase: a new generation of those who came, or Empty if nobody is left."""
-    result = _drop_missing(group)
+    missing = [member for member in group.members.values() if member.awaiting_join is None]
+    cause = _naming(missing, len(group.pending_members), cause)
+    result = _drop(group, [member for member in missing if not member.is_static])
     result += Result(timers=(SetTimer(JoinTimer(group.group_id), None),))
     if group.members and not group.elect_joined_leader():
-        return result + _wait_for_anybody(group, at)
+        return result + _wait_for_anybody(group, at, cause)
     group.generation_id += 1
     group.initial_delay = None
     group.pending_sync.clear()
     if not group.members:
-        return result + _become_empty(group, at)
+        return result + _become_empty(group, at, cause)
     return result + _begin_generation(group, at, cause)
 
 
-def _drop_missing(group: Group) -> Result:
-    """Dynamic members that did not rejoin are out; static ones stay until their session ends (3.17)."""
-    missing = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
+def _naming(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
+    """The end of a join phase, with those it did not wait for any longer.
+
+    Dynamic members are out; static ones stay until their session ends (3.17).
+    """
+    dropped = tuple(member.member_id for member in missing if not member.is_static)
+    parts = (
+        (len(dropped), f"{counted(len(dropped), 'member')} did not rejoin"),
+        (kept := len(missing) - len(dropped), f"{counted(kept, 'static member')} stayed without rejoining"),
+        (open_ids, f"{counted(open_ids, 'pending id')} not used yet"),
+    )
+    detail = ", ".join(text for count, text in parts if count) or None
+    if not missing:
+        return replace(cause, detail=detail)
+    return Cause.by(missing[0], cause.kind, detail, removed=dropped)
+
+
+def _drop(group: Group, members: list[Member]) -> Result:
     timers: tuple[SetTimer, ...] = ()
-    for member in missing:
+    for member in members:
         group.remove(member.member_id)
         timers += stop_expecting(group.group_id, member)
     return Result(timers=timers)
 
 
-def _wait_for_anybody(group: Group, at: Moment) -> Result:
+def _wait_for_anybody(group: Group, at: Moment, cause: Cause) -> Result:
     """Only silent static members are left: give them another rebalance timeout (3.18)."""
     if group.initial_delay is not None:
         group.initial_delay = replace(group.initial_delay, remaining_ms=0)
-    return Result(timers=(_arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms),))
+    event = note(group, at, replace(cause, kind=CauseKind.JOIN_EXTENDED))
+    timer = _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms)
+    return Result(timers=(timer,), history=(event,))
 
 
-def _become_empty(group: Group, at: Moment) -> Result:
+def _become_empty(group: Group, at: Moment, cause: Cause) -> Result:
     group.protocol_name = None
     group.learn_subscriptions()
-    event = transition(group, Trigger.NOBODY_JOINED, at, Cause("nobody is left"))
+    event = transition(group, Trigger.NOBODY_JOINED, at, replace(cause, kind=CauseKind.NOBODY_LEFT))
     return Result(records=(new_group_metadata_record(group, {}),), history=(event,))
 
 
@@ -158,12 +185,10 @@ def on_sync_timer(group: Group, at: Moment) -> Result:
     if at.now_ms < group.sync_deadline_ms:
         return Result(timers=(SetTimer(SyncTimer(group.group_id), group.sync_deadline_ms),))
     late = [group.members[member_id] for member_id in sorted(group.pending_sync)]
-    timers: tuple[SetTimer, ...] = ()
-    for member in late:
-        group.remove(member.member_id)
-        timers += stop_expecting(group.group_id, member)
-    reason = f"sync timeout of {len(late)} member{'s' if len(late) > 1 else ''}"
-    return Result(timers=timers) + prepare_rebalance(group, at, Cause.by(late[0], reason))
+    removed = tuple(member.member_id for member in late)
+    detail = f"{counted(len(late), 'member')} sent no SyncGroup"
+    cause = Cause.by(late[0], CauseKind.SYNC_TIMEOUT, detail, removed=removed)
+    return _drop(group, late) + prepare_rebalance(group, at, cause)
 
 
 def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:

@@ -7,11 +7,12 @@ never in a generation: nobody knows whether its client is still there (3.27, 3.5
 
 from __future__ import annotations
 
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.group import Group
 from coordinator.groups.member import Member
 from coordinator.groups.rebalance import complete_if_nobody_is_missing, dismiss, rebalance_or_complete
-from coordinator.groups.states import PREPARING_REBALANCE, Cause
+from coordinator.groups.states import PREPARING_REBALANCE, note
 from coordinator.groups.timers import SessionTimer
 
 
@@ -31,8 +32,10 @@ def on_session_timer(group: Group, member_id: str, at: Moment) -> Result:
 
 
 def _expire(group: Group, member: Member, at: Moment) -> Result:
-    cause = Cause.by(member, "session expired")
+    kind = CauseKind.NEW_MEMBER_EXPIRED if member.is_new else CauseKind.SESSION_EXPIRED
+    cause = Cause.by(member, kind, removed=(member.member_id,))
     result = dismiss(group, member)
     if group.state is PREPARING_REBALANCE:
+        result += Result(history=(note(group, at, cause),))
         return result + complete_if_nobody_is_missing(group, at)
     return result + rebalance_or_complete(group, at, cause)

@@ -9,15 +9,15 @@ It knows no socket, no file and no clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.describe_groups import describe_groups
 from coordinator.groups.effects import (
     NOTHING,
     AppendFinished,
     Event,
-    GroupEvent,
     Moment,
     Record,
     Reply,
@@ -35,11 +35,12 @@ from coordinator.groups.heartbeat import heartbeat
 from coordinator.groups.join_group import GroupCreated, join_group, on_group_created
 from coordinator.groups.leave_group import leave_group
 from coordinator.groups.list_groups import list_groups
+from coordinator.groups.partition_counts import count_partitions
 from coordinator.groups.pending_members import on_pending_member_timer
 from coordinator.groups.rebalance import on_join_timer, on_sync_timer, prepare_rebalance
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.groups.session import on_session_timer
-from coordinator.groups.states import DEAD, EMPTY, Cause
+from coordinator.groups.states import DEAD, EMPTY, note
 from coordinator.groups.static_membership import StaticMemberStored, on_static_member_stored
 from coordinator.groups.stored import StoredGroup, living_group
 from coordinator.groups.sync_group import on_assignment_stored, sync_group
@@ -70,8 +71,6 @@ from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
 
 Handler: TypeAlias = Callable[[Any, RequestContext, Moment], Result]
-RESTARTED: Final = "coordinator restarted"
-OVER_SIZE: Final = "group is over its maximum size"
 
 
 class Shard:
@@ -154,9 +153,11 @@ class Shard:
         timers: list[SetTimer] = []
         for member in group.members.values():
             timers += expect_heartbeat(group.group_id, member, at.now_ms)
-        result = Result(timers=tuple(timers), history=(_restarted(group, at.wall_ms),))
+        count_partitions(group, self.topics)
+        restarted = note(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
+        result = Result(timers=tuple(timers), history=(restarted,))
         if len(group.members) > self.settings.group_max_size:
-            result += prepare_rebalance(group, at, Cause(OVER_SIZE))
+            result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_SIZE))
         return result
 
     def _on_timer(self, key: Any, at: Moment) -> Result:
@@ -178,7 +179,7 @@ class Shard:
 
     def _on_append_finished(self, then: Any, error: ErrorCode, at: Moment) -> Result:
         if isinstance(then, GroupCreated):
-            return on_group_created(self.groups, self.stored, then, error)
+            return on_group_created(self.groups, self.stored, then, error, at)
         group = self.groups.get(then.group_id)
         if group is None:
             return NOTHING
@@ -194,10 +195,10 @@ class Shard:
         return Result(replies=(Reply(context.reply_to, answer, reveals_stored=False),))
 
     def _join_group(self, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
-        return join_group(self.groups, request, context, self.settings, at)
+        return join_group(self.groups, request, context, self.settings, self.topics, at)
 
     def _sync_group(self, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
-        return sync_group(self.groups, request, context, at)
+        return sync_group(self.groups, self.topics, request, context, at)
 
     def _leave_group(self, request: LeaveGroupRequest, context: RequestContext, at: Moment) -> Result:
         return leave_group(self.groups, request, context, at)
@@ -219,16 +220,3 @@ class Shard:
 
     def _delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, at: Moment) -> Result:
         return delete_offsets(self.groups, self.offsets, self.topics, request, context)
-
-
-def _restarted(group: Group, wall_ms: int) -> GroupEvent:
-    """To people the group was away, and is back where it was."""
-    return GroupEvent(
-        group_id=group.group_id,
-        generation_id=group.generation_id,
-        from_state=DEAD.value,
-        to_state=group.state.value,
-        reason=RESTARTED,
-        wall_ms=wall_ms,
-        member_count=len(group.members),
-    )

@@ -6,19 +6,19 @@ nothing but the state is looked up. Nothing here knows a request or a member bey
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from coordinator.groups.causes import Cause
 from coordinator.groups.effects import GroupEvent, Moment
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.groups.group import Group
-    from coordinator.groups.member import Member
 
-REASON_MAX_CHARS: Final = 255
-"""Of a client's own reason so much is kept; the Java client cuts its reasons to the same length."""
+REMOVED_IDS_MAX: Final = 10
+"""Of the members that one event removes so many are named; all are counted."""
 
 
 class GroupState(Enum):
@@ -50,6 +50,7 @@ PREPARING_REBALANCE: Final = GroupState.PREPARING_REBALANCE
 COMPLETING_REBALANCE: Final = GroupState.COMPLETING_REBALANCE
 STABLE: Final = GroupState.STABLE
 DEAD: Final = GroupState.DEAD
+REBALANCING: Final = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
 
 TRANSITIONS: Final[dict[tuple[GroupState, Trigger], GroupState]] = {
     (EMPTY, Trigger.MEMBERSHIP_CHANGED): PREPARING_REBALANCE,
@@ -103,27 +104,6 @@ class IllegalTransition(Exception):
     """A step that TRANSITIONS does not have: a bug of ours, never the client's fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a group changes state, for people: a reason and, where there is one, the member behind it."""
-
-    reason: str
-    member_id: str | None = None
-    group_instance_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-
-    @classmethod
-    def by(cls, member: Member, reason: str) -> Cause:
-        """A cause that is `member`'s doing."""
-        return cls(reason, member.member_id, member.group_instance_id, member.client_id, member.client_host)
-
-
-def with_client_reason(reason: str, client_reason: str | None) -> str:
-    """`reason` with what the client itself said, cut to REASON_MAX_CHARS (KIP-800)."""
-    return f"{reason}: {client_reason[:REASON_MAX_CHARS]}" if client_reason else reason
-
-
 def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> GroupEvent:
     """Move `group` along TRANSITIONS and tell of it; the only code that assigns `group.state`.
 
@@ -135,13 +115,21 @@ def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> Grou
     except KeyError:
         raise IllegalTransition(f"{group.group_id}: {trigger} in {before}") from None
     elapsed_ms = 0 if group.state_since_ms is None else at.now_ms - group.state_since_ms
+    event = replace(note(group, at, cause, before), phase_ms={before.value: elapsed_ms})
+    if trigger in (Trigger.JOIN_COMPLETED, Trigger.ASSIGNMENT_STORED):
+        event = _with_last_arrival(event, group)
+    event = _with_rebalance(event, group, before, elapsed_ms)
     group.state_since_ms = at.now_ms
     group.state_wall_ms = at.wall_ms
-    last_arrival = _last_arrival(group, trigger)
+    return event
+
+
+def note(group: Group, at: Moment, cause: Cause, came_from: GroupState | None = None) -> GroupEvent:
+    """Tell of something that happened to `group`; unless it `came_from` another state, within the one it is in."""
     return GroupEvent(
         group_id=group.group_id,
         generation_id=group.generation_id,
-        from_state=before.value,
+        from_state=(came_from or group.state).value,
         to_state=group.state.value,
         reason=cause.reason,
         wall_ms=at.wall_ms,
@@ -150,14 +138,35 @@ def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> Grou
         client_id=cause.client_id,
         client_host=cause.client_host,
         member_count=len(group.members),
-        phase_ms={before.value: elapsed_ms},
-        last_member_id=last_arrival,
+        cause=cause.kind.slug,
+        client_reason=cause.client_reason,
+        removed_count=len(cause.removed),
+        removed_member_ids=cause.removed[:REMOVED_IDS_MAX],
     )
 
 
-def _last_arrival(group: Group, trigger: Trigger) -> str | None:
+def _with_last_arrival(event: GroupEvent, group: Group) -> GroupEvent:
     """Who came last to a phase that waited for members and is now complete; the next one starts anew."""
-    if trigger not in (Trigger.JOIN_COMPLETED, Trigger.ASSIGNMENT_STORED):
-        return None
-    last_arrival, group.last_arrival = group.last_arrival, None
-    return last_arrival
+    last, group.last_arrival = group.last_arrival, None
+    if last is None:
+        return event
+    return replace(
+        event,
+        last_member_id=last.member_id,
+        last_client_id=last.client_id,
+        last_client_host=last.client_host,
+        last_arrival_ms=max(last.now_ms - (group.state_since_ms or 0), 0),
+    )
+
+
+def _with_rebalance(event: GroupEvent, group: Group, before: GroupState, elapsed_ms: int) -> GroupEvent:
+    """Add up the phases of a rebalance, however often it is cut short, and tell them when it ends."""
+    if before in REBALANCING:
+        group.rebalance_ms[before.value] = group.rebalance_ms.get(before.value, 0) + elapsed_ms
+    elif group.state in REBALANCING:
+        group.rebalance_cause = event.cause
+    if before not in REBALANCING or group.state in REBALANCING:
+        return event
+    event = replace(event, rebalance_cause=group.rebalance_cause, rebalance_ms=group.rebalance_ms)
+    group.rebalance_cause, group.rebalance_ms = None, {}
+    return event

@@ -7,25 +7,25 @@ the log will not take it the old id is as good as before (3.33 to 3.38).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.groups.answers import join_answer, join_refusal, sync_refusal
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Reply, Result
 from coordinator.groups.failures import append_answer
 from coordinator.groups.group import Group
 from coordinator.groups.join_request import Join
 from coordinator.groups.member import Member, OfferedProtocol, Parked
-from coordinator.groups.rebalance import maybe_complete_join, prepare_rebalance
+from coordinator.groups.rebalance import prepare_rebalance, rebalance_or_complete
 from coordinator.groups.records import new_group_metadata_record
-from coordinator.groups.states import PREPARING_REBALANCE, STABLE
+from coordinator.groups.states import PREPARING_REBALANCE, STABLE, note
 from coordinator.groups.timers import expect_heartbeat, stop_expecting
 from protocol.errors import ErrorCode
 
 SKIP_ASSIGNMENT_SINCE: Final = (
     9  # JoinGroup: a leader can be told to leave the assignment as it is (KIP-814).
 )
-_REPLACED: Final = "static member replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +41,35 @@ class StaticMemberStored:
     old_rebalance_timeout_ms: int
     old_session_timeout_ms: int
     parked: Parked
+    cause: Cause
 
 
 def replace_static_member(group: Group, member: Member, join: Join) -> Result:
     """Give `member` a new id. Whoever still waits under the old one is fenced (3.37)."""
+    member_id = join.new_member_id()
+    cause = join.cause(member, CauseKind.STATIC_MEMBER_REPLACED)
+    cause = replace(cause, member_id=member_id, removed=(member.member_id,))
     stored = StaticMemberStored(
         group_id=group.group_id,
         generation_id=group.generation_id,
-        member_id=join.new_member_id(),
+        member_id=member_id,
         old_member_id=member.member_id,
         old_leader=group.leader,
         old_protocols=member.protocols,
         old_rebalance_timeout_ms=member.rebalance_timeout_ms,
         old_session_timeout_ms=member.session_timeout_ms,
         parked=join.parked,
+        cause=cause,
     )
-    result = _fence(group, member) + _rename(group, member, stored.member_id, join.at)
+    result = _fence(group, member) + _rename(group, member, member_id, join.at)
     _take_over(group, member, join)
     if group.state is PREPARING_REBALANCE:
-        return result + maybe_complete_join(group, join.at)
+        return result + rebalance_or_complete(group, join.at, cause)
     if group.state is STABLE and group.vote() == group.protocol_name:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
         return result + Result(records=(new_group_metadata_record(group, assignments),), then=stored)
     # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
-    return result + prepare_rebalance(group, join.at, join.cause(member, _REPLACED))
+    return result + prepare_rebalance(group, join.at, cause)
 
 
 def on_static_member_stored(group: Group, stored: StaticMemberStored, error: ErrorCode, at: Moment) -> Result:
@@ -77,7 +82,8 @@ def on_static_member_stored(group: Group, stored: StaticMemberStored, error: Err
         return _go_back(group, member, stored, error, at)
     group.take_join(member)
     timers = expect_heartbeat(group.group_id, member, at.now_ms)
-    return Result(replies=(_welcome_back(group, member, stored),), timers=timers)
+    event = note(group, at, stored.cause)
+    return Result(replies=(_welcome_back(group, member, stored),), timers=timers, history=(event,))
 
 
 def _fence(group: Group, member: Member) -> Result:
@@ -103,7 +109,7 @@ def _take_over(group: Group, member: Member, join: Join) -> None:
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
     group.offer(member, join.protocols)
-    group.park_join(member, join.parked)
+    group.park_join(member, join.parked, join.at.now_ms)
 
 
 def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> Reply:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.groups.answers import sync_answer, sync_refusal
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result, SetTimer
 from coordinator.groups.failures import append_answer
 from coordinator.groups.group import AssignmentStored, Group
 from coordinator.groups.member import Member, Parked
+from coordinator.groups.partition_counts import count_partitions
 from coordinator.groups.rebalance import prepare_rebalance, refuse_syncs
 from coordinator.groups.records import new_group_metadata_record
-from coordinator.groups.states import COMPLETING_REBALANCE, SYNC_ANSWER, Cause, Trigger, transition
+from coordinator.groups.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
 from coordinator.groups.timers import SyncTimer, expect_heartbeat
+from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest
 
@@ -24,7 +27,11 @@ PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
 
 
 def sync_group(
-    groups: dict[str, Group], request: SyncGroupRequest, context: RequestContext, at: Moment
+    groups: dict[str, Group],
+    topics: TopicCatalog,
+    request: SyncGroupRequest,
+    context: RequestContext,
+    at: Moment,
 ) -> Result:
     """Store the leader's assignment; park followers until it is stored; repeat it while Stable.
 
@@ -41,7 +48,9 @@ def sync_group(
     member = group.members[request.member_id]
     timers = _stop_waiting_for(group, member)
     if group.state is COMPLETING_REBALANCE:
-        return Result(timers=timers) + _park(group, member, request, context)
+        if member.member_id == group.leader:
+            count_partitions(group, topics)  # As near as we can tell to what the leader has assigned.
+        return Result(timers=timers) + _park(group, member, request, context, at)
     return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
 
 
@@ -76,7 +85,7 @@ def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCod
     group.storing = None
     if error is not ErrorCode.NONE:
         return _give_up(group, append_answer(error), at)
-    cause = _cause(group, "leader's assignment stored")
+    cause = _cause(group, CauseKind.ASSIGNMENT_STORED)
     event = transition(group, Trigger.ASSIGNMENT_STORED, at, cause)
     replies: list[Reply] = []
     timers: list[SetTimer] = []
@@ -89,9 +98,11 @@ def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCod
     return Result(replies=tuple(replies), timers=tuple(timers), history=(event,))
 
 
-def _park(group: Group, member: Member, request: SyncGroupRequest, context: RequestContext) -> Result:
+def _park(
+    group: Group, member: Member, request: SyncGroupRequest, context: RequestContext, at: Moment
+) -> Result:
     before, member.awaiting_sync = member.awaiting_sync, Parked(context.reply_to, context.api_version)
-    group.last_arrival = member.member_id
+    group.arrive(member, at.now_ms)
     result = NOTHING if before is None else Result(superseded=(before.reply_to,))
     return result + _store_assignment(group, request) if member.member_id == group.leader else result
 
@@ -108,7 +119,7 @@ def _give_up(group: Group, error: ErrorCode, at: Moment) -> Result:
     for member in group.members.values():
         member.assignment = b""
     refused = refuse_syncs(group, at, error)
-    cause = _cause(group, f"assignment not stored: {error.name}")
+    cause = _cause(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
     return refused + prepare_rebalance(group, at, cause, Trigger.ASSIGNMENT_FAILED)
 
 
@@ -121,9 +132,9 @@ def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
     return (SetTimer(SyncTimer(group.group_id), None),)
 
 
-def _cause(group: Group, reason: str) -> Cause:
+def _cause(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
     leader = group.members.get(group.leader or "")
-    return Cause(reason) if leader is None else Cause.by(leader, reason)
+    return Cause(kind, detail) if leader is None else Cause.by(leader, kind, detail)
 
 
 def _refuse(context: RequestContext, error: ErrorCode) -> Result:

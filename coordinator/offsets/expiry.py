@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.delete_groups import remove_group
 from coordinator.groups.effects import NOTHING, Moment, Record, Result, SetTimer, combine
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.records import new_offset_commit_tombstone
-from coordinator.groups.states import EMPTY, STABLE, Cause
+from coordinator.groups.states import EMPTY, STABLE
 from coordinator.groups.timers import OffsetExpiryTimer
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedOffsets
 
@@ -63,7 +64,7 @@ def expire_group(
     expired = expired_offsets(offsets, group, retention_ms, at.wall_ms)
     held = sum(1 for _ in offsets.of_group(group.group_id))
     if group.state is EMPTY and len(expired) == held:
-        return remove_group(groups, offsets, group, at, Cause("offsets expired"))
+        return remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED))
     return Result(records=tuple(expired), atomic=False) if expired else NOTHING
 
 

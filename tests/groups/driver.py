@@ -56,6 +56,11 @@ class Topics:
     def topic_name(self, topic_id: bytes) -> str | None:
         return next((name for name, known in self._ids.items() if known == topic_id), None)
 
+    def grow(self, name: str, partition_count: int) -> None:
+        """The topic has so many partitions from now on, and is made if it is not there."""
+        self._counts[name] = partition_count
+        self._ids.setdefault(name, topic_id_of(len(self._ids) + 1))
+
     def forget(self, name: str) -> None:
         """The topic is gone."""
         del self._counts[name], self._ids[name]

@@ -55,7 +55,7 @@ def test_3_17_dynamic_members_that_did_not_rejoin_are_out(driver: Driver) -> Non
     assert newcomer.members == [newcomer.member_id]
     assert reply.leader == newcomer.member_id
     assert missing.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.last_event().reason == "rebalance timeout"
+    assert driver.last_event().reason == "rebalance timeout: 1 member did not rejoin"
 
 
 def test_3_17_static_members_that_did_not_rejoin_stay_until_their_session_ends(driver: Driver) -> None:

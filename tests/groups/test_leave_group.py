@@ -65,7 +65,7 @@ def test_3_61_a_batch_costs_one_rebalance(driver: Driver, trio: list[Consumer]) 
     members = [MemberIdentity(member_id=c.member_id, reason="scale down") for c in trio[1:]]
     driver.call(LeaveGroupRequest(group_id="g", members=members), 5)
     (event,) = driver.history[before:]
-    assert (event.to_state, event.reason) == ("PreparingRebalance", "member left: scale down")
+    assert (event.to_state, event.reason) == ("PreparingRebalance", "member left: 2 at once: scale down")
 
 
 def test_3_62_a_parked_join_of_the_leaver_is_answered_25(driver: Driver, trio: list[Consumer]) -> None:

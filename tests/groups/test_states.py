@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
+from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind
 from coordinator.groups.effects import GroupEvent, Moment
-from coordinator.groups.group import Group
+from coordinator.groups.group import Arrival, Group
 from coordinator.groups.member import Member
 from coordinator.groups.states import (
     COMMIT_ANSWER,
@@ -17,18 +18,18 @@ from coordinator.groups.states import (
     EMPTY,
     HEARTBEAT_ANSWER,
     PREPARING_REBALANCE,
-    REASON_MAX_CHARS,
+    REMOVED_IDS_MAX,
     STABLE,
     SYNC_ANSWER,
     TRANSITIONS,
-    Cause,
     GroupState,
     IllegalTransition,
     Trigger,
+    note,
     transition,
-    with_client_reason,
 )
 
+CAUSE = Cause(CauseKind.MEMBER_JOINED)
 AT = Moment(now_ms=5_000, wall_ms=1_700_000_000_000)
 PAIRS = list(product(GroupState, Trigger))
 TO_PREPARING = {
@@ -60,10 +61,10 @@ def test_every_pair_of_state_and_trigger_moves_as_drawn_or_is_refused(
     after = expected_state(state, trigger)
     if after is None:
         with pytest.raises(IllegalTransition, match="g: "):
-            transition(group, trigger, AT, Cause("test"))
+            transition(group, trigger, AT, CAUSE)
         assert group.state is state
     else:
-        transition(group, trigger, AT, Cause("test"))
+        transition(group, trigger, AT, CAUSE)
         assert group.state is after
 
 
@@ -80,7 +81,9 @@ def test_a_transition_tells_who_made_it_and_how_long_the_phase_took() -> None:
     member = Member("m-1", "i-1", "client", "/10.0.0.1", 60_000, 10_000, ())
     group = Group("g", state=STABLE, generation_id=7, state_since_ms=1_500)
     group.add(member, "consumer")
-    event = transition(group, Trigger.MEMBERSHIP_CHANGED, AT, Cause.by(member, "session expired"))
+    event = transition(
+        group, Trigger.MEMBERSHIP_CHANGED, AT, Cause.by(member, CauseKind.SESSION_EXPIRED, removed=("m-1",))
+    )
     assert event == GroupEvent(
         group_id="g",
         generation_id=7,
@@ -94,21 +97,60 @@ def test_a_transition_tells_who_made_it_and_how_long_the_phase_took() -> None:
         client_host="/10.0.0.1",
         member_count=1,
         phase_ms={"Stable": 3_500},
-        last_member_id=None,
+        cause="session_expired",
+        removed_count=1,
+        removed_member_ids=("m-1",),
     )
     assert (group.state_since_ms, group.state_wall_ms) == (AT.now_ms, AT.wall_ms)
 
 
-def test_a_phase_that_waited_for_members_names_the_last_to_come() -> None:
-    group = Group("g", state=PREPARING_REBALANCE, last_arrival="m-9")
-    assert transition(group, Trigger.JOIN_COMPLETED, AT, Cause("all")).last_member_id == "m-9"
-    assert transition(group, Trigger.ASSIGNMENT_STORED, AT, Cause("stored")).last_member_id is None
-    group.last_arrival = "m-1"  # It joins again, and by that begins a phase: it came, nobody came last.
-    assert transition(group, Trigger.MEMBERSHIP_CHANGED, AT, Cause("rejoined")).last_member_id is None
-    assert transition(group, Trigger.JOIN_COMPLETED, AT, Cause("all")).last_member_id == "m-1"
+def arrived(member_id: str, now_ms: int) -> Arrival:
+    return Arrival(member_id, "client", "/10.0.0.1", now_ms)
+
+
+def test_a_phase_that_waited_for_members_tells_who_came_last_and_when() -> None:
+    group = Group("g", state=PREPARING_REBALANCE, state_since_ms=1_000, last_arrival=arrived("m-9", 4_000))
+    event = transition(group, Trigger.JOIN_COMPLETED, AT, CAUSE)
+    assert (event.last_member_id, event.last_arrival_ms) == ("m-9", 3_000)
+    assert (event.last_client_id, event.last_client_host) == ("client", "/10.0.0.1")
+    assert transition(group, Trigger.ASSIGNMENT_STORED, AT, CAUSE).last_member_id is None
+    group.last_arrival = arrived("m-1", 4_999)  # It joins again, by which a phase begins: nobody came last.
+    assert transition(group, Trigger.MEMBERSHIP_CHANGED, AT, CAUSE).last_member_id is None
+    event = transition(group, Trigger.JOIN_COMPLETED, AT, CAUSE)
+    assert (event.last_member_id, event.last_arrival_ms) == ("m-1", 0), "it came before the phase it began"
+
+
+def test_the_end_of_a_rebalance_tells_what_began_it_and_the_time_of_all_its_attempts() -> None:
+    group = Group("g", state=STABLE, state_since_ms=0)
+    steps = [
+        (Trigger.MEMBERSHIP_CHANGED, 1_000, CauseKind.SESSION_EXPIRED),
+        (Trigger.JOIN_COMPLETED, 1_100, CauseKind.ALL_MEMBERS_JOINED),
+        (Trigger.MEMBERSHIP_CHANGED, 1_110, CauseKind.MEMBER_JOINED),
+        (Trigger.JOIN_COMPLETED, 1_310, CauseKind.REBALANCE_TIMEOUT),
+    ]
+    for trigger, now_ms, kind in steps:
+        event = transition(group, trigger, Moment(now_ms, now_ms), Cause(kind))
+        assert (event.rebalance_cause, event.rebalance_ms) == (None, {})
+    event = transition(group, Trigger.ASSIGNMENT_STORED, Moment(1_330, 1_330), CAUSE)
+    assert event.phase_ms == {"CompletingRebalance": 20}
+    assert event.rebalance_cause == "session_expired"
+    assert event.rebalance_ms == {"PreparingRebalance": 300, "CompletingRebalance": 30}
+    assert (group.rebalance_cause, group.rebalance_ms) == (None, {}), "the next one starts anew"
 
 
 def test_a_clients_reason_is_kept_but_not_at_any_length() -> None:
-    assert with_client_reason("member left", None) == "member left"
-    assert with_client_reason("member left", "shutdown") == "member left: shutdown"
-    assert with_client_reason("x", "y" * 10_000) == "x: " + "y" * REASON_MAX_CHARS
+    member = Member("m-1", None, "client", "/10.0.0.1", 60_000, 10_000, ())
+    assert Cause.by(member, CauseKind.MEMBER_LEFT).reason == "member left"
+    assert Cause.by(member, CauseKind.MEMBER_LEFT, client_reason="").client_reason is None
+    assert Cause.by(member, CauseKind.MEMBER_LEFT, "2 at once", "shutdown").reason == (
+        "member left: 2 at once: shutdown"
+    )
+    long = Cause.by(member, CauseKind.MEMBER_LEFT, client_reason="y" * 10_000)
+    assert long.client_reason == "y" * REASON_MAX_CHARS
+
+
+def test_an_event_names_the_first_members_it_removes_and_counts_all() -> None:
+    gone = tuple(f"m-{number}" for number in range(REMOVED_IDS_MAX + 5))
+    event = note(Group("g", state=STABLE), AT, Cause(CauseKind.SYNC_TIMEOUT, removed=gone))
+    assert (event.from_state, event.to_state, event.phase_ms) == ("Stable", "Stable", {})
+    assert (event.removed_count, event.removed_member_ids) == (len(gone), gone[:REMOVED_IDS_MAX])

@@ -215,7 +215,7 @@ def test_3_41_an_admin_removes_by_instance_id(driver: Driver) -> None:
     assert [m.error_code for m in reply.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert [m.group_instance_id for m in reply.members] == ["b", "nobody"]
     assert list(driver.group().members) == [leader.member_id]
-    assert driver.last_event().reason == "removed by admin"
+    assert driver.last_event().reason == "removed by admin: client at /10.0.0.1"
     assert driver.last_event().group_instance_id == "b"
 
 

@@ -86,7 +86,7 @@ def test_3_48_members_that_never_sync_are_removed(driver: Driver, pair: Pair) ->
     assert follower.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.group().state is PREPARING_REBALANCE
     assert list(driver.group().members) == [leader.member_id]
-    assert driver.last_event().reason == "sync timeout of 1 member"
+    assert driver.last_event().reason == "sync timeout: 1 member sent no SyncGroup"
 
 
 def test_3_48_a_missing_leader_is_removed_and_parked_followers_rejoin(driver: Driver, pair: Pair) -> None:

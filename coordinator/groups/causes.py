@@ -1,0 +1,103 @@
+"""Why a group changes: every cause there is, as data, and one cause with the client that is behind it.
+
+The slugs go to the topic of the group history, where programs count by them: one is never given another
+meaning and never taken away. The texts are for people and may be improved. `docs/history.md` lists both, and a
+test compares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from coordinator.groups.member import Member
+
+REASON_MAX_CHARS: Final = 255
+"""Of a client's own reason so much is kept; the Java client cuts its reasons to the same length."""
+
+
+@unique
+class CauseKind(Enum):
+    """A cause: its slug, and the text that begins its reason."""
+
+    # Somebody came, went, or offers something else: these call for a rebalance, or happen within one.
+    MEMBER_JOINED = "member_joined", "member joined"
+    MEMBER_LEFT = "member_left", "member left"
+    REMOVED_BY_ADMIN = "removed_by_admin", "removed by admin"
+    SESSION_EXPIRED = "session_expired", "session expired"
+    NEW_MEMBER_EXPIRED = "new_member_expired", "new member waited for 5 minutes in vain"
+    PENDING_MEMBER_LEFT = "pending_member_left", "pending member left"
+    PENDING_MEMBER_EXPIRED = "pending_member_expired", "pending member id not used in time"
+    MEMBER_TURNED_AWAY = "member_turned_away", "member turned away, the group is full"
+    METADATA_CHANGED = "metadata_changed", "member metadata changed"
+    LEADER_REJOINED = "leader_rejoined", "leader rejoined"
+    PARTITIONS_CHANGED = "partitions_changed", "partitions changed"
+    STATIC_MEMBER_REPLACED = "static_member_replaced", "static member replaced"
+    SYNC_TIMEOUT = "sync_timeout", "sync timeout"
+    ASSIGNMENT_NOT_STORED = "assignment_not_stored", "assignment not stored"
+    GROUP_OVER_SIZE = "group_over_size", "group is over its maximum size"
+    # The ends of a phase.
+    ALL_MEMBERS_JOINED = "all_members_joined", "all members joined"
+    INITIAL_DELAY_OVER = "initial_delay_over", "initial rebalance delay over"
+    REBALANCE_TIMEOUT = "rebalance_timeout", "rebalance timeout"
+    JOIN_EXTENDED = "join_extended", "nobody rejoined, waiting on"
+    ASSIGNMENT_STORED = "assignment_stored", "leader's assignment stored"
+    NOBODY_LEFT = "nobody_left", "nobody is left"
+    # The group as a whole.
+    COORDINATOR_RESTARTED = "coordinator_restarted", "coordinator restarted"
+    GROUP_DELETED = "group_deleted", "group deleted by admin"
+    OFFSETS_EXPIRED = "offsets_expired", "offsets expired"
+    GROUP_NOT_STORED = "group_not_stored", "group not stored"
+    # The history itself.
+    EVENTS_DROPPED = "events_dropped", "events were dropped"
+
+    def __init__(self, slug: str, text: str) -> None:
+        self.slug = slug
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause, for people: what it was, and where there is one the member or client behind it."""
+
+    kind: CauseKind
+    detail: str | None = None
+    client_reason: str | None = None
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    removed: tuple[str, ...] = ()  # Member ids that are members no longer.
+
+    @classmethod
+    def by(
+        cls,
+        member: Member,
+        kind: CauseKind,
+        detail: str | None = None,
+        client_reason: str | None = None,
+        removed: tuple[str, ...] = (),
+    ) -> Cause:
+        """A cause that is `member`'s doing; of a client's own reason (KIP-800) so much as is kept."""
+        return cls(
+            kind,
+            detail,
+            client_reason[:REASON_MAX_CHARS] if client_reason else None,
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            removed,
+        )
+
+    @property
+    def reason(self) -> str:
+        """All of it in one line: the cause, its particulars, and what the client itself said."""
+        return ": ".join(part for part in (self.kind.text, self.detail, self.client_reason) if part)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 member`, `2 members`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,109 @@
+"""Why a group changed, told in full: each cause there is, provoked, and its event compared as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.groups.causes import CauseKind
+from coordinator.groups.partition_counts import TOPICS_MAX
+from coordinator.groups.states import REMOVED_IDS_MAX
+from tests.groups import history_phase_cases  # noqa: F401  It adds its cases to the others.
+from tests.groups.consumer import Consumer, finish_rebalance, form_group, subscription
+from tests.groups.driver import Driver
+from tests.groups.history_cases import CASES, group_of, keep_alive
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_cause_yields_one_complete_event(name: str) -> None:
+    kind, play = CASES[name]
+    driver = Driver()
+    expected = play(driver)
+    assert [event for event in driver.history if event.cause == kind.slug] == [expected]
+
+
+def test_there_is_a_case_for_every_cause() -> None:
+    """All but the history's own, which no group can provoke."""
+    assert {kind for kind, _ in CASES.values()} == set(CauseKind) - {CauseKind.EVENTS_DROPPED}
+
+
+def test_a_member_that_rejoins_as_it_was_told_is_no_event_of_its_own(driver: Driver) -> None:
+    leader, *others = group_of(driver, *(f"c{number}" for number in range(10)))
+    leader.join()
+    for other in others:
+        other.protocols = (("range", subscription("orders", "clicks")),)
+        other.send_join()
+    finish_rebalance(driver, leader, *others)
+    assert [event.cause for event in driver.history] == [
+        "leader_rejoined", "all_members_joined", "assignment_stored",
+    ]  # fmt: skip
+
+
+def test_whoever_came_last_to_a_phase_that_was_given_up_is_not_the_last_of_the_next(driver: Driver) -> None:
+    leader, follower = Consumer(driver, "a"), Consumer(driver, "b")
+    leader.join(), follower.join()
+    driver.advance(6_000)
+    leader.collect_join(), follower.collect_join()
+    follower.send_sync()
+    follower.leave()
+    assert driver.group().last_arrival is None
+    leader.join()
+    assert driver.last_event().last_member_id == leader.member_id
+
+
+def test_of_many_changed_topics_the_first_are_named(driver: Driver) -> None:
+    names = [f"t{number}" for number in range(6)]
+    for name in names:
+        driver.topics.grow(name, 2)
+    leader = Consumer(driver, protocols=(("range", subscription(*names)),))
+    form_group(driver, leader)
+    for name in names:
+        driver.topics.grow(name, 3)
+    driver.topics.forget("t1")
+    leader.join()
+    (event,) = (event for event in driver.history if event.cause == "partitions_changed")
+    assert event.reason == (
+        "partitions changed: t0 from 2 to 3, t1 from 2 to no topic, t2 from 2 to 3, and 3 more"
+    )
+
+
+def test_the_watched_topics_of_a_group_are_bounded_and_known_again_after_a_restart(driver: Driver) -> None:
+    names = [f"t{number:04}" for number in range(TOPICS_MAX + 50)]
+    leader = Consumer(driver, protocols=(("range", subscription(*names)),))
+    form_group(driver, leader)
+    assert list(driver.group().assigned_counts) == names[:TOPICS_MAX]
+    driver.restart()
+    driver.topics.grow("t0000", 1)
+    leader.join()
+    assert any("t0000 from no topic to 1" in event.reason for event in driver.history)
+
+
+def test_partitions_that_changed_before_the_leader_assigned_are_no_cause(driver: Driver) -> None:
+    leader = Consumer(driver, "a")
+    leader.join()
+    driver.advance(3_000)
+    leader.collect_join()
+    driver.topics.grow("orders", 6)
+    leader.sync()
+    driver.history.clear()
+    leader.join()
+    assert driver.history[0].cause == "leader_rejoined"
+
+
+def test_an_event_names_a_few_of_the_many_it_removes_and_counts_all(driver: Driver) -> None:
+    consumers = [Consumer(driver, f"c{number}", rebalance_ms=20_000) for number in range(200)]
+    for consumer in consumers:
+        consumer.join()
+    driver.advance(6_000)
+    driver.history.clear()
+    keep_alive(driver, 5_000)
+    for consumer in consumers:
+        consumer.collect_join(), consumer.heartbeat()
+    keep_alive(driver, 15_000, *consumers)
+    event = driver.history[0]
+    assert event.reason == "sync timeout: 200 members sent no SyncGroup"
+    assert (event.removed_count, len(event.removed_member_ids)) == (200, REMOVED_IDS_MAX)
