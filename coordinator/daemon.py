@@ -20,6 +20,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.history import TOPIC as HISTORY_TOPIC
 from coordinator.history import History
+from coordinator.history_topic import HistoryApart, history_topic_config
 from coordinator.history_writer import HistoryWriter
 from coordinator.maintenance import Maintenance
 from coordinator.runtime import Runtime
@@ -49,8 +50,6 @@ from storage.log_directory import LogDirectory, LogDirectoryError
 
 log = structlog.get_logger("muster.daemon")
 
-HISTORY_BATCH_BYTES = 1 << 20
-"""The largest batch of events, whatever clients' may be: twice of where their writer cuts."""
 READER_THREADS = 2
 """Fetches of data that is not in the page cache, side by side."""
 LAST_ANSWERS_S = 1.0
@@ -113,6 +112,7 @@ class Daemon:
         self._settings = settings
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
+        self._history_flusher = Flusher(1, post)  # Its disk may be stuck: no commit is to queue behind it.
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._caretaker = ThreadWorkers(1, post, "caretaker")
@@ -132,7 +132,8 @@ class Daemon:
         self.server = self._server()
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
-        machinery = Machinery(self._flusher, self._readers, self._clock.wall_ms, self._on_advanced)
+        flusher = HistoryApart(self._flusher, self._history_flusher)
+        machinery = Machinery(flusher, self._readers, self._clock.wall_ms, self._on_advanced)
         settings = topic_settings(self._settings, directory.properties.cluster_id)
         policy = FlushPolicy(self._settings.muster_flush_policy)
         try:
@@ -206,13 +207,11 @@ class Daemon:
 
     def _open_history(self) -> HistoryWriter:
         settings = self._settings
-        overrides = {
-            "cleanup.policy": "delete",
-            "max.message.bytes": str(HISTORY_BATCH_BYTES),
-            "retention.ms": str(settings.muster_history_topic_retention_ms),
-            "retention.bytes": str(settings.muster_history_topic_retention_bytes),
-        }
+        overrides = history_topic_config(
+            settings.muster_history_topic_retention_ms, settings.muster_history_topic_retention_bytes
+        )
         topic = self.registry.internal(HISTORY_TOPIC, 1, overrides, FlushPolicy.OS)
+        self.registry.configure(topic, overrides, FlushPolicy.OS)
         history = History(settings.muster_history_events_per_group)
         return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
 
@@ -245,6 +244,7 @@ class Daemon:
         if self._history is not None:
             self._history.close()
         self.runtime.stop()
+        self._history_flusher.close()
         for workers in (self._workers, self._readers, self._caretaker):
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.

@@ -2,8 +2,9 @@
 
 `History` keeps the newest events of each group in memory, and queues every event for the topic
 `__group_events`, which whoever runs the loop writes (`take`). On the topic an event is JSON under a schema
-number, keyed by group id. All that peers can make grow is bounded here, and what a full queue loses is
-counted and told. This module does no I/O and reads no clock: an event carries its time of day.
+number, keyed by group id (docs/history.md). All that peers can make grow is bounded here. What a full queue
+loses is counted, and told on the topic itself by an event in its place, keyed by the empty group id.
+This module does no I/O and reads no clock: an event carries its time of day.
 """
 
 from __future__ import annotations
@@ -14,18 +15,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from coordinator.groups.causes import CauseKind, counted
 from coordinator.groups.effects import GroupEvent
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1
 
 MAX_GROUPS: Final = 10_000  # Groups with events in memory; the one longest without an event goes first.
-MAX_EVENTS: Final = 50_000  # Events in memory over all groups: some 25 MB as they usually are.
+MAX_EVENTS: Final = 50_000  # Events in memory over all groups: some 60 MB as they usually are.
 MAX_QUEUED: Final = 10_000  # Events waiting for the topic: minutes of the busiest rebalancing seen.
 MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one is cut and ends in "…".
 
 _FIELDS: Final = tuple(field.name for field in fields(GroupEvent))
-_TEXTS: Final = ("reason", "member_id", "group_instance_id", "client_id", "client_host", "last_member_id")
+_TEXTS: Final = (
+    "reason",
+    "member_id",
+    "group_instance_id",
+    "client_id",
+    "client_host",
+    "client_reason",
+    "last_member_id",
+    "last_client_id",
+    "last_client_host",
+)
 
 
 class HistoryError(ValueError):
@@ -34,10 +46,18 @@ class HistoryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Events for the topic, oldest first, and how many before them found the queue full."""
+    """Events for the topic, oldest first; for `dropped` that are missing, one in their place tells of them."""
 
     events: tuple[GroupEvent, ...]
     dropped: int
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Events that are missing between those before and those behind it in the queue."""
+
+    dropped: int
+    wall_ms: int  # Of the first of them.
 
 
 class History:
@@ -57,28 +77,46 @@ class History:
         self._max_queued = max_queued
         self._kept: OrderedDict[str, deque[GroupEvent]] = OrderedDict()  # Longest without an event first.
         self._kept_count = 0
-        self._queue: deque[GroupEvent] = deque()
-        self._dropped = 0
+        self._queue: deque[GroupEvent | _Gap] = deque()
+        self._gaps = 0  # In the queue: never two side by side.
 
     def record(self, events: Iterable[GroupEvent]) -> None:
         """Keep and queue `events`, oldest first. Never fails and never waits; a full queue counts a loss."""
         for event in events:
             event = clipped(event)
             self._keep(event)
-            if len(self._queue) < self._max_queued:
+            if self.queued < self._max_queued:
                 self._queue.append(event)
             else:
-                self._dropped += 1
+                self._drop(event)
 
     def events(self, group_id: str) -> tuple[GroupEvent, ...]:
         """The newest events of the group, oldest first; none if it is unknown or was let go."""
         return tuple(self._kept.get(group_id, ()))
 
     def take(self, limit: int) -> Drained:
-        """Take up to `limit` events off the queue, for the topic, with the losses since the last call."""
-        taken = tuple(self._queue.popleft() for _ in range(min(limit, len(self._queue))))
-        dropped, self._dropped = self._dropped, 0
-        return Drained(taken, dropped)
+        """Take up to `limit` events off the queue, for the topic, and whatever gaps there are around them."""
+        taken: list[GroupEvent] = []
+        dropped = 0
+        while self._queue and (limit > 0 or isinstance(self._queue[0], _Gap)):
+            entry = self._queue.popleft()
+            if isinstance(entry, _Gap):
+                self._gaps -= 1
+                dropped += entry.dropped
+                entry = _gap_event(entry)
+            else:
+                limit -= 1
+            taken.append(entry)
+        return Drained(tuple(taken), dropped)
+
+    def lost(self, dropped: int, wall_ms: int) -> None:
+        """Events that were taken could not be written: tell it before the next ones that are."""
+        first = self._queue[0] if self._queue else None
+        if isinstance(first, _Gap):
+            first.dropped, first.wall_ms = first.dropped + dropped, wall_ms
+        else:
+            self._queue.appendleft(_Gap(dropped, wall_ms))
+            self._gaps += 1
 
     def forget(self, group_id: str) -> None:
         """Let go of a group's events in memory. Those on the topic, or on their way, stay."""
@@ -86,8 +124,21 @@ class History:
 
     @property
     def queued(self) -> int:
-        """How many events wait for the topic."""
-        return len(self._queue)
+        """How many events wait for the topic; a gap at the end of the queue is none."""
+        return len(self._queue) - self._gaps
+
+    @property
+    def is_dropping(self) -> bool:
+        """The queue was full when the last event came."""
+        return bool(self._queue) and isinstance(self._queue[-1], _Gap)
+
+    def _drop(self, event: GroupEvent) -> None:
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, _Gap):
+            last.dropped += 1
+        else:
+            self._queue.append(_Gap(1, event.wall_ms))
+            self._gaps += 1
 
     def _keep(self, event: GroupEvent) -> None:
         kept = self._kept.setdefault(event.group_id, deque(maxlen=self._events_per_group))
@@ -105,8 +156,21 @@ def clipped(event: GroupEvent) -> GroupEvent:
     for name in _TEXTS:
         text = getattr(event, name)
         if text is not None and len(text) > MAX_TEXT:
-            changes[name] = text[: MAX_TEXT - 1] + "…"
+            changes[name] = _cut(text)
+    if any(len(member_id) > MAX_TEXT for member_id in event.removed_member_ids):
+        changes["removed_member_ids"] = tuple(_cut(member_id) for member_id in event.removed_member_ids)
     return replace(event, **changes) if changes else event
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def _gap_event(gap: _Gap) -> GroupEvent:
+    """Of no group, since any may be concerned; no consumer group has the empty id."""
+    kind = CauseKind.EVENTS_DROPPED
+    reason = f"{counted(gap.dropped, 'event')} of any groups {'was' if gap.dropped == 1 else 'were'} dropped"
+    return GroupEvent("", -1, "", "", reason, gap.wall_ms, cause=kind.slug, dropped_count=gap.dropped)
 
 
 def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
@@ -132,6 +196,7 @@ def decode_event(value: bytes | None) -> GroupEvent:
 def _event(fields: dict[str, Any]) -> GroupEvent:
     known = {name: fields[name] for name in GroupEvent.__dataclass_fields__ if name in fields}
     try:
+        known["removed_member_ids"] = tuple(known.get("removed_member_ids", ()))
         return GroupEvent(**known)
     except TypeError as error:
         raise HistoryError(f"an event without its fields: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.effects import GroupEvent
-from coordinator.history import MAX_TEXT, Drained, History, HistoryError, clipped, decode_event, encode_event
+from coordinator.history import (
+    MAX_EVENTS,
+    MAX_GROUPS,
+    MAX_QUEUED,
+    MAX_TEXT,
+    Drained,
+    History,
+    HistoryError,
+    clipped,
+    decode_event,
+    encode_event,
+)
 
 EVENT = GroupEvent(
     group_id="billing",
@@ -43,6 +55,16 @@ events = st.builds(
     member_count=st.integers(0, 2**31 - 1),
     phase_ms=st.dictionaries(texts, st.integers(0, 2**53), max_size=4),
     last_member_id=st.none() | texts,
+    cause=texts,
+    client_reason=st.none() | texts,
+    last_client_id=st.none() | texts,
+    last_client_host=st.none() | texts,
+    last_arrival_ms=st.none() | st.integers(0, 2**53),
+    removed_count=st.integers(0, 2**31 - 1),
+    removed_member_ids=st.lists(texts, max_size=3).map(tuple),
+    rebalance_cause=st.none() | texts,
+    rebalance_ms=st.dictionaries(texts, st.integers(0, 2**53), max_size=2),
+    dropped_count=st.integers(0, 2**31 - 1),
 )
 
 
@@ -119,13 +141,63 @@ def test_events_wait_for_the_topic_in_order_and_leave_once() -> None:
     assert history.take(2) == Drained((), 0)
 
 
-def test_what_a_full_queue_loses_is_counted_once_and_still_kept_in_memory() -> None:
+def gap(dropped: int, reason: str, wall_ms: int = EVENT.wall_ms) -> GroupEvent:
+    return GroupEvent("", -1, "", "", reason, wall_ms, cause="events_dropped", dropped_count=dropped)
+
+
+def test_what_a_full_queue_loses_is_counted_once_told_in_its_place_and_still_kept_in_memory() -> None:
     history = History(5, max_queued=2)
     history.record(map(numbered, range(5)))
-    assert history.queued == 2
-    assert history.take(10) == Drained((numbered(0), numbered(1)), 3)
-    assert history.take(10).dropped == 0
+    assert (history.queued, history.is_dropping) == (2, True)
+    three = gap(3, "3 events of any groups were dropped")
+    assert history.take(10) == Drained((numbered(0), numbered(1), three), 3)
+    assert history.take(10) == Drained((), 0)
     assert generations(history) == [0, 1, 2, 3, 4]
+
+
+def test_each_gap_stands_between_the_events_before_and_behind_it() -> None:
+    history = History(5, max_queued=2)
+    history.record(map(numbered, range(3)))
+    assert history.take(1).events == (numbered(0),)
+    history.record(map(numbered, range(3, 6)))
+    one, two = (
+        gap(n, f"{n} event{s} of any groups {be} dropped") for n, s, be in ((1, "", "was"), (2, "s", "were"))
+    )
+    assert history.take(10) == Drained((numbered(1), one, numbered(3), two), 3)
+    assert (history.queued, history.is_dropping) == (0, False)
+
+
+def test_what_was_taken_and_then_lost_is_told_before_the_next_events() -> None:
+    history = History(5)
+    history.record([numbered(0)])
+    history.lost(4, wall_ms=7)
+    history.lost(2, wall_ms=5)
+    assert history.queued == 1, "a gap is no event"
+    assert history.take(1) == Drained((gap(6, "6 events of any groups were dropped", 5), numbered(0)), 6)
+
+
+def test_a_storm_of_100_000_transitions_in_one_turn_stays_within_its_bounds(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """From twice as many groups as are kept, with texts as long as clients may send."""
+    flood, groups = 100_000, 2 * MAX_GROUPS
+    long = replace(EVENT, client_id="c" * 30_000, removed_member_ids=("m" * 30_000,))
+    history = History(200)
+    history.record(replace(long, group_id=f"g{n % groups}", generation_id=n) for n in range(flood))
+    kept = [event for number in range(groups) for event in history.events(f"g{number}")]
+    assert history.queued == MAX_QUEUED
+    assert 0 < len(kept) <= MAX_EVENTS
+    texts_of = [(event.client_id or "", *event.removed_member_ids) for event in kept]
+    assert max(len(text) for texts in texts_of for text in texts) == MAX_TEXT, "what is cut off is let go of"
+    events, dropped = [], 0
+    while drained := history.take(1_000).events:
+        events += [event for event in drained if not event.dropped_count]
+        dropped += sum(event.dropped_count for event in drained)
+    assert [event.generation_id for event in events] == list(range(MAX_QUEUED))
+    assert dropped == flood - MAX_QUEUED, "those who read the topic learn how many are missing"
+    assert history.queued == 0
+    held = f"{len(kept):,} kept, {MAX_QUEUED:,} queued, {dropped:,} dropped and told"
+    record_property("figure", f"history: of {flood:,} transitions in one turn {held}")
 
 
 def test_with_no_room_per_group_events_still_reach_the_topic() -> None:
@@ -140,6 +212,8 @@ def test_a_text_that_a_client_chose_is_cut_to_the_bound() -> None:
     cut = clipped(long)
     assert (cut.client_id, cut.reason, cut.member_id) == ("x" * 255 + "…", "y" * 255 + "…", "z" * MAX_TEXT)
     assert clipped(EVENT) is EVENT
+    removed = clipped(replace(EVENT, removed_member_ids=("m" * 300, "n"))).removed_member_ids
+    assert removed == ("m" * 255 + "…", "n")
 
 
 def test_a_group_that_is_forgotten_frees_its_room() -> None:

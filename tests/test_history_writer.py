@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from coordinator.groups.effects import GroupEvent
 from coordinator.history import History, decode_event
 from coordinator.history_writer import MAX_BATCH_BYTES, HistoryWriter
@@ -15,18 +17,29 @@ class FakePartition:
     def __init__(self) -> None:
         self.batches: list[bytearray] = []
         self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.refuses = False
+        self.refused = 0
 
     def append_local(self, data: bytearray, durable: Callable[[ErrorCode], None] | None = None) -> None:
+        if self.refuses:
+            self.refused += 1
+            assert durable is not None
+            durable(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
         self.batches.append(data)
         if durable is not None:
             self.waiting.append(durable)
 
+    def events(self) -> list[GroupEvent]:
+        return [event for data in self.batches for event in read_back(data)]
+
     def group_ids(self) -> list[str]:
-        found = []
-        for data in self.batches:
-            for record in read_records(data, parse_header(data), max_inflated_bytes=1 << 20):
-                found.append(decode_event(record.value).group_id)
-        return found
+        return [event.group_id for event in self.events()]
+
+
+def read_back(data: bytearray) -> list[GroupEvent]:
+    records = read_records(data, parse_header(data), max_inflated_bytes=1 << 20)
+    return [decode_event(record.value) for record in records]
 
 
 class Setup:
@@ -66,14 +79,66 @@ def test_one_write_is_under_way_at_a_time() -> None:
     assert setup.partition.group_ids() == ["a", "b", "c"]
 
 
-def test_a_failed_write_does_not_stop_the_next(capsys: object) -> None:
+def test_a_failed_write_does_not_stop_the_next_which_tells_of_it() -> None:
     setup = Setup()
-    setup.writer.record((event("a"),))
+    setup.writer.record((event("a"), event("a")))
     setup.run_soon()
     setup.writer.record((event("b"),))
     setup.partition.waiting.pop()(ErrorCode.KAFKA_STORAGE_ERROR)
     setup.run_soon()
-    assert setup.partition.group_ids() == ["a", "b"]
+    assert [(e.group_id, e.cause, e.dropped_count) for e in setup.partition.events()] == [
+        ("a", "", 0), ("a", "", 0), ("", "events_dropped", 2), ("b", "", 0),
+    ]  # fmt: skip
+
+
+def test_of_a_write_in_several_batches_only_those_that_failed_are_lost() -> None:
+    setup = Setup()
+    setup.writer.record(tuple(event("x" * 32_000) for _ in range(10)))
+    setup.run_soon()
+    first, second, *rest = setup.partition.waiting
+    assert not rest
+    first(ErrorCode.NONE)
+    setup.writer.record((event("b"),))
+    setup.run_soon()
+    assert len(setup.partition.batches) == 2, "the write is under way until all of it is done"
+    second(ErrorCode.KAFKA_STORAGE_ERROR)
+    setup.run_soon()
+    lost, last = setup.partition.events()[10:]
+    assert (lost.dropped_count, last.group_id) == (len(read_back(setup.partition.batches[1])), "b")
+
+
+def test_a_disk_that_refuses_everything_is_not_tried_without_end() -> None:
+    setup = Setup()
+    setup.partition.refuses = True
+    setup.writer.record((event("a"), event("b")))
+    setup.run_soon()
+    assert setup.partition.refused == 1
+    setup.writer.record((event("c"),))
+    setup.run_soon()
+    assert setup.partition.refused == 2
+    setup.partition.refuses = False
+    setup.writer.record((event("d"),))
+    setup.run_soon()
+    assert [(e.group_id, e.dropped_count) for e in setup.partition.events()] == [("", 3), ("d", 0)]
+
+
+def test_while_the_disk_is_stuck_events_are_dropped_and_then_told_in_the_log_and_on_the_topic(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    setup = Setup(max_queued=10)
+    setup.writer.record((event("a"),))
+    setup.run_soon()
+    for _ in range(3):
+        setup.writer.record(tuple(event("b") for _ in range(10)))
+    setup.run_soon()
+    assert setup.partition.group_ids() == ["a"]
+    assert capsys.readouterr().out.count("history events are being dropped") == 1, "once, not at every event"
+    setup.partition.waiting.pop()(ErrorCode.NONE)
+    setup.run_soon()
+    assert [(e.group_id, e.dropped_count) for e in setup.partition.events()[1:]] == [("b", 0)] * 10 + [
+        ("", 20)
+    ]
+    assert "dropped=20" in capsys.readouterr().out
 
 
 def test_long_group_ids_are_cut_into_batches_that_fit() -> None:

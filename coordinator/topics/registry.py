@@ -95,6 +95,16 @@ class TopicRegistry:
             raise PartitionCountMismatch(name, len(topic.partitions), partitions)
         return topic
 
+    def configure(self, topic: Topic, overrides: Mapping[str, str], flush: FlushPolicy) -> None:
+        """At a start: let a topic of the daemon's own follow settings that were changed. Waits for the disk."""
+        if topic.config.overrides == overrides:
+            return
+        config = topic_config(overrides, self.settings, flush)
+        self._store.configure(topic.name, dict(overrides))
+        topic.config = config
+        for partition in topic.partitions:
+            partition.log.config = config.log
+
     # Looking up.
 
     def get(self, name: str) -> Topic | None:

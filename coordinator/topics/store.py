@@ -70,6 +70,10 @@ class TopicStore:
         entry = self._entries[name]
         return self._add_partitions(replace(entry, partitions=partitions), config, first=entry.partitions)
 
+    def configure(self, name: str, overrides: dict[str, str]) -> None:
+        """Give a topic other settings; durable when this returns."""
+        self._write({**self._entries, name: replace(self._entries[name], overrides=overrides)})
+
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
         """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""
         for partition in range(first, entry.partitions):
