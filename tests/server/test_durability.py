@@ -39,8 +39,9 @@ A_LONG_ROUND_TRIP_S = 0.3
 class Daemon:
     """`serve` on a thread of this process, so that its file layer is in our hands."""
 
-    def __init__(self, directory: Path, files: FaultyFiles) -> None:
-        self._settings = Settings(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(str(directory),))
+    def __init__(self, directory: Path, files: FaultyFiles, **settings: Any) -> None:
+        listeners = ("PLAINTEXT://127.0.0.1:0",)
+        self._settings = Settings(listeners=listeners, log_dirs=(str(directory),), **settings)
         self._files = files
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))

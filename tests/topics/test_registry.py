@@ -150,6 +150,24 @@ def test_an_internal_topic_is_made_once_and_keeps_its_number_of_partitions(world
         after.registry.internal(GROUP_METADATA_TOPIC, 4, {}, FlushPolicy.FSYNC)
 
 
+def test_an_internal_topic_follows_settings_that_were_changed(world: World) -> None:
+    small = {"segment.bytes": str(1 << 20), "retention.ms": "1000"}
+    world.registry.internal("__group_events", 1, small, FlushPolicy.OS)
+    after = world.restart()
+    topic = after.registry.internal("__group_events", 1, {}, FlushPolicy.OS)
+    larger = {"segment.bytes": str(2 << 20), "retention.ms": "2000"}
+    after.registry.configure(topic, larger, FlushPolicy.OS)
+    log = topic.partitions[0].log
+    assert (log.config.segment_bytes, log.config.retention_ms, log.config.flush) == (
+        2 << 20,
+        2000,
+        FlushPolicy.OS,
+    )
+    found = after.restart().registry.get("__group_events")
+    assert found is not None
+    assert found.config.overrides == larger
+
+
 def test_groups_find_topics_by_name_and_id(world: World) -> None:
     world.topic("t", partitions=2)
     topic_id = world.registry.topic_id("t")
