@@ -20,6 +20,7 @@ from coordinator.groups.effects import GroupEvent
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1
+GAP_KEY: Final = b""  # Of events that tell of missing ones, of any groups; no group of members has it.
 
 MAX_GROUPS: Final = 10_000  # Groups with events in memory; the one longest without an event goes first.
 MAX_EVENTS: Final = 50_000  # Events in memory over all groups: some 60 MB as they usually are.

@@ -14,9 +14,11 @@ from typing import Annotated, TypeAlias
 from cyclopts import App, Parameter
 
 from muster import group_tables as tables
+from muster import history_tables
 from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
 from muster.group_admin import commit_moves, delete_groups, describe_group, list_groups, require_no_members
-from muster.group_history import read_history
+from muster.group_history import MAX_EVENTS, read_history
+from muster.rebalances import chapters
 from muster.reset_offsets import (
     ShiftBy,
     Target,
@@ -35,6 +37,8 @@ app = App(name="groups", help="Look at groups, and change them: works on any Kaf
 Bootstrap: TypeAlias = Annotated[str, Parameter(name="--bootstrap", help="host:port of any broker")]
 AsJson: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", help="print JSON")]
 
+NEWEST_EVENTS = 1_000
+"""Events shown unless asked otherwise: some hundred rebalances."""
 STATUS_FAILED = 1
 STATUS_NOT_UNDERSTOOD = 2
 
@@ -137,18 +141,29 @@ def reset_offsets(
 
 
 @app.command
-def history(group: str, *, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> int:
-    """Show what happened to a group: every transition with its cause, its member and how long it took."""
+def history(
+    group: str,
+    *,
+    events: Annotated[bool, Parameter(negative="", help="one row per event, not per rebalance")] = False,
+    newest: Annotated[int, Parameter(help=f"so many events at most, up to {MAX_EVENTS:,}")] = NEWEST_EVENTS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> int:
+    """Show what happened to a group: every rebalance with its cause, its member and how long it took."""
 
     async def run() -> int:
+        if not 1 <= newest <= MAX_EVENTS:
+            raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
         async with connected(bootstrap) as cluster:
-            found = await read_history(cluster, bootstrap, group)
-        if found.unreadable:
-            print(f"{found.unreadable} records could not be read as events", file=sys.stderr)
+            found = await read_history(cluster, bootstrap, group, newest)
+        for remark in history_tables.remarks(group, found):
+            print(remark, file=sys.stderr)
         if as_json:
-            tables.show_json(tables.history_json(found.events))
+            tables.show_json(history_tables.history_json(found.events))
+        elif events:
+            tables.show(history_tables.event_table(found.events))
         else:
-            tables.show(tables.history_table(found.events))
+            tables.show(history_tables.rebalance_table(chapters(found.events)))
         return 0
 
     return _status(run())

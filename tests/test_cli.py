@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.groups.effects import GroupEvent
-from coordinator.history import encode_event
 from muster import group_tables as tables
 from muster.group_admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
-from muster.group_history import as_history
 from muster.groups import UsageError, chosen_target
 from muster.reset_offsets import (
     ShiftBy,
@@ -242,45 +239,3 @@ def test_a_reset_shows_where_from_and_where_to(capsys: pytest.CaptureFixture[str
 def test_a_deletion_shows_what_was_kept_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     tables.show(tables.deletion_table({"a": ErrorCode.NONE, "b": ErrorCode.NON_EMPTY_GROUP}))
     assert shown(capsys)[1:] == [["a", "deleted"], ["b", "kept: NON_EMPTY_GROUP"]]
-
-
-def test_history_shows_transition_cause_member_client_and_durations(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    event = GroupEvent(
-        group_id="g",
-        generation_id=4,
-        from_state="Stable",
-        to_state="PreparingRebalance",
-        reason="session timeout",
-        wall_ms=1_700_000_000_123,
-        member_id="m-1",
-        client_id="app",
-        client_host="/10.0.0.1",
-        member_count=2,
-        phase_ms={"join": 12, "sync": 3},
-        last_member_id="m-2",
-    )
-    tables.show(tables.history_table([event]))
-    (row,) = shown(capsys)[1:]
-    assert row[0].replace("T", " ") == tables.local_time(event.wall_ms)
-    assert row[1:] == [
-        "Stable -> PreparingRebalance",
-        "4",
-        "session timeout",
-        "m-1",
-        "app@10.0.0.1",
-        "2",
-        "join 12 ms, sync 3 ms",
-        "m-2",
-    ]
-
-
-def test_history_is_ordered_by_time_and_counts_what_it_cannot_read() -> None:
-    def at(wall_ms: int) -> GroupEvent:
-        return GroupEvent("g", 1, "Empty", "Dead", "expired", wall_ms)
-
-    values = [encode_event(at(2))[1], b"not an event", None, encode_event(at(1))[1]]
-    history = as_history(values)
-    assert [event.wall_ms for event in history.events] == [1, 2]
-    assert history.unreadable == 2

@@ -31,6 +31,8 @@ def rebalances(events: Iterable[GroupEvent]) -> list[Rebalance]:
     """The rebalances in a group's events, oldest first. One that another cause cut short counts by itself."""
     found: list[Rebalance] = []
     for event in events:
+        if event.from_state == event.to_state:
+            continue  # A member that came or went while the group was rebalancing anyway.
         if event.from_state in (JOINING, SYNCING) and found:
             _advance(found[-1], event)
         if event.to_state == JOINING:

@@ -148,6 +148,7 @@ def test_a_history_reads_as_rebalances_with_their_causes_and_durations() -> None
             event(
                 "CompletingRebalance", "PreparingRebalance", 1, 20, 2, reason="member joined", client_id="b"
             ),
+            event("PreparingRebalance", "PreparingRebalance", 1, 0, 3, reason="member joined", client_id="c"),
             event("PreparingRebalance", "CompletingRebalance", 2, 100, 2),
             event("CompletingRebalance", "Stable", 2, 5, 2),
             event("Stable", "PreparingRebalance", 2, 900, 0, reason="member left", client_id="a"),
