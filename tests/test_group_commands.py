@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.structs import TopicPartition
 
 from muster.cluster import connected
@@ -208,7 +208,52 @@ async def test_history_tells_why_a_group_rebalanced(server: ServerProcess) -> No
     events = await wait_for_events(server, "history", "Empty")
     assert [event["to_state"] for event in events][-1] == "Empty"
     assert {"PreparingRebalance", "CompletingRebalance", "Stable"} <= {event["to_state"] for event in events}
-    assert all(event["reason"] for event in events)
+    assert all(event["reason"] and event["cause"] for event in events)
+    for more, heading in (((), "last to join"), (("--events",), "took")):
+        done = await asyncio.to_thread(history_as_text, server, "history", *more)
+        assert heading in done.stdout.splitlines()[0]
+        assert "member joined" in done.stdout
+        assert done.stderr == ""
+    done = await asyncio.to_thread(history_as_text, server, "history", "--newest", "2", "--events")
+    assert len(done.stdout.splitlines()) == 1 + 2
+    assert done.stderr == f"only the newest 2 of {len(events)} events are shown: see --newest\n"
+
+
+async def test_history_tells_that_a_topic_has_grown(server: ServerProcess) -> None:
+    """The protocol says no more than that the leader joins again."""
+    if not IS_MUSTER:
+        pytest.skip("only Muster keeps a history")
+    admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic("grows", PARTITIONS, 1)])
+    consumer = AIOKafkaConsumer(
+        "grows", bootstrap_servers=server.bootstrap, group_id="grown", metadata_max_age_ms=200
+    )
+    await consumer.start()
+    await admin.create_partitions({"grows": NewPartitions(PARTITIONS + 3)})
+    while len(consumer.assignment()) < PARTITIONS + 3:
+        await consumer.getmany(timeout_ms=100)
+    await consumer.stop()
+    await admin.close()
+    events = await wait_for_events(server, "grown", "Empty")
+    (grown,) = (event for event in events if event["cause"] == "partitions_changed")
+    assert grown["reason"] == "partitions changed: grows from 2 to 5"
+    assert (grown["from_state"], grown["member_id"]) == ("Stable", events[0]["member_id"])
+
+
+def history_as_text(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`muster groups history` as people see it."""
+    command = [
+        sys.executable,
+        "-m",
+        "muster",
+        "groups",
+        "history",
+        *arguments,
+        "--bootstrap",
+        server.bootstrap,
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
 
 
 async def wait_for_events(server: ServerProcess, group: str, last_state: str) -> list[dict[str, Any]]:
