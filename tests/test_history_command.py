@@ -57,7 +57,7 @@ def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
         ["session expired; then member joined: scale up", "b-uuid2", "b@10.0.0.1", "Stable", "2", "2",
          "250 ms", "0 ms"],
         ["static member replaced", "i-a", "a-2@10.0.0.1", "Stable", "2", "2", "-", "-"],
-        ["member left: shutdown; then member left; then nobody is left", "i-a", "a@10.0.0.1", "Empty", "3", "0",
+        ["member left: shutdown; then member left; then nobody is left", "i-a", "a-2@10.0.0.1", "Empty", "3", "0",
          "0 ms", "-"],
     ]  # fmt: skip
 

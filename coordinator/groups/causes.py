@@ -87,8 +87,7 @@ class Cause:
             client_reason[:REASON_MAX_CHARS] if client_reason else None,
             member.member_id,
             member.group_instance_id,
-            member.client_id,
-            member.client_host,
+            *member.origin,
             removed,
         )
 

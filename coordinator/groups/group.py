@@ -172,7 +172,7 @@ class Group:
 
     def arrive(self, member: Member, now_ms: int) -> None:
         """`member` has come to the phase that is on; nobody did later so far."""
-        self.last_arrival = Arrival(member.member_id, member.client_id, member.client_host, now_ms)
+        self.last_arrival = Arrival(member.member_id, *member.origin, now_ms)
 
     def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
         """Let `member` wait for the join phase to end; returns the older request this one replaces."""

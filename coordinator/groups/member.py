@@ -46,6 +46,9 @@ class Member:
     awaiting_sync: Parked | None = None
     session_deadline_ms: int = 0
     session_timer_ms: int | None = None  # Where the timer is armed; never after the deadline.
+    taken_over_by: tuple[str, str] | None = (
+        None  # Client id and host of the process that is it now, if static.
+    )
 
     @property
     def is_parked(self) -> bool:
@@ -56,6 +59,14 @@ class Member:
     def is_static(self) -> bool:
         """Known by an instance id that outlives its connections (KIP-345)."""
         return self.group_instance_id is not None
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Client id and host of the process that is this member now, for people who look for it.
+
+        Kafka goes on to describe, and store, those of the process that was it first.
+        """
+        return self.taken_over_by or (self.client_id, self.client_host)
 
     def metadata(self, protocol_name: str) -> bytes:
         """What it offers under `protocol_name`, which must be one of its own."""

@@ -40,6 +40,7 @@ class StaticMemberStored:
     old_protocols: tuple[OfferedProtocol, ...]
     old_rebalance_timeout_ms: int
     old_session_timeout_ms: int
+    old_process: tuple[str, str] | None
     parked: Parked
     cause: Cause
 
@@ -58,6 +59,7 @@ def replace_static_member(group: Group, member: Member, join: Join) -> Result:
         old_protocols=member.protocols,
         old_rebalance_timeout_ms=member.rebalance_timeout_ms,
         old_session_timeout_ms=member.session_timeout_ms,
+        old_process=member.taken_over_by,
         parked=join.parked,
         cause=cause,
     )
@@ -106,6 +108,7 @@ def _rename(group: Group, member: Member, member_id: str, at: Moment) -> Result:
 def _take_over(group: Group, member: Member, join: Join) -> None:
     """What the new process offers replaces the old one's offer; its join waits."""
     member.is_new = False
+    member.taken_over_by = (join.context.client_id, join.context.client_host)
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
     group.offer(member, join.protocols)
@@ -129,6 +132,7 @@ def _go_back(
     """Restore the old id and offer; the old process, if it lives, carries on (3.38)."""
     group.take_join(member)
     group.offer(member, stored.old_protocols)
+    member.taken_over_by = stored.old_process
     member.rebalance_timeout_ms = stored.old_rebalance_timeout_ms
     member.session_timeout_ms = stored.old_session_timeout_ms
     result = _rename(group, member, stored.old_member_id, at)

@@ -107,3 +107,21 @@ def test_an_event_names_a_few_of_the_many_it_removes_and_counts_all(driver: Driv
     event = driver.history[0]
     assert event.reason == "sync timeout: 200 members sent no SyncGroup"
     assert (event.removed_count, len(event.removed_member_ids)) == (200, REMOVED_IDS_MAX)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_events_name_the_process_that_is_a_static_member_now(driver: Driver, is_stored: bool) -> None:
+    """DescribeGroups goes on to show the one that was it first, as Kafka's does."""
+    leader, old = group_of(driver, "a", "b", static=True)
+    new = Consumer(driver, "b-again", instance_id="i-b")
+    if is_stored:
+        new.join()
+    else:
+        with driver.refusing_records():
+            new.join()
+    leader.leave()
+    (new if is_stored else old).send_join()
+    event = driver.last_event()
+    assert event.last_client_id == ("b-again" if is_stored else "b")
+    (member,) = driver.group().members.values()
+    assert member.client_id == "b"
