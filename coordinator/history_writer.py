@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from coordinator.groups.effects import GroupEvent
-from coordinator.history import Drained, History, encode_event
+from coordinator.history import History, encode_event
 from coordinator.topics.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.records import Record, encode_batch
@@ -23,8 +23,8 @@ log = structlog.get_logger("muster.history")
 EVENTS_PER_WRITE = 200
 """Events written in one go, some 150 KB as a rule: 3 to 4 ms in which the loop does nothing else."""
 
-MAX_BATCH_BYTES = 500_000
-"""Where a batch is cut: group ids are as long as clients like, and a batch must fit into the topic's."""
+WRITE_BYTES = 500_000
+"""Where a write is cut even if it has fewer: group ids are as long as clients like, and a batch must fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,6 @@ class HistoryWriter:
         self._partition = partition
         self._call_soon = call_soon
         self._is_busy = False
-        self._unfinished = 0  # Batches of the write that is under way.
 
     def record(self, events: tuple[GroupEvent, ...]) -> None:
         """Keep `events` and have them written once this turn's requests are through."""
@@ -58,55 +57,46 @@ class HistoryWriter:
 
     def close(self) -> None:
         """Append all that is queued, to be flushed by whoever closes the log. Nothing may be recorded after."""
-        while self._history.queued:
-            for batch in _batches(self._take()):
-                self._partition.append_local(batch.data)
+        while batch := self._next_batch():
+            self._partition.append_local(batch.data)
 
     def _maybe_write(self) -> None:
+        """Not for a gap alone: a disk that refuses everything would keep us at it for ever."""
         if not self._is_busy and self._history.queued:
             self._is_busy = True
             self._call_soon(self._write)
 
     def _write(self) -> None:
-        if not self._history.queued:  # Closed meanwhile.
-            return
-        batches = _batches(self._take())
-        self._unfinished = len(batches)
-        for batch in batches:
+        if batch := self._next_batch():  # None: closed meanwhile.
             self._partition.append_local(batch.data, partial(self._on_written, batch))
-
-    def _take(self) -> Drained:
-        drained = self._history.take(EVENTS_PER_WRITE)
-        if drained.dropped:
-            log.warning("history events were dropped", dropped=drained.dropped)
-        return drained
 
     def _on_written(self, batch: Batch, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
         if error:
             log.error("history events were lost", lost=batch.count, error=error.name)
             self._history.lost(batch.count, batch.wall_ms)
-        self._unfinished -= 1
-        if not self._unfinished:
-            self._is_busy = False
-            self._maybe_write()  # Not for a gap alone: a disk that refuses all would keep us at it for ever.
+        self._is_busy = False
+        self._maybe_write()
+
+    def _next_batch(self) -> Batch | None:
+        """The oldest events of the queue, as many as one write takes; None if there are none."""
+        events: list[GroupEvent] = []
+        records: list[Record] = []
+        size_bytes = 0
+        while len(records) < EVENTS_PER_WRITE and size_bytes < WRITE_BYTES:
+            drained = self._history.take(1)
+            if not drained.events:
+                break
+            events += drained.events
+            for event in drained.events:
+                key, value = encode_event(event)
+                records.append(Record(key, value, timestamp_ms=event.wall_ms))
+                size_bytes += len(key) + len(value)
+        return _batch(events, records) if events else None
 
 
-def _batches(drained: Drained) -> list[Batch]:
-    """The events in batches of bounded size; at least one, for there is at least one event."""
-    cuts: list[list[tuple[GroupEvent, Record]]] = [[]]
-    size_bytes = 0
-    for event in drained.events:
-        record = Record(*encode_event(event), timestamp_ms=event.wall_ms)
-        record_bytes = len(record.key or b"") + len(record.value or b"")
-        if cuts[-1] and size_bytes + record_bytes > MAX_BATCH_BYTES:
-            cuts.append([])
-            size_bytes = 0
-        cuts[-1].append((event, record))
-        size_bytes += record_bytes
-    return [_batch(cut) for cut in cuts]
-
-
-def _batch(cut: list[tuple[GroupEvent, Record]]) -> Batch:
-    count = sum(event.dropped_count or 1 for event, _ in cut)
-    return Batch(encode_batch([record for _, record in cut]), count, cut[0][0].wall_ms)
+def _batch(events: list[GroupEvent], records: list[Record]) -> Batch:
+    dropped = sum(event.dropped_count for event in events)
+    if dropped:
+        log.warning("history events were dropped", dropped=dropped)
+    return Batch(encode_batch(records), sum(event.dropped_count or 1 for event in events), events[0].wall_ms)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.groups.effects import GroupEvent
 from coordinator.history import History, decode_event
-from coordinator.history_writer import MAX_BATCH_BYTES, HistoryWriter
+from coordinator.history_writer import EVENTS_PER_WRITE, WRITE_BYTES, HistoryWriter
 from protocol.errors import ErrorCode
 from protocol.records import parse_header, read_records
 
@@ -53,6 +53,13 @@ class Setup:
         while self.soon:
             self.soon.pop(0)()
 
+    def write_all(self) -> None:
+        """Let the disk take one write after the other."""
+        self.run_soon()
+        while self.partition.waiting:
+            self.partition.waiting.pop()(ErrorCode.NONE)
+            self.run_soon()
+
 
 def event(group_id: str) -> GroupEvent:
     return GroupEvent(group_id, 1, "Stable", "PreparingRebalance", "member joined", wall_ms=5)
@@ -91,22 +98,6 @@ def test_a_failed_write_does_not_stop_the_next_which_tells_of_it() -> None:
     ]  # fmt: skip
 
 
-def test_of_a_write_in_several_batches_only_those_that_failed_are_lost() -> None:
-    setup = Setup()
-    setup.writer.record(tuple(event("x" * 32_000) for _ in range(10)))
-    setup.run_soon()
-    first, second, *rest = setup.partition.waiting
-    assert not rest
-    first(ErrorCode.NONE)
-    setup.writer.record((event("b"),))
-    setup.run_soon()
-    assert len(setup.partition.batches) == 2, "the write is under way until all of it is done"
-    second(ErrorCode.KAFKA_STORAGE_ERROR)
-    setup.run_soon()
-    lost, last = setup.partition.events()[10:]
-    assert (lost.dropped_count, last.group_id) == (len(read_back(setup.partition.batches[1])), "b")
-
-
 def test_a_disk_that_refuses_everything_is_not_tried_without_end() -> None:
     setup = Setup()
     setup.partition.refuses = True
@@ -141,13 +132,15 @@ def test_while_the_disk_is_stuck_events_are_dropped_and_then_told_in_the_log_and
     assert "dropped=20" in capsys.readouterr().out
 
 
-def test_long_group_ids_are_cut_into_batches_that_fit() -> None:
+def test_a_write_is_cut_by_events_and_where_group_ids_are_long_by_bytes() -> None:
     setup = Setup()
     setup.writer.record(tuple(event("x" * 32_000) for _ in range(100)))
-    setup.run_soon()
-    assert len(setup.partition.group_ids()) == 100
-    assert all(len(batch) < 2 * MAX_BATCH_BYTES for batch in setup.partition.batches)
-    assert len(setup.partition.batches) > 5
+    setup.writer.record(tuple(event("y") for _ in range(2 * EVENTS_PER_WRITE)))
+    setup.write_all()
+    assert len(setup.partition.group_ids()) == 100 + 2 * EVENTS_PER_WRITE
+    assert all(len(batch) < WRITE_BYTES + 70_000 for batch in setup.partition.batches)
+    assert [len(read_back(batch)) for batch in setup.partition.batches[:2]] == [8, 8]
+    assert max(len(read_back(batch)) for batch in setup.partition.batches) == EVENTS_PER_WRITE
 
 
 def test_a_stop_writes_what_is_queued_and_the_turn_that_was_due_does_nothing() -> None:
