@@ -35,6 +35,7 @@ class CauseKind(Enum):
     LEADER_REJOINED = "leader_rejoined", "leader rejoined"
     PARTITIONS_CHANGED = "partitions_changed", "partitions changed"
     STATIC_MEMBER_REPLACED = "static_member_replaced", "static member replaced"
+    STATIC_MEMBER_NOT_STORED = "static_member_not_stored", "static member's new id not stored"
     SYNC_TIMEOUT = "sync_timeout", "sync timeout"
     ASSIGNMENT_NOT_STORED = "assignment_not_stored", "assignment not stored"
     GROUP_OVER_SIZE = "group_over_size", "group is over its maximum size"

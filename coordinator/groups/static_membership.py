@@ -42,7 +42,6 @@ class StaticMemberStored:
     old_session_timeout_ms: int
     old_process: tuple[str, str] | None
     parked: Parked
-    cause: Cause
 
 
 def replace_static_member(group: Group, member: Member, join: Join) -> Result:
@@ -61,7 +60,6 @@ def replace_static_member(group: Group, member: Member, join: Join) -> Result:
         old_session_timeout_ms=member.session_timeout_ms,
         old_process=member.taken_over_by,
         parked=join.parked,
-        cause=cause,
     )
     result = _fence(group, member) + _rename(group, member, member_id, join.at)
     _take_over(group, member, join)
@@ -69,7 +67,8 @@ def replace_static_member(group: Group, member: Member, join: Join) -> Result:
         return result + rebalance_or_complete(group, join.at, cause)
     if group.state is STABLE and group.vote() == group.protocol_name:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
-        return result + Result(records=(new_group_metadata_record(group, assignments),), then=stored)
+        record, event = new_group_metadata_record(group, assignments), note(group, join.at, cause)
+        return result + Result(records=(record,), history=(event,), then=stored)
     # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
     return result + prepare_rebalance(group, join.at, cause)
 
@@ -84,8 +83,7 @@ def on_static_member_stored(group: Group, stored: StaticMemberStored, error: Err
         return _go_back(group, member, stored, error, at)
     group.take_join(member)
     timers = expect_heartbeat(group.group_id, member, at.now_ms)
-    event = note(group, at, stored.cause)
-    return Result(replies=(_welcome_back(group, member, stored),), timers=timers, history=(event,))
+    return Result(replies=(_welcome_back(group, member, stored),), timers=timers)
 
 
 def _fence(group: Group, member: Member) -> Result:
@@ -141,5 +139,7 @@ def _go_back(
     )
     answer.member_id = ""
     answer.error_code = append_answer(error)
+    kind = CauseKind.STATIC_MEMBER_NOT_STORED
+    event = note(group, at, Cause.by(member, kind, error.name, removed=(stored.member_id,)))
     reply = Reply(stored.parked.reply_to, answer, reveals_stored=False)
-    return result + Result(replies=(reply,))
+    return result + Result(replies=(reply,), history=(event,))

@@ -305,6 +305,18 @@ def a_static_member_comes_back_within_the_phase(driver: Driver) -> GroupEvent:
     )  # fmt: skip
 
 
+@case(CauseKind.STATIC_MEMBER_NOT_STORED)
+def the_log_refuses_the_new_id_of_a_static_member(driver: Driver) -> GroupEvent:
+    _, old = group_of(driver, "a", "b", static=True)
+    new = Consumer(driver, "b-again", instance_id="i-b")
+    with driver.refusing_records(ErrorCode.MESSAGE_TOO_LARGE):
+        token = new.send_join()
+    return step(
+        driver, 1, (STABLE, STABLE), "static member's new id not stored: MESSAGE_TOO_LARGE",
+        cause="static_member_not_stored", member_count=2, **by(old), **gone(f"i-b-uuid{token}"),
+    )  # fmt: skip
+
+
 @case(CauseKind.SYNC_TIMEOUT)
 def two_members_never_sync(driver: Driver) -> GroupEvent:
     leader, second, third = (Consumer(driver, name, rebalance_ms=20_000) for name in "abc")

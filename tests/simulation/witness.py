@@ -30,6 +30,7 @@ from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.house_rules import broken_rules
+from tests.simulation.ledger import Ledger
 from tests.simulation.log_facts import NO_OFFSET, LogFacts, OffsetKey
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Witness:
             return
         self.violations += [f"{group_id}: {rule}" for rule in broken_rules(group, now_ms)]
         state = EMPTY if before is None else before.state
-        self._check_history(group, state, result)
+        self._check_history(group, before, result)
         self._check_generation(group, before)
         account = self._accounts[group_id]
         self._follow_ids(account, event, result, group, now_ms)
@@ -252,15 +253,16 @@ class Witness:
                 self._incarnations[record.key.group] += 1
                 self._accounts.pop(record.key.group, None)
 
-    def _check_history(self, group: Group, state: GroupState, result: Result) -> None:
-        """Every transition is told, from where to where."""
-        told = state.value
-        for event in result.history:
-            if event.from_state == event.to_state:
-                continue  # Something worth telling that moved nothing.
-            self.require(event.from_state == told, f"{group.group_id}: told of {event}, was {told}")
-            told = event.to_state
-        self.require(told == group.state.value, f"{group.group_id} is {group.state.value}, told was {told}")
+    def _check_history(self, group: Group, before: Before | None, result: Result) -> None:
+        """Every transition and every change of membership is told."""
+        ledger = Ledger(EMPTY.value, set())
+        if before is not None:
+            ledger = Ledger(before.state.value, set(before.members))
+        if wrong := ledger.take(result.history):
+            self.violated(f"{group.group_id}: {wrong}")
+            return
+        found = Ledger(group.state.value, set(group.members))
+        self.require(ledger == found, f"{group.group_id} is {found}, told was {ledger}")
 
     def _check_generation(self, group: Group, before: Before | None) -> None:
         if before is not None:
