@@ -23,7 +23,7 @@ SCHEMA: Final = 1
 GAP_KEY: Final = b""  # Of events that tell of missing ones, of any groups; no group of members has it.
 
 MAX_GROUPS: Final = 10_000  # Groups with events in memory; the one longest without an event goes first.
-MAX_EVENTS: Final = 50_000  # Events in memory over all groups: some 60 MB as they usually are.
+MAX_EVENTS: Final = 20_000  # Events in memory over all groups: some 25 MB as they usually are.
 MAX_QUEUED: Final = 10_000  # Events waiting for the topic: minutes of the busiest rebalancing seen.
 MAX_TEXT: Final = 256  # Characters of a text that a client chose; a longer one is cut and ends in "…".
 
