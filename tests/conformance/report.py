@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from tests.conformance.comparison import Difference, Plain
 from tests.conformance.lines import ELSEWHERE, TO_COVER
 from tests.conformance.suite import Outcome
-from tests.conformance.wanted import WANTED
 
 
 def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
@@ -25,14 +24,9 @@ def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
     if verbose:
         for outcome in outcomes:
             for row, difference in outcome.wanted:
-                yield f"wanted: {outcome.case.name}: {difference.what}: {row.reason}"
+                yield f"wanted: {outcome.case.name}: {row.reason}"
+                yield from _difference(difference)
     yield from _counts(outcomes)
-
-
-def stale_rows(outcomes: list[Outcome]) -> list[str]:
-    """Rows of the table of wanted differences that nothing needed: of use after a complete run."""
-    used = [row for outcome in outcomes for row, _ in outcome.wanted]
-    return [f"{row.case}: {row.reason}" for row in WANTED if row not in used]
 
 
 def _shape(outcome: Outcome) -> str:
