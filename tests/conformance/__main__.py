@@ -12,9 +12,12 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from tests.conformance.coverage import Coverage, lines_elsewhere, proofs_elsewhere
+from tests.conformance.lines import ELSEWHERE
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
 from tests.conformance.suite import Outcome, play_all
@@ -29,7 +32,7 @@ def main() -> int:
     cases = _chosen(arguments.only)
     if arguments.list:
         for case in cases:
-            print(f"{case.name}: {', '.join(case.scenario.lines)}")
+            print(f"{case.name}: {', '.join(case.lines)}")
         return 0
     if not cases:
         print(f"no scenario is about {arguments.only}", file=sys.stderr)
@@ -38,12 +41,25 @@ def main() -> int:
     outcomes = asyncio.run(_run(cases, KINDS[arguments.target], arguments.keep))
     for line in lines_of(outcomes, verbose=arguments.verbose):
         print(line)
+    for line in () if arguments.only else lines_elsewhere():
+        print(line)
     print(f"took {time.monotonic() - start:.0f} s, started brokers included")
-    is_complete = arguments.target == "both" and not arguments.only
-    gone = stale(used for outcome in outcomes for used in outcome.wanted) if is_complete else []
-    for field in gone:
-        print(f"no such difference any more: {field}")
-    return 0 if all(outcome.is_equal for outcome in outcomes) and not gone else 1
+    wrong = [] if arguments.only else list(_found_wanting(outcomes, arguments.target))
+    for what in wrong:
+        print(what)
+    return 0 if all(outcome.is_equal for outcome in outcomes) and not wrong else 1
+
+
+def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
+    """What a complete run should have shown, and did not."""
+    if missing := Coverage(outcomes).missing:
+        yield f"not covered: {', '.join(missing)}"
+    if target == "both":
+        for field in stale(used for outcome in outcomes for used in outcome.wanted):
+            yield f"no such difference any more: {field}"
+    for line, test in proofs_elsewhere().items():
+        if test is None:
+            yield f"{line} is shown nowhere: there is no test {ELSEWHERE[line]}..."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,13 +78,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(only: list[str]) -> list[Case]:
-    chosen = [
-        scenario
+    return [
+        case
         for scenario in all_scenarios()
+        for case in scenario.cases()
         if not only
-        or any(scenario.name == each or any(is_about(line, each) for line in scenario.lines) for each in only)
+        or any(scenario.name == each or any(is_about(line, each) for line in case.lines) for each in only)
     ]
-    return [case for scenario in chosen for case in scenario.cases()]
 
 
 async def _run(cases: list[Case], kinds: tuple[str, ...], keep: Path | None) -> list[Outcome]:

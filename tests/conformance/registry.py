@@ -33,6 +33,11 @@ class Case:
         return "/".join(part for part in (self.scenario.name, self.variant) if part)
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """What this case shows: "{choice}" in the scenario's lines stands for its own."""
+        return tuple(line.replace("{choice}", str(self.choice)) for line in self.scenario.lines)
+
+    @property
     def variant(self) -> str:
         """The choice and the version, where the scenario has them."""
         parts = [] if self.choice is None else [str(self.choice)]
@@ -98,5 +103,5 @@ def all_scenarios() -> list[Scenario]:
 
 
 def is_about(line: str, wanted: str) -> bool:
-    """Whether `wanted` names `line` or a part of the file it stands in: "2.2" is all of "2.2 Join"."""
-    return line == wanted or line.startswith((f"{wanted} ", f"{wanted}."))
+    """Whether `wanted` names `line` or a part of the file it stands in: "2.2" is all of "2.2 Join: ..."."""
+    return line == wanted or line.startswith((f"{wanted} ", f"{wanted}.", f"{wanted}:", f"{wanted}/"))

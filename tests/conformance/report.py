@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.conformance.comparison import Difference, Plain
-from tests.conformance.lines import ELSEWHERE, TO_COVER
+from tests.conformance.coverage import Coverage
 from tests.conformance.suite import Outcome
 
 
@@ -37,7 +37,7 @@ def _shape(outcome: Outcome) -> str:
 
 
 def _one(outcome: Outcome) -> Iterator[str]:
-    yield f"{outcome.case.name} ({', '.join(outcome.case.scenario.lines)})"
+    yield f"{outcome.case.name} ({', '.join(outcome.case.lines)})"
     for kind, failure in outcome.failures.items():
         yield f"  {kind}: broke off: {failure}"
     for kind, promise in outcome.broken_promises:
@@ -73,22 +73,7 @@ def _counts(outcomes: list[Outcome]) -> Iterator[str]:
         f"scenarios: {len(scenarios)}, of them equal in all versions: {len(scenarios - unequal)}; "
         f"scenarios x versions: {len(outcomes)}, of them equal: {len(equal)}"
     )
-    by_line: Counter[str] = Counter()
-    broken: set[str] = set()
-    for outcome in outcomes:
-        for line in outcome.case.scenario.lines:
-            by_line[line] += 1
-            if not outcome.is_equal:
-                broken.add(line)
-    covered = [line for line in TO_COVER if by_line[line]]
-    missing = [line for line in TO_COVER if not by_line[line]]
-    equal_lines = [line for line in covered if line not in broken]
-    yield f"lines of KAFKA.md: {len(TO_COVER)} to cover, {len(covered)} covered, {len(equal_lines)} equal"
-    if broken:
-        yield f"not equal: {', '.join(line for line in by_line if line in broken)}"
-    if missing:
-        yield f"not covered: {', '.join(missing)}"
-    yield f"shown elsewhere: {', '.join(ELSEWHERE)}"
+    yield from Coverage(outcomes).counts()
     reasons = Counter(row.reason for outcome in outcomes for row, _ in outcome.wanted)
     for reason, count in reasons.items():
         yield f"wanted difference, {count} times: {reason}"

@@ -83,3 +83,11 @@ async def scene(run: Run, state: str, static: bool = False) -> Scene:
         made.waiting = (await carol.send_enter(),)
         await run.until("PreparingRebalance", 3)
     return made
+
+
+async def undisturbed(run: Run, *members: Actor) -> None:
+    """Nothing that happened has moved the group: it is Stable, and everybody's heartbeat is answered so."""
+    described = await run.describe("Stable")
+    run.expect(len(described.members) == len(members), f"{len(members)} members, as before")
+    for member in members:
+        await member.heartbeat(note="undisturbed")

@@ -46,8 +46,11 @@ CONFIGURATIONS: Final = {
         "offsets.retention.check.interval.ms": "1000",
     },
 }
-AFTER_RESTART: Final[dict[str, dict[str, str]]] = {"plain": {"group.max.size": "3"}}
-"""Settings that a restart brings, for what is found to be too large then (KAFKA.md 3.31)."""
+AFTER_RESTART: Final[dict[str, dict[str, str]]] = {
+    "plain": {"group.max.size": "3"},
+    "delayed": {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"},
+}
+"""Settings that a restart brings, for what is found to be too large (KAFKA.md 3.31) or too old (3.68) then."""
 HEAP: Final = "320m"
 READY_TIMEOUT_S: Final = 60.0
 PROBES: Final = [f"probe-{number}" for number in range(32)]  # Surely one in each of the few partitions.

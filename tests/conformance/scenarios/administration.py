@@ -38,7 +38,7 @@ async def ask(run: Run, request: Any, version: int, note: str = "") -> Any:
 # DescribeGroups
 
 
-@scenario("2.3 DescribeGroups", "3.28", versions=DESCRIBE, choices=STATES)
+@scenario("3.28", "2.3 DescribeGroups: not Stable", versions=DESCRIBE, choices=STATES)
 async def describe_in_every_state(run: Run, version: int, state: str) -> None:
     await scene(run, state)
     for asks in (False, True)[: 2 if version >= 3 else 1]:
@@ -46,13 +46,18 @@ async def describe_in_every_state(run: Run, version: int, state: str) -> None:
         await ask(run, DescribeGroupsRequest(groups=[run.group], **changed), version)
 
 
-@scenario("2.3 DescribeGroups", versions=DESCRIBE)
+@scenario("3.28", versions=DESCRIBE)
 async def describe_static_members(run: Run, version: int) -> None:
     await scene(run, "Stable", static=True)
     await ask(run, DescribeGroupsRequest(groups=[run.group]), version)
 
 
-@scenario("2.3 DescribeGroups", versions=DESCRIBE)
+@scenario(
+    "2.3 DescribeGroups: group absent",
+    "2.3 DescribeGroups: empty group id",
+    "bad input DescribeGroups: empty ids",
+    versions=DESCRIBE,
+)
 async def describe_several_groups(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     names = [f"{run.group}/{number}" for number in range(6)]
@@ -63,7 +68,7 @@ async def describe_several_groups(run: Run, version: int) -> None:
     await ask(run, DescribeGroupsRequest(groups=[]), version, "nothing")
 
 
-@scenario("2.3 DescribeGroups", "3.78", versions=DESCRIBE)
+@scenario("3.78", versions=DESCRIBE)
 async def describe_a_group_that_is_not_of_consumers(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     for each in (alice, bob):
@@ -84,14 +89,14 @@ async def listed(run: Run, version: int, note: str = "", **filters: list[str]) -
     return reply.groups
 
 
-@scenario("2.3 ListGroups", versions=LIST, choices=STATES)
+@scenario("3.1", versions=LIST, choices=STATES)
 async def list_in_every_state(run: Run, version: int, state: str) -> None:
     await scene(run, state)
     groups = await listed(run, version)
     run.expect(len(groups) == (state != "absent"), "listed if it is there")
 
 
-@scenario("2.3 ListGroups", versions=(4, 5), choices=STATES[1:])
+@scenario("2.3 ListGroups: filter of states", versions=(4, 5), choices=STATES[1:])
 async def list_by_state(run: Run, version: int, state: str) -> None:
     await scene(run, state)
     assert len(await listed(run, version, states_filter=[state])) == 1
@@ -105,7 +110,7 @@ async def list_by_state(run: Run, version: int, state: str) -> None:
     await listed(run, version, "no filter", states_filter=[])
 
 
-@scenario("2.3 ListGroups", versions=(5,))
+@scenario("2.3 ListGroups: filter of types", "2.3 ListGroups: unknown type", versions=(5,))
 async def list_by_type(run: Run, version: int) -> None:
     await scene(run, "Stable")
     for types in (
@@ -124,7 +129,7 @@ async def list_by_type(run: Run, version: int) -> None:
     await listed(run, version, "state differs", types_filter=["classic"], states_filter=["Empty"])
 
 
-@scenario("2.3 ListGroups", "3.77", "3.78", versions=LIST)
+@scenario("3.77", "3.78", versions=LIST)
 async def list_simple_and_other_groups(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await alice.commit(group_id=f"{run.group}/simple")
@@ -136,7 +141,15 @@ async def list_simple_and_other_groups(run: Run, version: int) -> None:
 # DeleteGroups
 
 
-@scenario("2.3 DeleteGroups", "3.74", "3.75", "O25", versions=DELETE, choices=STATES)
+@scenario(
+    "2.3 DeleteGroups: non-empty",
+    "2.3 DeleteGroups: group absent",
+    "3.74",
+    "3.75",
+    "O25",
+    versions=DELETE,
+    choices=STATES,
+)
 async def delete_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     if state == "Empty":
@@ -159,7 +172,13 @@ async def delete_in_every_state(run: Run, version: int, state: str) -> None:
         run.expect(made.alice.generation_id == 1, "it begins again")
 
 
-@scenario("2.3 DeleteGroups", "3.75", versions=DELETE)
+@scenario(
+    "2.3 DeleteGroups: duplicates",
+    "2.3 DeleteGroups: empty group id",
+    "bad input DeleteGroups: empty ids",
+    "3.75",
+    versions=DELETE,
+)
 async def delete_several_groups(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
@@ -207,7 +226,9 @@ async def delete_offsets(run: Run, *wanted: tuple[str, int], group: str | None =
     return await ask(run, request, 0, note)
 
 
-@scenario("2.3 OffsetDelete")
+@scenario(
+    "2.3 OffsetDelete: empty group id", "2.3 OffsetDelete: group absent", "bad input OffsetDelete: empty ids"
+)
 async def delete_offsets_of_an_empty_group_id_and_of_no_group(run: Run) -> None:
     reply = await delete_offsets(run, (TOPIC, 0), group="")
     run.expect(reply.error_code == ErrorCode.INVALID_GROUP_ID, "24")
@@ -216,7 +237,13 @@ async def delete_offsets_of_an_empty_group_id_and_of_no_group(run: Run) -> None:
     await delete_offsets(run, note="no topics")
 
 
-@scenario("2.3 OffsetDelete", "O24", "3.78", choices=STATES[1:])
+@scenario(
+    "2.3 OffsetDelete: subscribed topic",
+    "2.3 OffsetDelete: unknown partition",
+    "2.3 OffsetDelete: absent offset",
+    "O24",
+    choices=STATES[1:],
+)
 async def delete_offsets_in_every_state(run: Run, state: str) -> None:
     made = await scene(run, state)
     await commit_both(run, made, state)
@@ -236,7 +263,7 @@ async def commit_both(run: Run, made: Scene, state: str) -> None:
         await made.alice.commit(offsets=offsets)
 
 
-@scenario("2.3 OffsetDelete", "O24", "3.78", choices=STATES[1:])
+@scenario("2.3 OffsetDelete: non-empty, not of consumers", "3.78", choices=STATES[1:])
 async def delete_offsets_of_a_group_that_is_not_of_consumers(run: Run, state: str) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     for each in (alice, bob, carol):
@@ -257,7 +284,7 @@ async def delete_offsets_of_a_group_that_is_not_of_consumers(run: Run, state: st
     await alice.fetch(9, None)
 
 
-@scenario("O21", "2.3 OffsetDelete", choices=tuple(UNREADABLE))
+@scenario("O21", choices=tuple(UNREADABLE))
 async def a_subscription_that_cannot_be_read_is_to_everything(run: Run, kind: str) -> None:
     (alice,) = cast(run, "alice")
     alice.protocols = [("range", UNREADABLE[kind])]
@@ -278,7 +305,7 @@ async def a_subscription_that_lies_about_its_size(run: Run, kind: str) -> None:
     await run.describe()
 
 
-@scenario("O24", "2.3 OffsetDelete")
+@scenario("O24", "2.3 OffsetDelete: subscribed topic")
 async def the_topics_of_all_members_are_subscribed_to(run: Run) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.protocols = [("range", subscription(OTHER_TOPIC))]
@@ -295,24 +322,35 @@ async def the_topics_of_all_members_are_subscribed_to(run: Run) -> None:
 # FindCoordinator
 
 
-@scenario("2.3 FindCoordinator", versions=range(4))
+@scenario("2.3 FindCoordinator: share group before v6", versions=range(1, 6))
+async def find_the_coordinator_of_a_share_group_in_an_old_version(run: Run, version: int) -> None:
+    await refused_coordinator(run, version, 2)
+
+
+@scenario("2.3 FindCoordinator: node of a refusal", versions=range(1, 7))
+async def find_a_coordinator_of_no_known_type(run: Run, version: int) -> None:
+    for key_type in (3, -1, 127):
+        await refused_coordinator(run, version, key_type)
+
+
+async def refused_coordinator(run: Run, version: int, key_type: int) -> None:
+    own = {"key": run.group} if version < 4 else {"coordinator_keys": [run.group, ""]}
+    request = FindCoordinatorRequest(key_type=key_type, **own)
+    reply = await ask(run, request, version, f"type {key_type}")
+    for each in [reply] if version < 4 else reply.coordinators:
+        node = (each.error_code, each.node_id, each.host, each.port)
+        run.expect(node == (ErrorCode.INVALID_REQUEST, -1, "", -1), f"42 and no node: {node}")
+
+
+@scenario("bad input FindCoordinator: empty ids", versions=range(4))
 async def find_the_coordinator_of_one_group(run: Run, version: int) -> None:
     await ask(run, FindCoordinatorRequest(key=run.group), version)
     await ask(run, FindCoordinatorRequest(key=""), version, "an empty id")
-    if version >= 1:
-        for key_type in (2, 3, -1):
-            await ask(
-                run, FindCoordinatorRequest(key=run.group, key_type=key_type), version, f"type {key_type}"
-            )
 
 
-@scenario("2.3 FindCoordinator", versions=range(4, 7))
+@scenario("bad input FindCoordinator: empty ids", versions=range(4, 7))
 async def find_the_coordinators_of_several_groups(run: Run, version: int) -> None:
     keys = [f"{run.group}/{number}" for number in range(3)]
     await ask(run, FindCoordinatorRequest(coordinator_keys=keys), version)
     await ask(run, FindCoordinatorRequest(coordinator_keys=[keys[0], "", keys[0]]), version, "twice, empty")
     await ask(run, FindCoordinatorRequest(coordinator_keys=[]), version, "nothing")
-    for key_type in (3, -1):
-        await ask(
-            run, FindCoordinatorRequest(coordinator_keys=keys, key_type=key_type), version, f"type {key_type}"
-        )

@@ -40,7 +40,17 @@ def absent(version: int) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else OLD
 
 
-@scenario("2.2 Commit", "O5", "O6", "O7", versions=COMMIT, choices=STATES)
+@scenario(
+    "2.2 state Commit of a member/{choice}",
+    "2.2 state Commit on its own/{choice}",
+    "2.3 OffsetCommit: not a member",
+    "2.3 OffsetCommit: wrong generation",
+    "O5",
+    "O6",
+    "O7",
+    versions=COMMIT,
+    choices=STATES,
+)
 async def commit_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     alice, generation = made.alice, made.alice.generation_id
@@ -69,16 +79,21 @@ async def commit_in_every_state(run: Run, version: int, state: str) -> None:
     await run.describe("Empty" if state == "absent" else state)
 
 
-@scenario("2.2 Commit", "O6", "3.37", "3.39", versions=STATIC_COMMIT, choices=STATES)
+@scenario("2.3 OffsetCommit: fenced", "O6", "3.37", "3.39", versions=STATIC_COMMIT, choices=STATES)
 async def commit_of_a_static_member_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state, static=True)
     alice, bob = made.alice, made.bob
     await alice.commit(version, errors=None, note="as it should be")
     await alice.commit(version, errors=None, note="by its id alone", group_instance_id=None)
-    await alice.commit(version, errors=None, note="not its id", member_id="some-id")
-    await alice.commit(version, errors=None, note="somebody else's id", member_id=bob.member_id)
-    await alice.commit(version, errors=None, note="82 before 22", **claiming("some-id", 77))
-    await alice.commit(version, errors=None, note="an unknown instance", group_instance_id="unknown")
+    fenced = FENCED if state in BY_STATE else UNKNOWN  # By now there is a group, if only a simple one.
+    generation = max(alice.generation_id, 1)
+    for note, error, by in (
+        ("not its id", fenced, claiming("some-id", generation)),
+        ("somebody else's id", fenced, claiming(bob.member_id or "bobs-id", generation)),
+        ("82 before 22", fenced, claiming("some-id", 77)),
+        ("an unknown instance", UNKNOWN, claiming("x", generation) | {"group_instance_id": "unknown"}),
+    ):
+        await alice.commit(version, errors=error, note=note, **by)
     await alice.commit(version, errors=None, note="an instance, no id", **claiming("", -1))
     await alice.commit(version, errors=None, note="an instance, no id, a generation", member_id="")
     nobody = claiming("", -1) | {"group_instance_id": "unknown"}
@@ -87,7 +102,7 @@ async def commit_of_a_static_member_in_every_state(run: Run, version: int, state
     await run.describe()
 
 
-@scenario("2.2 Commit", versions=COMMIT)
+@scenario("2.3 OffsetCommit: not a member", versions=COMMIT)
 async def a_pending_id_may_not_commit(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
@@ -96,7 +111,7 @@ async def a_pending_id_may_not_commit(run: Run, version: int) -> None:
     await bob.commit(version, errors=UNKNOWN, generation_id_or_member_epoch=alice.generation_id)
 
 
-@scenario("O1", "O4", "O8", "O26", "2.3 OffsetCommit", versions=COMMIT)
+@scenario("O1", "O4", "O26", versions=COMMIT)
 async def what_is_committed_comes_back(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     offsets = {(TOPIC, 0): 0, (TOPIC, 1): 2**63 - 1, (OTHER_TOPIC, 2): -1, (TOPIC, 2): -(2**63)}
@@ -136,7 +151,7 @@ async def the_last_commit_wins(run: Run, version: int) -> None:
     await alice.fetch(offsets=[(TOPIC, 1)])
 
 
-@scenario("O3", "2.3 OffsetCommit", versions=COMMIT, choices=("ascii", "umlauts", "emoji"))
+@scenario("O3", "2.3 OffsetCommit: metadata too long", versions=COMMIT, choices=("ascii", "umlauts", "emoji"))
 async def metadata_has_a_limit_for_each_partition(run: Run, version: int, kind: str) -> None:
     (alice,) = cast(run, "alice")
     letter = {"ascii": "x", "umlauts": "ö", "emoji": "😀"}[kind]
@@ -160,7 +175,7 @@ async def the_limit_of_metadata_is_a_setting(run: Run, version: int) -> None:
     await alice.commit(version, metadata="x" * 17, errors=ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
-@scenario("O27", "2.3 OffsetCommit", versions=COMMIT)
+@scenario("O27", "2.3 OffsetCommit: unknown partition", versions=COMMIT)
 async def commit_for_partitions_that_are_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(version, {(TOPIC, PARTITIONS): 1, (TOPIC, 0): 2, (TOPIC, -1): 3}, errors=None)
@@ -168,7 +183,7 @@ async def commit_for_partitions_that_are_not_there(run: Run, version: int) -> No
     await run.describe("Empty")
 
 
-@scenario("O27", "2.3 OffsetCommit", versions=BY_NAME)
+@scenario("O27", "2.3 OffsetCommit: unknown topic", versions=BY_NAME)
 async def commit_for_topics_that_are_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -182,7 +197,7 @@ async def commit_for_topics_that_are_not_there(run: Run, version: int) -> None:
     await alice.fetch(offsets=None)
 
 
-@scenario("O12", "2.3 OffsetCommit", versions=(10,))
+@scenario("O27", "2.3 OffsetCommit: unknown topic id", versions=(10,))
 async def commit_for_topic_ids_that_are_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     known = run.topic_ids[TOPIC]
@@ -201,7 +216,20 @@ async def commit_for_topic_ids_that_are_not_there(run: Run, version: int) -> Non
     await alice.fetch(10, None)
 
 
-@scenario("2.3 OffsetCommit", versions=COMMIT)
+@scenario("2.1 OffsetCommit: record list too large", versions=COMMIT)
+async def a_commit_that_fits_no_record_batch(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    await alice.commit()
+    request = alice.commit_request(version, {(TOPIC, 0): 77}, "x" * 4_000)
+    request.topics[0].partitions *= 400
+    reply = await run.answer(await run.send("alice", request, version))
+    errors = {partition.error_code for topic in reply.topics for partition in topic.partitions}
+    run.expect(errors == {ErrorCode.UNKNOWN_SERVER_ERROR}, f"-1 for all: {errors}")
+    await alice.fetch(note="the offset is as before")
+    await run.describe("Empty")
+
+
+@scenario("O5", versions=COMMIT)
 async def commit_nothing(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(version, topics=[])
@@ -212,7 +240,7 @@ async def commit_nothing(run: Run, version: int) -> None:
     await run.describe("Dead")
 
 
-@scenario("2.3 OffsetCommit", "O5", versions=COMMIT)
+@scenario("O5", "O27", versions=COMMIT)
 async def commit_one_topic_twice_in_a_request(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     one = alice.commit_request(version, {(TOPIC, 0): 1})
@@ -224,7 +252,7 @@ async def commit_one_topic_twice_in_a_request(run: Run, version: int) -> None:
     await alice.fetch(offsets=[(TOPIC, 0), (TOPIC, 1)])
 
 
-@scenario("2.3 OffsetCommit", versions=COMMIT)
+@scenario("2.3 OffsetCommit: empty group id", versions=COMMIT)
 async def commit_with_an_empty_group_id(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(version, group_id="", errors=NONE)
@@ -258,7 +286,7 @@ async def a_retention_time_of_old_versions(run: Run, version: int) -> None:
         await alice.fetch(fetch_version, [(TOPIC, 0), (TOPIC, 1)])
 
 
-@scenario("O7", versions=COMMIT)
+@scenario("O7", "2.3 OffsetCommit: rebalance in progress", versions=COMMIT)
 async def a_member_commits_what_it_read_before_it_rejoins(run: Run, version: int) -> None:
     made = await scene(run, "PreparingRebalance")
     await made.bob.commit(version, {(TOPIC, 0): 9})

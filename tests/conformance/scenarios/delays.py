@@ -39,7 +39,7 @@ async def outside_the_initial_delay_nobody_waits(run: Run, version: int) -> None
         await bob.joined(bobs)
 
 
-@scenario("3.12", versions=(3, 9), on=DELAYED)
+@scenario("3.12", versions=JOIN, on=DELAYED)
 async def a_newcomer_extends_the_delay_by_a_slice(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     async with run.taking(1.8, 3.5):
@@ -51,11 +51,12 @@ async def a_newcomer_extends_the_delay_by_a_slice(run: Run, version: int) -> Non
     run.expect(alice.generation_id == 1, "one rebalance for both")
 
 
-@scenario("3.12", versions=(3, 9), on=DELAYED)
+@scenario("3.12", versions=JOIN, on=DELAYED)
 async def the_delay_ends_with_the_rebalance_timeout(run: Run, version: int) -> None:
     alice, *others = cast(run, "alice", "bob", "carol", "dave", "erin")
     for each in (alice, *others):
         each.rebalance_timeout_ms = 2_500
+        each.session_timeout_ms = 2_500 if version == 0 else each.session_timeout_ms
     async with run.taking(2.2, 4.0):
         alices = await alice.send_enter(version)
         joins = []
@@ -68,10 +69,11 @@ async def the_delay_ends_with_the_rebalance_timeout(run: Run, version: int) -> N
     await run.describe("CompletingRebalance")
 
 
-@scenario("3.12", versions=(3, 9), on=DELAYED)
+@scenario("3.12", versions=JOIN, on=DELAYED)
 async def a_rebalance_timeout_shorter_than_the_delay_allows_no_extension(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     alice.rebalance_timeout_ms = bob.rebalance_timeout_ms = 400
+    alice.session_timeout_ms = bob.session_timeout_ms = 400 if version == 0 else 60_000
     async with run.taking(0.9, 1.75):
         alices = await alice.send_enter(version)
         await asyncio.sleep(0.3)
@@ -144,7 +146,7 @@ async def a_pending_id_that_leaves_during_the_delay(run: Run) -> None:
     await alice.joined(join)
 
 
-@scenario("3.15", versions=(3, 9), on=DELAYED)
+@scenario("3.15", "2.2 state Join with a pending id or v<4/Empty", versions=JOIN, on=DELAYED)
 async def a_group_that_emptied_is_joined_with_the_delay_again(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await alice.enter(version)
@@ -153,7 +155,9 @@ async def a_group_that_emptied_is_joined_with_the_delay_again(run: Run, version:
     await run.describe("Empty")
     await bob.get_id(version)
     async with run.taking(0.9, 3.0):
-        await bob.join(version)
+        join = await bob.send_join(version)
+        await run.parked(join)
+        await bob.joined(join)
 
 
 @scenario("3.26", "3.12", on=DELAYED)

@@ -23,18 +23,25 @@ GROUPS: Final = range(8, 11)
 STABLE_ONLY: Final = range(7, 11)
 
 
-@scenario("2.3 OffsetFetch", "O27", versions=FETCH)
+@scenario("2.3 OffsetFetch: unknown group", "2.3 OffsetFetch: empty group id", "O27", versions=FETCH)
 async def fetch_of_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.fetch(version, [(TOPIC, 0), (TOPIC, 7), (OTHER_TOPIC, -1)])
-    if version >= 2:
-        await alice.fetch(version, None)
     await alice.fetch(version, [])
     await alice.fetch(version, [(TOPIC, 0)], "")
     await run.describe("Dead")
 
 
-@scenario("2.3 OffsetFetch", "O27", versions=FETCH)
+@scenario("2.3 OffsetFetch: all of an unknown group", "O11", versions=ALL_TOPICS)
+async def fetch_of_all_of_a_group_that_is_not_there(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    reply = await alice.fetch(version, None)
+    topics = reply.groups[0].topics if version >= 8 else reply.topics
+    run.expect(topics == [], "an empty list")
+    await run.describe("Dead")
+
+
+@scenario("2.3 OffsetFetch: unknown partition", "O27", versions=FETCH)
 async def fetch_of_partitions_without_an_offset(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit()
@@ -43,7 +50,7 @@ async def fetch_of_partitions_without_an_offset(run: Run, version: int) -> None:
     )
 
 
-@scenario("2.3 OffsetFetch", versions=FETCH)
+@scenario("O27", versions=FETCH)
 async def fetch_of_one_topic_twice(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit()
@@ -57,7 +64,7 @@ async def fetch_of_one_topic_twice(run: Run, version: int) -> None:
     await run.answer(await run.send("alice", request, version))
 
 
-@scenario("2.3 OffsetFetch", "O11", versions=ALL_TOPICS)
+@scenario("O11", versions=ALL_TOPICS)
 async def fetch_of_all_there_is(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(
@@ -81,7 +88,7 @@ async def fetch_asks_nobody_who_they_are(run: Run, version: int, state: str) -> 
         await made.alice.fetch(version, note="stable only", require_stable=True)
 
 
-@scenario("O10", "2.3 OffsetFetch", versions=GROUPS)
+@scenario("O10", versions=GROUPS)
 async def fetch_of_several_groups(run: Run, version: int) -> None:
     """Named so that they lie on several partitions."""
     groups = [f"{run.group}/{number}" for number in range(8)]
@@ -114,7 +121,7 @@ async def fetch_of_several_groups_each_with_its_own_topics(run: Run, version: in
     await run.answer(await run.send("alice", request, version))
 
 
-@scenario("2.3 OffsetFetch", "O12", versions=(10,))
+@scenario("2.3 OffsetFetch: unknown topic id", "O12", versions=(10,))
 async def fetch_by_topic_ids_that_are_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(9, {(TOPIC, 0): 1, (OTHER_TOPIC, 0): 2})
@@ -124,7 +131,7 @@ async def fetch_by_topic_ids_that_are_not_there(run: Run, version: int) -> None:
         await run.answer(await run.send("alice", request, version))
 
 
-@scenario("O13", "2.3 OffsetFetch", versions=STABLE_ONLY)
+@scenario("O13", versions=STABLE_ONLY)
 async def stable_offsets_are_those_without_a_transaction(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit()
@@ -184,7 +191,7 @@ async def until_gone(run: Run, name: str, reader: Actor) -> None:
     run.expect(False, "the offsets of the topic should go")
 
 
-@scenario("2.3 OffsetFetch", "O8", versions=FETCH)
+@scenario("O2", "O9", versions=FETCH)
 async def a_member_reads_what_it_committed(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await stable(run, alice)

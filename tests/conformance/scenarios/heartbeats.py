@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from protocol.errors import ErrorCode
-from tests.conformance.actors import COMMIT, HEARTBEAT, JOIN, STATIC_SINCE, TOPIC
+from tests.conformance.actors import COMMIT, HEARTBEAT, JOIN, STATIC_SINCE, SYNC, TOPIC
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import STATES, cast, completing, scene, stable
@@ -21,14 +21,14 @@ SESSION_MS: Final = 800
 STATIC_HEARTBEAT: Final = range(STATIC_SINCE, 5)
 
 
-@scenario("2.2 Heartbeat", versions=HEARTBEAT)
+@scenario("2.2 Heartbeat: empty group id", versions=HEARTBEAT)
 async def heartbeat_with_an_empty_group_id(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.heartbeat(version, ErrorCode.INVALID_GROUP_ID, group_id="", member_id="some-id")
     await alice.heartbeat(version, ErrorCode.INVALID_GROUP_ID, group_id="", member_id="")
 
 
-@scenario("2.2 Heartbeat", versions=HEARTBEAT)
+@scenario("2.2 Heartbeat: group absent", "2.2 state Heartbeat/absent", versions=HEARTBEAT)
 async def heartbeat_in_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.heartbeat(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id="some-id", generation_id=1)
@@ -36,7 +36,14 @@ async def heartbeat_in_a_group_that_is_not_there(run: Run, version: int) -> None
     await run.describe("Dead")
 
 
-@scenario("2.2 Heartbeat", "3.53", versions=HEARTBEAT, choices=STATES[1:])
+@scenario(
+    "2.2 state Heartbeat/{choice}",
+    "2.2 Heartbeat: not a member",
+    "2.2 Heartbeat: wrong generation",
+    "2.2 Heartbeat: 25 before 22",
+    versions=HEARTBEAT,
+    choices=STATES[1:],
+)
 async def heartbeat_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     alice, bob = made.alice, made.bob
@@ -56,7 +63,14 @@ async def heartbeat_in_every_state(run: Run, version: int, state: str) -> None:
     await run.describe(state)
 
 
-@scenario("2.2 Heartbeat", "3.37", "3.39", versions=STATIC_HEARTBEAT, choices=STATES[1:])
+@scenario(
+    "2.2 Heartbeat: fenced",
+    "2.2 Heartbeat: 82 before 22",
+    "3.37",
+    "3.39",
+    versions=STATIC_HEARTBEAT,
+    choices=STATES[1:],
+)
 async def heartbeat_of_a_static_member_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state, static=True)
     alice, bob = made.alice, made.bob
@@ -72,7 +86,7 @@ async def heartbeat_of_a_static_member_in_every_state(run: Run, version: int, st
     await run.describe(state)
 
 
-@scenario("2.2 Heartbeat", versions=HEARTBEAT)
+@scenario("2.2 Heartbeat: not a member", versions=HEARTBEAT)
 async def a_pending_id_may_not_beat(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
@@ -81,7 +95,7 @@ async def a_pending_id_may_not_beat(run: Run, version: int) -> None:
     await bob.heartbeat(version, ErrorCode.UNKNOWN_MEMBER_ID, generation_id=-1)
 
 
-@scenario("3.54", "3.58", "3.59", versions=JOIN)
+@scenario("3.54", "3.58", versions=JOIN)
 async def a_silent_member_is_out_after_its_session(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = SESSION_MS
@@ -143,12 +157,12 @@ async def a_member_parked_in_join_does_not_expire(run: Run, version: int) -> Non
     await alice.joined(join)
 
 
-@scenario("3.55", "3.56")
-async def a_member_parked_in_sync_does_not_expire(run: Run) -> None:
+@scenario("3.55", "3.56", versions=SYNC)
+async def a_member_parked_in_sync_does_not_expire(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 500
     await completing(run, alice, bob)
-    sync = await bob.send_sync()
+    sync = await bob.send_sync(version)
     await run.parked(sync, 1.4)
     await alice.sync(assignments={bob.member_id: b"bobs"})
     await run.answer(sync, ErrorCode.NONE)
@@ -169,8 +183,8 @@ async def a_newcomer_parked_in_join_outlives_its_session_timeout(run: Run, versi
 
 
 @scenario(
-    "2.2 Heartbeat",
     "3.53",
+    "2.2 state Heartbeat/{choice}",
     versions=HEARTBEAT,
     choices=("CompletingRebalance", "PreparingRebalance", "Stable"),
 )
@@ -187,7 +201,9 @@ async def heartbeats_keep_a_session_alive(run: Run, version: int, state: str) ->
     await run.describe(state)
 
 
-@scenario("3.57", versions=COMMIT, choices=("Stable", "PreparingRebalance"))
+@scenario(
+    "3.57", "2.2 state Commit of a member/{choice}", versions=COMMIT, choices=("Stable", "PreparingRebalance")
+)
 async def commits_keep_a_session_alive(run: Run, version: int, state: str) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     bob.session_timeout_ms = 900
@@ -250,15 +266,15 @@ async def a_rejoin_without_a_rebalance_does_not_change_the_session_timeout(run: 
     await run.describe("Stable")
 
 
-@scenario("3.56")
-async def the_session_starts_anew_with_the_join_answer(run: Run) -> None:
+@scenario("3.56", versions=JOIN)
+async def the_session_starts_anew_with_the_join_answer(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 1_500
     await stable(run, alice, bob)
     join = await alice.send_join()
     await run.until("PreparingRebalance", 2)
     await asyncio.sleep(1.0)
-    await bob.join()
+    await bob.join(version)
     await alice.joined(join)
     await asyncio.sleep(0.9)
     await bob.heartbeat(note="more than a session after the last sign of life before the join")

@@ -8,7 +8,13 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequestProtocol
-from tests.conformance.actors import JOIN, MEMBER_ID_REQUIRED_SINCE, STATIC_JOIN_SINCE, Actor, subscription
+from tests.conformance.actors import (
+    JOIN,
+    MEMBER_ID_REQUIRED_SINCE,
+    STATIC_JOIN_SINCE,
+    SYNC,
+    Actor,
+)
 from tests.conformance.comparison import UUID
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
@@ -20,10 +26,19 @@ STATIC_JOIN: Final = range(STATIC_JOIN_SINCE, 10)
 INT32_MAX: Final = 2**31 - 1
 
 
-@scenario("2.2 Join", versions=JOIN)
+@scenario("2.2 Join: empty group id", "2.2 Join: what a refusal carries", versions=JOIN)
 async def join_with_an_empty_group_id(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
-    await alice.join(version, ErrorCode.INVALID_GROUP_ID, group_id="")
+    refused = await alice.send_join(version, group_id="")
+    await run.answer(
+        refused,
+        ErrorCode.INVALID_GROUP_ID,
+        generation_id=-1,
+        leader="",
+        members=[],
+        protocol_type=None,
+        protocol_name="" if version < 7 else None,
+    )
     await alice.join(
         version, ErrorCode.INVALID_GROUP_ID, group_id="", member_id="some-id", note="echoes the id"
     )
@@ -32,7 +47,7 @@ async def join_with_an_empty_group_id(run: Run, version: int) -> None:
     )
 
 
-@scenario("2.2 Join", "3.58", versions=JOIN)
+@scenario("2.2 Join: session timeout outside", versions=JOIN)
 async def join_with_a_session_timeout_out_of_range(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     for timeout_ms in (99, 0, -1, 1_800_001, INT32_MAX, -INT32_MAX - 1):
@@ -46,7 +61,7 @@ async def join_with_a_session_timeout_out_of_range(run: Run, version: int) -> No
     await run.describe("Dead")
 
 
-@scenario("2.2 Join", "3.58", versions=JOIN)
+@scenario("2.2 Join: session timeout outside", versions=JOIN)
 async def join_with_a_session_timeout_at_either_end_of_the_range(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     alice.session_timeout_ms = 1_800_000
@@ -60,7 +75,13 @@ async def join_with_a_session_timeout_at_either_end_of_the_range(run: Run, versi
         await bob.join(version, ErrorCode.MEMBER_ID_REQUIRED)
 
 
-@scenario("2.2 Join", versions=JOIN)
+@scenario(
+    "2.2 Join: id given, group absent",
+    "2.2 state Join with a pending id or v<4/absent",
+    "2.2 state Join of a member, same metadata/absent",
+    "2.2 state Join of a member, new metadata/absent",
+    versions=JOIN,
+)
 async def join_with_an_id_to_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id="some-id")
@@ -69,7 +90,7 @@ async def join_with_an_id_to_a_group_that_is_not_there(run: Run, version: int) -
     await run.describe("Dead")
 
 
-@scenario("2.2 Join", versions=JOIN)
+@scenario("2.2 Join: no protocol on an empty group", versions=JOIN)
 async def join_without_a_protocol_to_a_new_group(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.join(version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_type="")
@@ -85,7 +106,15 @@ async def join_without_a_protocol_to_a_new_group(run: Run, version: int) -> None
     )
 
 
-@scenario("2.2 Join", "3.22", "3.23", versions=JOIN, choices=STATES[2:])
+@scenario(
+    "2.2 Join: type differs",
+    "2.2 Join: no protocol in common",
+    "2.2 Join: protocols that do not fit, id echoed",
+    "3.22",
+    "3.23",
+    versions=JOIN,
+    choices=STATES[2:],
+)
 async def join_with_protocols_that_do_not_fit(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     dave = Actor(run, "dave")
@@ -109,7 +138,9 @@ async def any_protocol_type_is_taken_when_empty(run: Run, version: int) -> None:
     await run.describe("CompletingRebalance")
 
 
-@scenario("2.2 Join", "3.3", versions=WITH_IDS, choices=STATES)
+@scenario(
+    "2.2 Join: id required", "2.2 state Join of a newcomer/{choice}", "3.3", versions=WITH_IDS, choices=STATES
+)
 async def a_newcomer_is_handed_an_id_first(run: Run, version: int, state: str) -> None:
     """And in no state does the id alone begin a rebalance."""
     await scene(run, state)
@@ -156,7 +187,7 @@ async def an_id_that_is_not_used_in_time_is_dropped(run: Run, version: int) -> N
     await bob.join(version, ErrorCode.UNKNOWN_MEMBER_ID, note="too late")
 
 
-@scenario("3.5", "3.16", "2.2 Join", versions=WITH_IDS)
+@scenario("3.5", "3.16", versions=WITH_IDS)
 async def a_pending_id_holds_up_the_join_phase_until_it_joins(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     await stable(run, alice)
@@ -187,7 +218,7 @@ async def a_pending_id_holds_up_the_join_phase_until_it_times_out(run: Run, vers
     await run.describe("CompletingRebalance")
 
 
-@scenario("3.5", "3.6", "2.2 Leave", versions=range(6))
+@scenario("3.5", "3.6", "2.2 Leave: member", versions=range(6))
 async def a_pending_id_that_leaves_lets_the_join_phase_end(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     await stable(run, alice)
@@ -224,16 +255,17 @@ async def a_static_member_is_in_at_once(run: Run, version: int) -> None:
     await run.describe("CompletingRebalance")
 
 
-@scenario("3.8", versions=STATIC_JOIN)
+@scenario("3.8", "2.1 JoinGroup: unexpected", versions=STATIC_JOIN)
 async def a_pending_id_may_not_come_back_with_an_instance_id(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
     await bob.get_id(version)
-    await bob.join(version, error=None, group_instance_id="bob-instance")
-    await run.describe()
+    await bob.join(version, ErrorCode.UNKNOWN_SERVER_ERROR, group_instance_id="bob-instance")
+    await run.describe("Stable")
+    await alice.heartbeat()
 
 
-@scenario("2.2 Join", versions=JOIN, choices=STATES[1:])
+@scenario("2.2 Join: id unknown", versions=JOIN, choices=STATES[1:])
 async def join_with_an_id_that_the_group_does_not_know(run: Run, version: int, state: str) -> None:
     await scene(run, state)
     dave = Actor(run, "dave")
@@ -249,7 +281,13 @@ async def join_with_an_id_that_the_group_does_not_know(run: Run, version: int, s
     await run.describe(state)
 
 
-@scenario("2.2 Join", versions=STATIC_JOIN, choices=STATES[1:])
+@scenario(
+    "2.2 Join: instance under another id",
+    "2.2 Join: instance unknown, id given",
+    "3.37",
+    versions=STATIC_JOIN,
+    choices=STATES[1:],
+)
 async def join_with_the_wrong_id_for_a_static_member(run: Run, version: int, state: str) -> None:
     made = await scene(run, state, static=True)
     is_empty = state == "Empty"
@@ -264,10 +302,18 @@ async def join_with_the_wrong_id_for_a_static_member(run: Run, version: int, sta
     await run.describe(state)
 
 
-@scenario("2.2 Join", versions=JOIN)
+@scenario(
+    "2.2 Join: id known, group Empty",
+    "2.2 state Join of a member, same metadata/Empty",
+    "2.2 state Join of a member, new metadata/Empty",
+    versions=JOIN,
+)
 async def a_former_member_is_not_known_to_an_empty_group(run: Run, version: int) -> None:
     made = await scene(run, "Empty")
     await made.alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID)
+    made.alice.protocols = [("other", b"new")]
+    await made.alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID, note="offers something else")
+    await run.describe("Empty")
 
 
 @scenario("3.10", versions=(0, 1))
@@ -284,7 +330,7 @@ async def version_0_takes_the_session_timeout_for_the_rebalance_timeout(run: Run
     await run.describe("CompletingRebalance")
 
 
-@scenario("2.2 Join", versions=range(1, 10), choices=(-1, 0, -1000))
+@scenario("3.48", versions=range(1, 10), choices=(-1, 0, -1000))
 async def join_with_a_rebalance_timeout_that_is_no_time(run: Run, version: int, timeout_ms: int) -> None:
     """There is no time to sync either: the member is out at once."""
     (alice,) = cast(run, "alice")
@@ -294,47 +340,7 @@ async def join_with_a_rebalance_timeout_that_is_no_time(run: Run, version: int, 
     await alice.heartbeat(error=ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@scenario("2.2 Join", versions=JOIN)
-async def join_with_one_protocol_twice(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    alice.protocols = [("range", b"first"), ("range", b"second"), ("other", b"")]
-    await alice.enter(version)
-    await alice.sync(assignments={alice.member_id: b"all"})
-    await run.describe("Stable")
-
-
-@scenario("2.2 Join", versions=JOIN)
-async def join_with_one_protocol_twice_and_no_other(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    alice.protocols = [("range", b"first"), ("range", b"second")]
-    await alice.get_id(version)
-    await run.answer_if_any(await alice.send_join(version))
-    await run.describe()
-
-
-@scenario("2.2 Join", versions=JOIN)
-async def join_a_group_with_one_protocol_twice(run: Run, version: int) -> None:
-    alice, bob = cast(run, "alice", "bob")
-    await stable(run, alice)
-    bob.protocols = [("range", b"first"), ("range", b"second")]
-    await bob.get_id(version)
-    join = await bob.send_join(version)
-    await run.parked(join)
-    await run.answer_if_any(await alice.send_join(version))
-    await run.answer_if_any(join)
-    await run.describe()
-
-
-@scenario("2.2 Join", versions=(3, 9))
-async def join_with_five_thousand_protocols(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    alice.protocols = [(f"protocol-{number}", subscription("orders")) for number in range(5_000)]
-    await alice.enter(version)
-    await alice.sync(assignments={alice.member_id: b"all"})
-    await run.describe("Stable")
-
-
-@scenario("2.2 Join", versions=JOIN)
+@scenario("3.19", "3.46", versions=JOIN)
 async def join_with_empty_names_and_metadata(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     alice.protocols = [("", b"")]
@@ -397,16 +403,29 @@ async def an_id_is_not_bound_to_a_connection(run: Run, version: int) -> None:
     await run.describe("Stable")
 
 
-@scenario("3.89", versions=WITHOUT_IDS)
+@scenario("3.89", versions=JOIN)
 async def a_member_that_hung_up_while_parked_stays(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
-    join = await bob.send_join(version)
+    join = await bob.send_enter(version)
     await run.parked(join)
     run.hang_up("bob")
     await run.describe("PreparingRebalance")
     await alice.join(version)
     await run.describe("CompletingRebalance")
+
+
+@scenario("3.89", versions=SYNC)
+async def a_member_that_hung_up_while_its_sync_was_parked_stays(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await completing(run, alice, bob)
+    sync = await bob.send_sync(version)
+    await run.parked(sync)
+    run.hang_up("bob")
+    await alice.sync(assignments={bob.member_id: b"bobs"})
+    await run.describe("Stable")
+    reply = await bob.sync(version)
+    run.expect(reply.assignment == b"bobs", "it is a member, and may ask again")
 
 
 @scenario("3.28", versions=JOIN)

@@ -16,14 +16,14 @@ BATCH: Final = range(STATIC_SINCE, 6)
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@scenario("2.2 Leave", versions=LEAVE)
+@scenario("2.2 Leave: empty group id", versions=LEAVE)
 async def leave_with_an_empty_group_id(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     alice.member_id = "some-id"
     await alice.leave(version, error=ErrorCode.INVALID_GROUP_ID, group_id="")
 
 
-@scenario("2.2 Leave", "3.60", versions=LEAVE)
+@scenario("2.2 Leave: group absent", "2.2 state Leave/absent", "3.60", versions=LEAVE)
 async def leave_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     alice.member_id = "some-id"
@@ -37,7 +37,7 @@ async def leave_a_group_that_is_not_there(run: Run, version: int) -> None:
     await run.describe("Dead")
 
 
-@scenario("2.2 Leave", versions=LEAVE, choices=STATES[1:])
+@scenario("2.2 Leave: unknown member", "2.2 state Leave/{choice}", "3.60", versions=LEAVE, choices=STATES[1:])
 async def leave_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     dave = Actor(run, "dave", member_id="some-id")
@@ -54,7 +54,7 @@ async def leave_in_every_state(run: Run, version: int, state: str) -> None:
         await run.describe("CompletingRebalance")
 
 
-@scenario("2.2 Leave", "3.63", "3.64", versions=LEAVE)
+@scenario("2.2 Leave: member", "3.63", versions=LEAVE)
 async def the_last_member_leaves(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
@@ -65,7 +65,7 @@ async def the_last_member_leaves(run: Run, version: int) -> None:
     run.expect(bob.generation_id == 3, "Empty was generation 2")
 
 
-@scenario("3.60", "3.61", "2.2 Leave", versions=BATCH)
+@scenario("3.60", "3.61", "2.2 Leave: fenced", versions=BATCH)
 async def a_batch_leaves_with_mixed_success(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol", static=True)
     await stable(run, alice, bob, carol)
@@ -125,7 +125,7 @@ async def an_admin_removes_a_static_member_by_its_instance(run: Run, version: in
     await admin.leave(version, [removed], errors=[UNKNOWN], note="twice")
 
 
-@scenario("3.41", "2.2 Leave", versions=BATCH)
+@scenario("3.60", versions=BATCH)
 async def a_dynamic_member_is_removed_by_its_id(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
@@ -136,7 +136,7 @@ async def a_dynamic_member_is_removed_by_its_id(run: Run, version: int) -> None:
     await run.describe("PreparingRebalance")
 
 
-@scenario("2.2 Leave", versions=ONE)
+@scenario("2.2 Leave: member", versions=ONE)
 async def an_old_client_removes_a_static_member_by_its_id(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob", static=True)
     await stable(run, alice, bob)
@@ -144,7 +144,7 @@ async def an_old_client_removes_a_static_member_by_its_id(run: Run, version: int
     await run.describe("PreparingRebalance")
 
 
-@scenario("3.62", versions=LEAVE)
+@scenario("2.2 state Leave/CompletingRebalance", versions=LEAVE)
 async def a_member_parked_in_sync_leaves(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
@@ -156,7 +156,7 @@ async def a_member_parked_in_sync_leaves(run: Run, version: int) -> None:
     await run.answer_if_any(sync, 0.5)
 
 
-@scenario("3.61", "3.16", versions=LEAVE)
+@scenario("3.16", "2.2 state Leave/PreparingRebalance", versions=LEAVE)
 async def a_member_that_leaves_lets_those_who_wait_go_on(run: Run, version: int) -> None:
     made = await scene(run, "PreparingRebalance")
     join = await made.alice.send_join()

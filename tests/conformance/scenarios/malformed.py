@@ -1,176 +1,350 @@
-"""Requests that can be decoded and make no sense: the error they get, and that nobody else is hurt.
+"""Requests that can be decoded and make no sense: the error they get, and that the group is undisturbed.
 
-Where a field must not be null but is, nothing can be decoded, and the connection ends.
+Those with a null where none may be are in `nulls`; records that are too large are KAFKA.md 3.87 as well.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from protocol.codec import spec
 from protocol.errors import ErrorCode
-from protocol.framing import encode_request
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.messages.join_group import JoinGroupRequestProtocol
+from protocol.messages.leave_group import MemberIdentity
 from tests.conformance.actors import (
     COMMIT,
-    DELETE,
-    DESCRIBE,
     FETCH,
     HEARTBEAT,
     JOIN,
     LEAVE,
+    MEMBER_ID_REQUIRED_SINCE,
+    STATIC_COMMIT_SINCE,
+    STATIC_JOIN_SINCE,
+    STATIC_SINCE,
     SYNC,
     TOPIC,
-    Actor,
+    subscription,
 )
-from tests.conformance.connection import CORRELATION_ID
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.scenes import cast, scene, stable
+from tests.conformance.scenarios.administration import delete_offsets
+from tests.conformance.scenes import all_sync, cast, completing, scene, stable, undisturbed
 
-STANDS_FOR_NULL: Final = "NULL?"
-
-
-def with_nulls(request: Any, version: int) -> bytes:
-    """The frame of `request`, in which every string that is STANDS_FOR_NULL is null."""
-    flexible = spec(type(request)).is_flexible(version)
-    text = STANDS_FOR_NULL.encode()
-    present = bytes([len(text) + 1]) + text if flexible else len(text).to_bytes(2, "big") + text
-    null = b"\x00" if flexible else b"\xff\xff"
-    frame = encode_request(request, version, CORRELATION_ID, "alice")
-    body = frame[4:].replace(present, null)
-    return len(body).to_bytes(4, "big") + body
+INT32_MIN: Final = -(2**31)
+LONGEST_TEXT: Final = "x" * 32_767
+TEN_MEGABYTES: Final = 10 << 20
+BAD_GROUP: Final = ErrorCode.INVALID_GROUP_ID
+BAD_TIMEOUT: Final = ErrorCode.INVALID_SESSION_TIMEOUT
+FULL_RECORD: Final = ErrorCode.UNKNOWN_SERVER_ERROR
+NO_MATCH: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+OLD: Final = ErrorCode.ILLEGAL_GENERATION
+UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def ask_with_nulls(run: Run, request: Any, version: int, what: str) -> None:
-    key = spec(type(request)).api_key
-    assert key is not None
-    name = type(request).__name__.removesuffix("Request")
-    frame = with_nulls(request, version)
-    await run.answer(
-        await run.send_frame(f"alice-{run.asked}", frame, key, version, f"{name} v{version} with {what}")
-    )
-    run.asked += 1
+def offers(*names: str, metadata: bytes = b"m") -> list[JoinGroupRequestProtocol]:
+    """What a JoinGroup may name."""
+    return [JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names]
 
 
-@scenario("2.2 Join", versions=JOIN)
-async def join_with_nulls(run: Run, version: int) -> None:
+# JoinGroup
+
+
+@scenario("bad input JoinGroup: empty ids", versions=JOIN)
+async def join_with_empty_ids(run: Run, version: int) -> None:
+    alice, bob, dave = cast(run, "alice", "bob", "dave")
+    await stable(run, alice, bob)
+    await dave.join(version, BAD_GROUP, group_id="")
+    await bob.join(version, BAD_GROUP, group_id="", note="a member")
+    await dave.join(version, NO_MATCH, protocol_type="", note="no type")
+    await bob.join(version, NO_MATCH, protocol_type="", note="no type, a member")
+    await dave.join(version, NO_MATCH, protocols=[], note="no protocol")
+    await bob.join(version, NO_MATCH, protocols=[], note="no protocol, a member")
+    await dave.join(version, NO_MATCH, protocols=offers(""), note="a protocol without a name")
+    if version >= STATIC_JOIN_SINCE:
+        await bob.join(version, UNKNOWN, group_instance_id="", note="an instance without a name")
+    if version >= MEMBER_ID_REQUIRED_SINCE:
+        await dave.join(version, ErrorCode.MEMBER_ID_REQUIRED, note="no member id")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input JoinGroup: negative timeouts", versions=JOIN)
+async def join_with_negative_timeouts(run: Run, version: int) -> None:
+    alice, bob, dave = cast(run, "alice", "bob", "dave")
+    await stable(run, alice, bob)
+    for timeout_ms in (-1, 0, INT32_MIN):
+        for who in (dave, bob):
+            await who.join(version, BAD_TIMEOUT, session_timeout_ms=timeout_ms, note=f"session {timeout_ms}")
+        if version >= 1:  # An unchanged follower is answered at once, and its timeouts stay as they are.
+            await bob.join(version, rebalance_timeout_ms=timeout_ms, note=f"rebalance {timeout_ms}")
+        if version >= MEMBER_ID_REQUIRED_SINCE:
+            required = ErrorCode.MEMBER_ID_REQUIRED
+            await dave.join(
+                version, required, rebalance_timeout_ms=timeout_ms, note=f"rebalance {timeout_ms}"
+            )
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input JoinGroup: negative timeouts", versions=JOIN)
+async def join_with_timeouts_that_make_no_sense_together(run: Run, version: int) -> None:
+    """A session longer than there is time to rejoin; the longest there may be."""
     (alice,) = cast(run, "alice")
-    await stable(run, alice)
-    for field in ("group_id", "member_id", "protocol_type"):
-        request = alice.join_request(version, **{field: STANDS_FOR_NULL})
-        await ask_with_nulls(run, request, version, f"no {field}")
+    await alice.get_id(version)
+    await alice.join(version, BAD_TIMEOUT, session_timeout_ms=2**31 - 1)
+    alice.rebalance_timeout_ms = 2**31 - 1
+    await alice.join(version)
+    await all_sync(run, alice)
+    await undisturbed(run, alice)
+
+
+@scenario("bad input JoinGroup: duplicate protocols", versions=JOIN)
+async def join_with_one_protocol_twice(run: Run, version: int) -> None:
+    (alice,) = cast(run, "alice")
+    alice.protocols = [("range", b"first"), ("range", b"second"), ("other", b"")]
+    await alice.enter(version)
+    await alice.sync(assignments={alice.member_id: b"all"})
     await run.describe("Stable")
 
 
-@scenario("2.2 Sync", versions=SYNC)
-async def sync_with_nulls(run: Run, version: int) -> None:
+@scenario("bad input JoinGroup: duplicate protocols", versions=JOIN)
+async def join_with_one_protocol_twice_and_no_other(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
+    alice.protocols = [("range", b"first"), ("range", b"second")]
+    await alice.get_id(version)
+    await run.answer_if_any(await alice.send_join(version))
+    await run.describe()
+
+
+@scenario("bad input JoinGroup: duplicate protocols", versions=JOIN)
+async def join_a_group_with_one_protocol_twice(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
-    for field in ("group_id", "member_id"):
-        request = alice.sync_request(version, None, **{field: STANDS_FOR_NULL})
-        await ask_with_nulls(run, request, version, f"no {field}")
-    await run.describe("Stable")
+    bob.protocols = [("range", b"first"), ("range", b"second")]
+    await bob.get_id(version)
+    join = await bob.send_join(version)
+    await run.parked(join)
+    await run.answer_if_any(await alice.send_join(version))
+    await run.answer_if_any(join)
+    await run.describe()
 
 
-@scenario("2.2 Heartbeat", versions=HEARTBEAT)
-async def heartbeat_with_nulls(run: Run, version: int) -> None:
+@scenario("bad input JoinGroup: duplicate protocols", versions=JOIN)
+async def join_with_one_protocol_twice_that_nobody_else_has(run: Run, version: int) -> None:
+    alice, bob, dave = cast(run, "alice", "bob", "dave")
+    await stable(run, alice, bob)
+    for who in (dave, bob):
+        await who.join(version, NO_MATCH, protocols=offers("other", "other"))
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input JoinGroup: 5,000 protocols", versions=JOIN)
+async def join_with_five_thousand_protocols(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
-    await stable(run, alice)
-    for field in ("group_id", "member_id"):
-        request = alice.heartbeat_request(version, **{field: STANDS_FOR_NULL})
-        await ask_with_nulls(run, request, version, f"no {field}")
-    await run.describe("Stable")
+    alice.protocols = [(f"protocol-{number}", subscription(TOPIC)) for number in range(5_000)]
+    await alice.enter(version)
+    await all_sync(run, alice)
+    await undisturbed(run, alice)
 
 
-@scenario("2.2 Leave", versions=LEAVE)
-async def leave_with_nulls(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    await stable(run, alice)
-    null = STANDS_FOR_NULL
-    one: dict[str, Any] = (
-        {"member_id": null} if version < 3 else {"members": [MemberIdentity(member_id=null)]}
-    )
-    await ask_with_nulls(run, LeaveGroupRequest(group_id=run.group, **one), version, "no member id")
-    own: dict[str, Any] = {"member_id": "x"} if version < 3 else {"members": [MemberIdentity(member_id="x")]}
-    await ask_with_nulls(run, LeaveGroupRequest(group_id=null, **own), version, "no group id")
-    await run.describe("Stable")
+@scenario("bad input JoinGroup: 5,000 protocols", versions=JOIN)
+async def join_with_five_thousand_protocols_that_nobody_else_has(run: Run, version: int) -> None:
+    alice, bob, dave = cast(run, "alice", "bob", "dave")
+    await stable(run, alice, bob)
+    many = offers(*[f"protocol-{number}" for number in range(5_000)])
+    for who in (dave, bob):
+        await who.join(version, NO_MATCH, protocols=many)
+    await undisturbed(run, alice, bob)
 
 
-@scenario("2.3 OffsetCommit", versions=COMMIT)
-async def commit_with_nulls(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    for field in ("group_id", "member_id"):
-        request = alice.commit_request(version, {(TOPIC, 0): 1}, **{field: STANDS_FOR_NULL})
-        await ask_with_nulls(run, request, version, f"no {field}")
-    if version < 10:
-        request = alice.commit_request(version, {(STANDS_FOR_NULL, 0): 1})
-        await ask_with_nulls(run, request, version, "no topic name")
-    await run.describe("Dead")
+@scenario("bad input JoinGroup: oversized metadata", versions=JOIN)
+async def join_with_metadata_of_ten_megabytes(run: Run, version: int) -> None:
+    alice, bob, dave = cast(run, "alice", "bob", "dave")
+    await stable(run, alice, bob)
+    await dave.join(version, NO_MATCH, protocols=offers("other", metadata=bytes(TEN_MEGABYTES)))
+    if version >= MEMBER_ID_REQUIRED_SINCE:
+        large = offers("range", metadata=bytes(TEN_MEGABYTES))
+        await dave.join(version, ErrorCode.MEMBER_ID_REQUIRED, protocols=large, note="handed an id")
+    await undisturbed(run, alice, bob)
 
 
-@scenario("2.3 OffsetFetch", versions=FETCH)
-async def fetch_with_nulls(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    await ask_with_nulls(
-        run, alice.fetch_request(version, [(TOPIC, 0)], STANDS_FOR_NULL), version, "no group id"
-    )
-    if version < 10:
-        await ask_with_nulls(
-            run, alice.fetch_request(version, [(STANDS_FOR_NULL, 0)]), version, "no topic name"
-        )
-
-
-@scenario("2.3 DeleteGroups", versions=DELETE)
-async def delete_with_nulls(run: Run, version: int) -> None:
-    await ask_with_nulls(run, DeleteGroupsRequest(groups_names=[STANDS_FOR_NULL]), version, "no name")
-
-
-@scenario("2.3 DescribeGroups", versions=DESCRIBE)
-async def describe_with_nulls(run: Run, version: int) -> None:
-    await ask_with_nulls(run, DescribeGroupsRequest(groups=[STANDS_FOR_NULL]), version, "no name")
-
-
-@scenario("2.3 OffsetDelete")
-async def delete_offsets_with_nulls(run: Run) -> None:
-    await ask_with_nulls(run, OffsetDeleteRequest(group_id=STANDS_FOR_NULL, topics=[]), 0, "no group id")
-
-
-@scenario("O3", versions=COMMIT)
-async def metadata_as_long_as_a_string_can_be(run: Run, version: int) -> None:
-    (alice,) = cast(run, "alice")
-    await alice.commit(version, metadata="x" * 32_767, errors=ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    await alice.fetch()
-
-
-@scenario("2.2 Join", versions=(3, 4, 5, 9))
-async def join_with_long_ids(run: Run, version: int) -> None:
-    long = "x" * 32_767
-    alice = Actor(run, "alice")
-    await alice.join(version, error=None, member_id=long)
-    await alice.join(version, error=None, protocol_type=long)
-    await alice.join(version, error=None, group_id=long)
-
-
-@scenario("3.87", versions=(3, 5, 9))
+@scenario("bad input JoinGroup: oversized metadata", "3.87", versions=JOIN)
 async def join_with_metadata_that_fits_no_record(run: Run, version: int) -> None:
     """Every member's metadata is in the record that the leader's SyncGroup writes."""
     (alice,) = cast(run, "alice")
     alice.protocol_type = "plain"
     alice.protocols = [("range", bytes(2 << 20))]
     await alice.enter(version)
-    await alice.sync(error=None)
-    await run.describe()
-    await alice.heartbeat(error=None)
+    await alice.sync(error=FULL_RECORD)
+    await run.describe("PreparingRebalance")
+    alice.protocols = [("range", b"less")]
+    await alice.join(version)
+    await all_sync(run, alice)
+    await undisturbed(run, alice)
 
 
-@scenario("2.2 Sync", "3.43", versions=SYNC)
+@scenario("bad input JoinGroup: empty ids", versions=JOIN)
+async def join_with_long_ids(run: Run, version: int) -> None:
+    alice, bob, dave = cast(run, "alice", "bob", "dave")
+    await stable(run, alice, bob)
+    await dave.join(version, UNKNOWN, member_id=LONGEST_TEXT)
+    await dave.join(version, NO_MATCH, protocol_type=LONGEST_TEXT)
+    await dave.join(version, NO_MATCH, protocols=offers(LONGEST_TEXT))
+    await dave.join(version, UNKNOWN, group_id=LONGEST_TEXT, member_id="some-id")
+    await undisturbed(run, alice, bob)
+
+
+# SyncGroup and Heartbeat
+
+
+@scenario("bad input SyncGroup: empty ids", versions=SYNC)
+async def sync_with_empty_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.sync(version, error=BAD_GROUP, group_id="")
+    await alice.sync(version, error=UNKNOWN, member_id="")
+    await alice.sync(version, error=OLD, generation_id=INT32_MIN)
+    if version >= STATIC_SINCE:
+        await alice.sync(version, error=UNKNOWN, group_instance_id="", note="an instance without a name")
+    if version >= 5:
+        await alice.sync(version, error=NO_MATCH, protocol_type="", note="no type")
+        await alice.sync(version, error=NO_MATCH, protocol_name="", note="no protocol")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input SyncGroup: 10 MB", versions=SYNC)
+async def sync_again_with_an_assignment_of_ten_megabytes(run: Run, version: int) -> None:
+    """Once there is an assignment, nobody reads another."""
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    for who in (alice, bob):
+        reply = await who.sync(version, {alice.member_id: bytes(TEN_MEGABYTES)})
+        run.expect(reply.assignment == who.name.encode(), "the assignment that there is")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input SyncGroup: 10 MB", versions=SYNC)
+async def a_followers_ten_megabytes_count_for_nothing(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await completing(run, alice, bob)
+    bobs = await bob.send_sync(version, {bob.member_id: bytes(TEN_MEGABYTES)})
+    await run.parked(bobs)
+    await alice.sync(version, {bob.member_id: b"bobs"})
+    await run.answer(bobs, ErrorCode.NONE, assignment=b"bobs")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("3.43", "bad input SyncGroup: unknown members", versions=SYNC)
 async def assignments_for_nobody_known(run: Run, version: int) -> None:
     made = await scene(run, "CompletingRebalance")
     strange = {f"nobody-{number}": b"x" for number in range(1_000)} | {"": b"no id"}
     await made.alice.sync(version, strange)
     await made.bob.sync(version)
-    await run.describe("Stable")
+    await undisturbed(run, made.alice, made.bob)
+
+
+@scenario("bad input Heartbeat: empty ids", versions=HEARTBEAT)
+async def heartbeat_with_empty_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.heartbeat(version, BAD_GROUP, group_id="")
+    await alice.heartbeat(version, UNKNOWN, member_id="")
+    await alice.heartbeat(version, UNKNOWN, member_id=LONGEST_TEXT)
+    await alice.heartbeat(version, OLD, generation_id=INT32_MIN)
+    if version >= STATIC_SINCE:
+        await alice.heartbeat(version, UNKNOWN, group_instance_id="", note="an instance without a name")
+    await undisturbed(run, alice, bob)
+
+
+# LeaveGroup
+
+
+@scenario("bad input LeaveGroup: empty ids", versions=LEAVE)
+async def leave_with_empty_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.leave(version, error=BAD_GROUP, group_id="")
+    alices, alice.member_id = alice.member_id, ""
+    await alice.leave_with(UNKNOWN, version)
+    alice.member_id = alices
+    if version >= STATIC_SINCE:
+        nobody = [
+            MemberIdentity(member_id="", group_instance_id=""),
+            MemberIdentity(member_id=alices, group_instance_id=""),
+            *[MemberIdentity(member_id=f"nobody-{number}") for number in range(1_000)],
+        ]
+        await alice.leave(version, nobody, errors=[UNKNOWN] * len(nobody))
+        await alice.leave(version, [], errors=[], note="nobody at all")
+    await undisturbed(run, alice, bob)
+
+
+# OffsetCommit, OffsetFetch and OffsetDelete
+
+
+@scenario("bad input OffsetCommit: empty ids", versions=COMMIT)
+async def commit_with_empty_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.commit(version, errors=UNKNOWN, member_id="")
+    await alice.commit(version, errors=UNKNOWN, member_id="", generation_id_or_member_epoch=-1)
+    await alice.commit(version, errors=None, group_id="")
+    if version >= STATIC_COMMIT_SINCE:
+        await alice.commit(version, errors=UNKNOWN, group_instance_id="")
+    if version < 10:
+        await alice.commit(version, {("", 0): 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    await alice.fetch(9, None, note="nothing was stored")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetCommit: negative numbers", versions=COMMIT)
+async def commit_with_negative_numbers(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await alice.commit(version, errors=OLD, generation_id_or_member_epoch=INT32_MIN)
+    await alice.commit(version, errors=UNKNOWN, member_id="", generation_id_or_member_epoch=INT32_MIN)
+    await alice.commit(version, {(TOPIC, -1): 1, (TOPIC, INT32_MIN): 1}, errors=missing)
+    await alice.commit(version, {(TOPIC, 0): -7}, note="offsets may be anything")
+    if 2 <= version < 5:
+        await alice.commit(version, {(TOPIC, 1): 1}, retention_time_ms=-2, note="retention -2")
+        await alice.commit(version, {(TOPIC, 2): 1}, retention_time_ms=-(2**63), note="retention -2^63")
+    await alice.fetch(9, None)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("O3", "bad input OffsetCommit: oversized metadata", versions=COMMIT)
+async def metadata_as_long_as_a_string_can_be(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.commit(version, metadata=LONGEST_TEXT, errors=ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    await alice.fetch(9, None, note="nothing was stored")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetFetch: empty ids", versions=FETCH)
+async def fetch_with_empty_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.fetch(version, [(TOPIC, 0)], "")
+    if version < 10:
+        await alice.fetch(version, [("", 0)])
+    if version >= 9:
+        await alice.fetch(version, member_id="", member_epoch=5)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetFetch: negative numbers", versions=FETCH)
+async def fetch_with_negative_numbers(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.fetch(version, [(TOPIC, -1), (TOPIC, INT32_MIN)])
+    if version >= 9:
+        await alice.fetch(version, member_id=alice.member_id, member_epoch=INT32_MIN)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetDelete: negative numbers", "2.3 OffsetDelete: unknown partition")
+async def delete_offsets_with_negative_numbers(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.commit()
+    await delete_offsets(run, (TOPIC, -1), (TOPIC, INT32_MIN), ("", 0))
+    await alice.fetch(9, None)
+    await undisturbed(run, alice, bob)

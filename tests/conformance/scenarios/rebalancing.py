@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.errors import ErrorCode
-from tests.conformance.actors import JOIN, STATIC_JOIN_SINCE, subscription
+from protocol.messages.leave_group import MemberIdentity
+from tests.conformance.actors import JOIN, STATIC_JOIN_SINCE, Actor, subscription
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, completing, rejoin_all, scene, stable
@@ -20,7 +21,7 @@ async def the_leader_alone_is_told_the_members(run: Run, version: int) -> None:
     run.expect(alice.leads and not bob.leads and not carol.leads, "the first one leads")
 
 
-@scenario("3.21", "2.2 Join", versions=JOIN)
+@scenario("3.21", versions=JOIN)
 async def each_join_phase_is_one_generation(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, version=version)
@@ -45,7 +46,7 @@ async def most_votes_choose_the_protocol(run: Run, version: int) -> None:
     run.expect(bob.protocol_name == "b", "two of three like b better")
 
 
-@scenario("3.24", "2.2 Join", versions=JOIN)
+@scenario("3.24", "2.2 state Join of a member, same metadata/Stable", versions=JOIN)
 async def an_unchanged_follower_rejoins_without_a_rebalance(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
@@ -54,7 +55,7 @@ async def an_unchanged_follower_rejoins_without_a_rebalance(run: Run, version: i
     await run.describe("Stable")
 
 
-@scenario("3.24", "2.2 Join", versions=JOIN)
+@scenario("3.24", "2.2 state Join of a member, same metadata/Stable", versions=JOIN)
 async def a_leader_that_rejoins_starts_a_rebalance(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
@@ -66,7 +67,12 @@ async def a_leader_that_rejoins_starts_a_rebalance(run: Run, version: int) -> No
     await alice.joined(join)
 
 
-@scenario("3.24", "2.2 Join", versions=JOIN, choices=("metadata", "order", "more", "fewer"))
+@scenario(
+    "3.24",
+    "2.2 state Join of a member, new metadata/Stable",
+    versions=JOIN,
+    choices=("metadata", "order", "more", "fewer"),
+)
 async def a_follower_that_offers_something_else_starts_a_rebalance(run: Run, version: int, how: str) -> None:
     alice, bob = cast(run, "alice", "bob")
     alice.protocols = [("a", b"1"), ("b", b"2")]
@@ -84,7 +90,7 @@ async def a_follower_that_offers_something_else_starts_a_rebalance(run: Run, ver
     await bob.joined(join)
 
 
-@scenario("3.24", "3.58", versions=JOIN)
+@scenario("3.24", versions=JOIN)
 async def other_timeouts_alone_are_no_change(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
@@ -93,17 +99,18 @@ async def other_timeouts_alone_are_no_change(run: Run, version: int) -> None:
     await run.describe("Stable")
 
 
-@scenario("3.25", "2.2 Join", versions=JOIN)
+@scenario("3.25", "2.2 state Join of a member, same metadata/CompletingRebalance", versions=JOIN)
 async def unchanged_members_rejoin_a_generation_that_is_not_synced(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
     await bob.join(version)
-    await alice.join(version)
+    reply = await alice.join(version)
     run.expect(alice.generation_id == 2 and alice.leads, "the same generation")
+    run.expect(len(reply.members) == 2, "the leader is told the members again")
     await run.describe("CompletingRebalance")
 
 
-@scenario("2.2 Join", "3.51", versions=JOIN)
+@scenario("2.2 state Join of a member, new metadata/CompletingRebalance", versions=JOIN)
 async def a_change_while_completing_starts_over(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
@@ -117,7 +124,11 @@ async def a_change_while_completing_starts_over(run: Run, version: int) -> None:
     await alice.joined(join)
 
 
-@scenario("2.2 Join", "3.36", versions=JOIN, choices=("CompletingRebalance", "Stable"))
+@scenario(
+    "2.2 state Join with a pending id or v<4/{choice}",
+    versions=JOIN,
+    choices=("CompletingRebalance", "Stable"),
+)
 async def a_newcomer_starts_a_rebalance(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     sync = None
@@ -135,7 +146,7 @@ async def a_newcomer_starts_a_rebalance(run: Run, version: int, state: str) -> N
     await made.carol.joined(join)
 
 
-@scenario("3.16", versions=JOIN)
+@scenario("3.16", "2.2 state Join of a member, same metadata/PreparingRebalance", versions=JOIN)
 async def the_join_phase_ends_with_the_last_join(run: Run, version: int) -> None:
     made = await scene(run, "PreparingRebalance")
     join = await made.bob.send_join(version)
@@ -143,6 +154,66 @@ async def the_join_phase_ends_with_the_last_join(run: Run, version: int) -> None
     await made.alice.join(version)
     await made.bob.joined(join)
     await made.carol.joined(made.waiting[0])
+
+
+@scenario("2.2 state Join with a pending id or v<4/PreparingRebalance", "3.16", versions=JOIN)
+async def a_newcomer_joins_a_rebalance_that_is_on(run: Run, version: int) -> None:
+    made = await scene(run, "PreparingRebalance")
+    dave = Actor(run, "dave")
+    daves = await dave.send_enter(version)
+    await run.parked(daves)
+    await run.describe("PreparingRebalance")
+    await rejoin_all(run, made.alice, made.bob)
+    await dave.joined(daves)
+    await made.carol.joined(made.waiting[0])
+    run.expect(dave.generation_id == made.carol.generation_id == 3, "one generation for both newcomers")
+
+
+@scenario("2.2 state Join of a member, new metadata/PreparingRebalance", versions=JOIN)
+async def a_member_changes_its_offer_while_preparing(run: Run, version: int) -> None:
+    made = await scene(run, "PreparingRebalance")
+    made.bob.protocols = [("range", subscription("orders", "returns"))]
+    bobs = await made.bob.send_join(version)
+    await run.parked(bobs)
+    await run.describe("PreparingRebalance")
+    reply = await made.alice.join(version)
+    offered = {member.member_id: member.metadata for member in reply.members}
+    run.expect(
+        offered[made.bob.member_id] == subscription("orders", "returns"), "the leader is told the new offer"
+    )
+    await made.bob.joined(bobs)
+    await made.carol.joined(made.waiting[0])
+
+
+@scenario("3.29", versions=JOIN[8:])
+async def a_reason_shows_in_no_answer(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    await bob.get_id(version)
+    join = await bob.send_join(version, reason="it is so dark")
+    await run.until("PreparingRebalance", 2)
+    await alice.join(version, reason="x" * 300)
+    await bob.joined(join)
+    own = [MemberIdentity(member_id=bob.member_id, reason="so long")]
+    await bob.leave(5, own, errors=[ErrorCode.NONE])
+    await run.describe("PreparingRebalance")
+
+
+@scenario("3.19", versions=STATIC_JOIN)
+async def the_leader_is_told_the_instances(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob", static=True)
+    carol = Actor(run, "carol")
+    joins = []
+    await alice.enter(version)
+    for number, each in enumerate((bob, carol)):
+        joins.append(await each.send_enter(version))
+        await run.until("PreparingRebalance", number + 2)
+    reply = await alice.join(version)
+    got = {member.group_instance_id for member in reply.members}
+    run.expect(got == {alice.instance_id, bob.instance_id, None}, f"the instances there are: {got}")
+    for each, join in zip((bob, carol), joins, strict=True):
+        followers = await each.joined(join)
+        run.expect(followers.members == [], "followers are told of nobody")
 
 
 @scenario("3.16", "3.17", versions=JOIN)
@@ -182,7 +253,7 @@ async def a_static_leader_that_does_not_rejoin_stays_and_leads_no_more(run: Run,
     await run.describe("CompletingRebalance")
 
 
-@scenario("3.62", "2.2 Leave", versions=range(6))
+@scenario("3.62", versions=range(6))
 async def a_parked_member_that_leaves_is_told_that_it_is_unknown(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)

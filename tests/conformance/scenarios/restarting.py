@@ -1,19 +1,23 @@
 """A restart of the broker (KAFKA.md 3.64 to 3.68, 3.31): what is stored is back, what is not was never promised.
 
-All scripts share one restart. After it a group may have three members at most.
+All scripts on one broker share one restart. After it a group may have three members at most, or (where joins
+are delayed) offsets are kept for a minute only.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
-from tests.conformance.actors import JOIN, OTHER_TOPIC, TOPIC
+from tests.conformance.actors import JOIN, OTHER_TOPIC, SYNC, TOPIC
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast, completing, scene, stable
 
+EMPTY_BEFORE_S: Final = 30.0
+RETENTION_S: Final = 60.0
 OLD: Final = ErrorCode.ILLEGAL_GENERATION
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -72,8 +76,8 @@ async def sessions_are_full_again_after_a_restart(run: Run) -> None:
     await bob.heartbeat(error=UNKNOWN)
 
 
-@scenario("3.66", "3.64", restarts=True)
-async def a_generation_that_nobody_synced_is_lost(run: Run) -> None:
+@scenario("3.66", "3.64", versions=SYNC, restarts=True)
+async def a_generation_that_nobody_synced_is_lost(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
     bobs = await bob.send_enter()
@@ -82,9 +86,9 @@ async def a_generation_that_nobody_synced_is_lost(run: Run) -> None:
     await bob.joined(bobs)
     await run.restarted()
     await run.describe("Stable")
-    await alice.heartbeat(error=OLD)
-    await alice.sync(error=OLD)
-    await bob.sync(error=UNKNOWN)
+    await alice.heartbeat(min(version, 4), error=OLD)
+    await alice.sync(version, error=OLD)
+    await bob.sync(version, error=UNKNOWN)
     await alice.join()
     run.expect(alice.generation_id == 2, "the number is used again")
 
@@ -112,7 +116,7 @@ async def a_first_generation_that_nobody_synced_leaves_the_group_empty(run: Run)
     run.expect(alice.generation_id == 1, "the number is used again")
 
 
-@scenario("3.64", "3.4", restarts=True)
+@scenario("3.64", restarts=True)
 async def a_pending_id_is_lost(run: Run) -> None:
     (alice,) = cast(run, "alice")
     await alice.get_id()
@@ -121,7 +125,7 @@ async def a_pending_id_is_lost(run: Run) -> None:
     await alice.join(error=UNKNOWN)
 
 
-@scenario("3.67", versions=(3, 9), restarts=True)
+@scenario("3.67", versions=JOIN, restarts=True)
 async def only_the_chosen_protocol_is_known_after_a_restart(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     for each in (alice, bob):
@@ -146,7 +150,7 @@ async def a_member_with_one_protocol_is_unchanged_after_a_restart(run: Run, vers
     await run.describe("Stable")
 
 
-@scenario("3.68", "3.59", restarts=True)
+@scenario("3.68", "3.63", "3.64", restarts=True)
 async def an_empty_group_is_empty_after_a_restart(run: Run) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
@@ -158,7 +162,34 @@ async def an_empty_group_is_empty_after_a_restart(run: Run) -> None:
     run.expect(bob.generation_id == 3, "generations go on")
 
 
-@scenario("3.74", restarts=True)
+@scenario("3.59", "3.68", restarts=True)
+async def a_group_whose_last_member_expired_is_empty_after_a_restart(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    alice.session_timeout_ms = 300
+    await stable(run, alice)
+    await run.until("Empty", 0)
+    await run.restarted()
+    await run.describe("Empty")
+    await bob.enter()
+    run.expect(bob.generation_id == 3, "Empty was generation 2, and stored")
+
+
+@scenario("3.68", "O18", on="delayed", restarts=True)
+async def a_group_was_empty_before_the_restart(run: Run) -> None:
+    """How long a group has been empty is counted from when it became so, not from the restart."""
+    (alice,) = cast(run, "alice")
+    await stable(run, alice)
+    await alice.commit()
+    await alice.leave()
+    await asyncio.sleep(EMPTY_BEFORE_S)
+    await run.restarted()
+    await run.describe("Empty")
+    async with run.taking(0.0, RETENTION_S - EMPTY_BEFORE_S + 5.0):
+        await run.until("Dead", 0, timeout_s=RETENTION_S)
+    await alice.fetch(9, None)
+
+
+@scenario("3.74", "3.64", restarts=True)
 async def a_deleted_group_stays_deleted(run: Run) -> None:
     (alice,) = cast(run, "alice")
     await stable(run, alice)
@@ -182,19 +213,19 @@ async def offsets_are_kept(run: Run) -> None:
         await alice.fetch(version, [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2), (OTHER_TOPIC, 2)])
 
 
-@scenario("3.31", "3.30", restarts=True)
-async def a_group_over_its_size_is_rebalanced_and_shrinks(run: Run) -> None:
+@scenario("3.31", "3.30", versions=JOIN, restarts=True)
+async def a_group_over_its_size_is_rebalanced_and_shrinks(run: Run, version: int) -> None:
     alice, bob, carol, dave = cast(run, "alice", "bob", "carol", "dave")
     await stable(run, alice, bob, carol, dave)
     await run.restarted()
     await run.describe("PreparingRebalance")
     joins = []
     for each in (alice, bob):
-        joins.append(await each.send_join())
+        joins.append(await each.send_join(version))
         await run.parked(joins[-1])
     await dave.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
-    carols = await carol.send_join()
+    carols = await carol.send_join(version)
     await run.parked(carols)
-    await dave.join(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    await dave.join(version, ErrorCode.GROUP_MAX_SIZE_REACHED)
     await run.answer_if_any(joins[0])
     await dave.heartbeat(error=None, note="turned away")

@@ -25,7 +25,13 @@ async def kept(run: Run) -> None:
     await Actor(run, "keeper").commit()
 
 
-@scenario("3.30", "3.32", "2.2 Join", versions=JOIN, on=SMALL, choices=("CompletingRebalance", "Stable"))
+@scenario(
+    "3.30",
+    "2.2 Join: group over its size",
+    versions=JOIN,
+    on=SMALL,
+    choices=("CompletingRebalance", "Stable"),
+)
 async def a_full_group_takes_nobody_else(run: Run, version: int, state: str) -> None:
     await kept(run)
     alice, bob, carol = cast(run, "alice", "bob", "carol")
@@ -38,7 +44,7 @@ async def a_full_group_takes_nobody_else(run: Run, version: int, state: str) -> 
     await run.describe(state)
 
 
-@scenario("3.30", "2.2 Join", versions=JOIN, on=SMALL)
+@scenario("3.30", "2.2 Join: group over its size", versions=JOIN, on=SMALL)
 async def in_a_rebalance_parked_joins_are_counted(run: Run, version: int) -> None:
     await kept(run)
     alice, bob, carol = cast(run, "alice", "bob", "carol")
@@ -53,7 +59,7 @@ async def in_a_rebalance_parked_joins_are_counted(run: Run, version: int) -> Non
     await run.describe()
 
 
-@scenario("3.30", "2.2 Join", versions=JOIN, on=SMALL)
+@scenario("3.30", versions=JOIN, on=SMALL)
 async def existing_members_pass(run: Run, version: int) -> None:
     await kept(run)
     alice, bob = cast(run, "alice", "bob")
@@ -65,7 +71,7 @@ async def existing_members_pass(run: Run, version: int) -> None:
     await alice.joined(alices)
 
 
-@scenario("3.32", "3.5", "2.2 Join", versions=WITH_IDS, on=SMALL)
+@scenario("3.32", "3.5", "2.2 Join: group over its size forgets a pending id", versions=WITH_IDS, on=SMALL)
 async def pending_ids_do_not_count(run: Run, version: int) -> None:
     await kept(run)
     alice, bob, carol, dave = cast(run, "alice", "bob", "carol", "dave")
@@ -133,7 +139,7 @@ async def offsets_expire(run: Run) -> None:
     await run.describe("Dead")
 
 
-@scenario("O18", "O21", on=SMALL)
+@scenario("O18", on=SMALL)
 async def offsets_of_topics_that_are_read_do_not_expire(run: Run) -> None:
     (alice,) = cast(run, "alice")
     await stable(run, alice, version=WITHOUT_ID)
@@ -143,6 +149,41 @@ async def offsets_of_topics_that_are_read_do_not_expire(run: Run) -> None:
     await asyncio.sleep(RETENTION_S / 2 + 6)
     await alice.fetch(9, None)
     await run.describe("Stable")
+
+
+@scenario("O18", on=SMALL)
+async def offsets_do_not_expire_in_a_rebalance(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    for each in (alice, bob):
+        each.session_timeout_ms = each.rebalance_timeout_ms = 300_000
+    await stable(run, alice, version=WITHOUT_ID)
+    await alice.commit(offsets={(TOPIC, 0): 1, (OTHER_TOPIC, 0): 2})
+    await bob.send_join(WITHOUT_ID)
+    await run.until("PreparingRebalance", 2)
+    await asyncio.sleep(RETENTION_S + 6)
+    await alice.fetch(9, None)
+    await run.describe("PreparingRebalance")
+
+
+@scenario("O21", on=SMALL)
+async def offsets_of_a_subscription_that_cannot_be_read_do_not_expire(run: Run) -> None:
+    alice = Actor(run, "alice", protocols=[("range", b"\x00")], session_timeout_ms=300_000)
+    await stable(run, alice, version=WITHOUT_ID)
+    await alice.commit(offsets={(TOPIC, 0): 1, (OTHER_TOPIC, 0): 2})
+    await asyncio.sleep(RETENTION_S + 6)
+    await alice.fetch(9, None)
+    await run.describe("Stable")
+
+
+@scenario("3.30", "3.32", versions=WITH_IDS, on=SMALL)
+async def an_empty_group_takes_whoever_comes(run: Run, version: int) -> None:
+    """However many ids are waiting to be used; nor do they hold up a first join without a delay."""
+    await kept(run)
+    alice, bob, carol = cast(run, "alice", "bob", "carol")
+    for each in (alice, bob, carol):
+        await each.get_id(version)
+    await carol.join(version)
+    await run.describe("CompletingRebalance")
 
 
 @scenario("O18", "3.78", on=SMALL)

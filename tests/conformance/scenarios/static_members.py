@@ -176,6 +176,7 @@ async def the_last_one_missing_comes_back_under_a_new_id(run: Run, version: int)
     await run.parked(alices)
     again = back(made.bob)
     await again.join(version)
+    run.expect(again.member_id != made.bob.member_id, "each join gets another id")
     await made.alice.joined(alices)
     await made.carol.joined(made.waiting[0])
 
@@ -262,8 +263,8 @@ async def a_static_member_expires_in_the_end(run: Run) -> None:
     await run.describe()
 
 
-@scenario("3.9", versions=STATIC_JOIN)
-async def a_new_instance_needs_no_id_in_any_state(run: Run, version: int) -> None:
+@scenario("3.7", versions=STATIC_JOIN)
+async def a_new_instance_needs_no_id_in_a_group_that_is_there(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob", static=True)
     await stable(run, alice)
     join = await bob.send_join(version)
@@ -272,7 +273,7 @@ async def a_new_instance_needs_no_id_in_any_state(run: Run, version: int) -> Non
     await bob.joined(join)
 
 
-@scenario("2.2 Join", versions=STATIC_JOIN)
+@scenario("3.7", versions=STATIC_JOIN)
 async def an_empty_instance_id_is_an_instance_id(run: Run, version: int) -> None:
     alice = Actor(run, "alice", instance_id="")
     await alice.join(version, error=None)

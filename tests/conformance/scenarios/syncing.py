@@ -9,7 +9,7 @@ from protocol.messages.sync_group import SyncGroupRequestAssignment as Assignmen
 from tests.conformance.actors import STATIC_SINCE, SYNC, Actor, subscription
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.scenes import STATES, cast, completing, scene, stable
+from tests.conformance.scenes import STATES, all_sync, cast, completing, rejoin_all, scene, stable
 
 WITH_PROTOCOL: Final = range(5, 6)
 STATIC_SYNC: Final = range(STATIC_SINCE, 6)
@@ -20,7 +20,7 @@ BY_STATE: Final = {
 }
 
 
-@scenario("2.2 Sync", versions=SYNC)
+@scenario("2.2 Sync: empty group id", versions=SYNC)
 async def sync_with_an_empty_group_id(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.sync(
@@ -28,7 +28,7 @@ async def sync_with_an_empty_group_id(run: Run, version: int) -> None:
     )
 
 
-@scenario("2.2 Sync", "3.52", versions=WITH_PROTOCOL, choices=STATES)
+@scenario("2.2 Sync: no protocol named", "3.52", versions=WITH_PROTOCOL, choices=STATES)
 async def sync_without_a_protocol(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -41,7 +41,7 @@ async def sync_without_a_protocol(run: Run, version: int, state: str) -> None:
     await run.describe(state if state != "absent" else "Dead")
 
 
-@scenario("2.2 Sync", versions=SYNC)
+@scenario("2.2 Sync: group absent", "2.2 state Sync/absent", versions=SYNC)
 async def sync_in_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.sync(version, error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="some-id", generation_id=1)
@@ -49,7 +49,13 @@ async def sync_in_a_group_that_is_not_there(run: Run, version: int) -> None:
     await run.describe("Dead")
 
 
-@scenario("2.2 Sync", versions=SYNC, choices=STATES[1:])
+@scenario(
+    "2.2 Sync: not a member",
+    "2.2 Sync: wrong generation",
+    "2.2 Sync: 25 before 22",
+    versions=SYNC,
+    choices=STATES[1:],
+)
 async def sync_of_somebody_else_or_for_another_generation(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     alice, bob = made.alice, made.bob
@@ -64,17 +70,30 @@ async def sync_of_somebody_else_or_for_another_generation(run: Run, version: int
     await bob.sync(version, error=unknown, member_id="some-id", generation_id=-5, note="neither")
     if version >= STATIC_SINCE:
         await alice.sync(version, error=unknown, group_instance_id="unknown", note="an unknown instance")
-    if version >= 5:
-        odd = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if state != "Empty" else unknown
-        await alice.sync(version, error=odd, protocol_type="connect", note="another type")
-        await alice.sync(version, error=odd, protocol_name="another", note="another name")
-        await alice.sync(version, error=odd, protocol_name="", note="an empty name")
-        await alice.sync(version, error=old, protocol_name="another", generation_id=77, note="22 before 23")
-        await alice.sync(version, error=unknown, protocol_name="another", member_id="x", note="25 before 23")
     await run.describe(state)
 
 
-@scenario("2.2 Sync", "3.37", versions=STATIC_SYNC, choices=STATES[1:])
+@scenario(
+    "2.2 Sync: protocol differs",
+    "2.2 Sync: 22 before 23",
+    "3.52",
+    versions=WITH_PROTOCOL,
+    choices=STATES[2:],
+)
+async def sync_with_another_protocol(run: Run, version: int, state: str) -> None:
+    made = await scene(run, state)
+    alice = made.alice
+    odd, old = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.ILLEGAL_GENERATION
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    await alice.sync(version, error=odd, protocol_type="connect", note="another type")
+    await alice.sync(version, error=odd, protocol_name="another", note="another name")
+    await alice.sync(version, error=odd, protocol_name="", note="an empty name")
+    await alice.sync(version, error=old, protocol_name="another", generation_id=77, note="22 before 23")
+    await alice.sync(version, error=unknown, protocol_name="another", member_id="x", note="25 before 23")
+    await run.describe(state)
+
+
+@scenario("2.2 Sync: fenced", "2.2 Sync: 82 before 22", "3.37", versions=STATIC_SYNC, choices=STATES[1:])
 async def sync_of_a_static_member_under_the_wrong_id(run: Run, version: int, state: str) -> None:
     made = await scene(run, state, static=True)
     alice, bob = made.alice, made.bob
@@ -88,7 +107,7 @@ async def sync_of_a_static_member_under_the_wrong_id(run: Run, version: int, sta
     await run.describe(state)
 
 
-@scenario("2.2 Sync", "3.47", "3.46", versions=SYNC, choices=("Empty", "PreparingRebalance", "Stable"))
+@scenario("2.2 state Sync/{choice}", versions=SYNC, choices=("Empty", "PreparingRebalance", "Stable"))
 async def sync_as_it_should_be(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     await made.alice.sync(version, error=BY_STATE[state], assignments={made.alice.member_id: b"other"})
@@ -97,7 +116,7 @@ async def sync_as_it_should_be(run: Run, version: int, state: str) -> None:
     await run.describe(state)
 
 
-@scenario("2.2 Sync", "3.39", versions=STATIC_SYNC, choices=("PreparingRebalance", "Stable"))
+@scenario("3.39", versions=STATIC_SYNC, choices=("PreparingRebalance", "Stable"))
 async def sync_of_a_static_member(run: Run, version: int, state: str) -> None:
     made = await scene(run, state, static=True)
     await made.alice.sync(version, error=BY_STATE[state])
@@ -106,7 +125,7 @@ async def sync_of_a_static_member(run: Run, version: int, state: str) -> None:
     await run.describe(state)
 
 
-@scenario("3.43", "3.44", "3.45", "3.46", versions=SYNC)
+@scenario("3.43", "3.44", "3.45", "3.46", "2.2 state Sync/CompletingRebalance", versions=SYNC)
 async def followers_wait_for_the_leaders_assignment(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     await completing(run, alice, bob, carol)
@@ -241,20 +260,23 @@ async def old_versions_are_not_asked_for_the_protocol(run: Run, version: int) ->
     await run.describe("Stable")
 
 
-@scenario("2.2 Sync", versions=(2, 5))
+@scenario("bad input SyncGroup: 10 MB", "3.87", versions=SYNC)
 async def sync_with_an_assignment_of_ten_megabytes(run: Run, version: int) -> None:
     """It fits no record: the error of 3.87."""
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
     bobs = await bob.send_sync(version)
     await run.parked(bobs)
-    await alice.sync(version, {alice.member_id: bytes(10 << 20)}, error=None)
-    await run.answer(bobs)
-    await run.describe()
-    await bob.heartbeat(error=None)
+    await alice.sync(version, {alice.member_id: bytes(10 << 20)}, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    await run.answer(bobs, ErrorCode.UNKNOWN_SERVER_ERROR)
+    await run.describe("PreparingRebalance")
+    await bob.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    await rejoin_all(run, alice, bob)
+    await all_sync(run, alice, bob)
+    await run.describe("Stable")
 
 
-@scenario("3.87", versions=SYNC)
+@scenario("3.87", "2.1 SyncGroup: record too large", versions=SYNC)
 async def an_assignment_that_fits_no_record(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
@@ -268,13 +290,11 @@ async def an_assignment_that_fits_no_record(run: Run, version: int) -> None:
     await bob.joined(joins[1])
 
 
-@scenario("3.87", versions=(5,))
+@scenario("3.87", "2.1 JoinGroup: record too large", versions=range(5, 10))
 async def a_static_replacement_that_fits_no_record(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice", static=True)
     await stable(run, alice)
     alice.protocols = [("range", subscription("orders") + bytes(2 << 20))]
-    old_id = alice.member_id
-    await alice.join(member_id="", error=None)
-    await run.describe()
-    alice.member_id = old_id
-    await alice.heartbeat(version - 1, error=None)
+    await alice.join(version, ErrorCode.UNKNOWN_SERVER_ERROR, member_id="")
+    await run.describe("Stable")
+    await alice.heartbeat(note="its id is as before")

@@ -1,0 +1,77 @@
+"""Which lines and cells of KAFKA.md a run has shown, which of them equal, and which tests show the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.lines import BEYOND, CELLS, ELSEWHERE, LATER, LINES
+from tests.conformance.suite import Outcome
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+class Coverage:
+    """What `outcomes` show of LINES and CELLS."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self._seen: dict[str, set[int | None]] = {}
+        self._broken: set[str] = set()
+        for outcome in outcomes:
+            for line in outcome.case.lines:
+                self._seen.setdefault(line, set()).add(outcome.case.version)
+                if not outcome.is_equal:
+                    self._broken.add(line)
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not covered; cells with the versions that are missing."""
+        return [line for line in LINES if line not in self._seen] + [
+            cell + (f" (versions {', '.join(map(str, versions))})" if versions else "")
+            for cell in CELLS
+            if (versions := self._missing_versions(cell)) is not None
+        ]
+
+    def counts(self) -> Iterator[str]:
+        """The counts, as lines for people."""
+        lines = [line for line in LINES if line in self._seen]
+        cells = [cell for cell in CELLS if self._missing_versions(cell) is None]
+        for name, there, covered in (("lines", LINES, lines), ("cells", CELLS, cells)):
+            equal = [each for each in covered if each not in self._broken]
+            yield (
+                f"{name} of KAFKA.md: {len(there)} to cover, {len(covered)} covered, {len(equal)} equal in all "
+                "versions they hold for"
+            )
+        if self._broken:
+            yield f"not equal: {', '.join(line for line in self._seen if line in self._broken)}"
+
+    def _missing_versions(self, cell: str) -> list[int] | None:
+        """The versions in which `cell` was not shown, or None if it was in all of them."""
+        seen = self._seen.get(cell)
+        if seen is None:
+            return list(CELLS[cell])
+        return [version for version in CELLS[cell] if version not in seen] or None
+
+
+def proofs_elsewhere() -> dict[str, str | None]:
+    """By line of ELSEWHERE the id of the test that proves it, or None if there is none."""
+    found: dict[str, str | None] = {}
+    for line, prefix in ELSEWHERE.items():
+        path, name = prefix.split("::")
+        source = (ROOT / path).read_text() if (ROOT / path).exists() else ""
+        test = re.search(rf"^def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
+        found[line] = test and f"{path}::{test[1]}"
+    return found
+
+
+def lines_elsewhere() -> Iterator[str]:
+    """What is shown by other tests, and what is not shown yet, as lines for people."""
+    for line, test in proofs_elsewhere().items():
+        if test is not None:
+            yield f"shown elsewhere: {line} by {test}"
+    for reason in dict.fromkeys(LATER.values()):
+        yield f"not shown yet: {', '.join(line for line in LATER if LATER[line] == reason)}: {reason}"
+    for cells, reason in BEYOND.items():
+        yield f"not to be shown: {cells}: {reason}"

@@ -1,0 +1,304 @@
+"""Requests with a null where Kafka allows none: nothing can be decoded, and the connection ends.
+
+Our own codec would not write them, so a null is put in the place of an empty text, list or byte string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol.codec import spec
+from protocol.framing import encode_request
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.join_group import JoinGroupRequestProtocol
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from protocol.messages.sync_group import SyncGroupRequestAssignment
+from tests.conformance.actors import (
+    COMMIT,
+    DELETE,
+    DESCRIBE,
+    FETCH,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    SYNC,
+    TOPIC,
+    Actor,
+)
+from tests.conformance.connection import CORRELATION_ID
+from tests.conformance.registry import scenario
+from tests.conformance.run import CLOSED, Run
+from tests.conformance.scenes import cast, stable, undisturbed
+
+Build = Callable[[Any], Any]
+"""A request with this in the place that is to be null."""
+SIZE_BYTES: Final = 4
+
+
+def with_null(build: Build, some: str | bytes | list[Any], version: int) -> bytes:
+    """The frame of a request with a null where `build` puts what it is given; `some` is not empty there.
+
+    An empty value and one of length 1 part at the length's last byte: that is where the null goes.
+    """
+    one = build(some)
+    empty, full = (
+        encode_request(request, version, CORRELATION_ID, "alice")[SIZE_BYTES:]
+        for request in (build(type(some)()), one)
+    )
+    last = next(at for at, (left, right) in enumerate(zip(empty, full, strict=False)) if left != right)
+    width = 1 if spec(type(one)).is_flexible(version) else 2 if isinstance(some, str) else 4
+    null = b"\x00" if width == 1 else b"\xff" * width
+    body = empty[: last + 1 - width] + null + empty[last + 1 :]
+    return len(body).to_bytes(SIZE_BYTES, "big") + body
+
+
+async def ask_with_nulls(
+    run: Run, version: int, places: dict[str, tuple[Build, str | bytes | list[Any]]]
+) -> None:
+    """One request for each of `places`, each on a connection of its own."""
+    for what, (build, some) in places.items():
+        request = build(some)
+        key = spec(type(request)).api_key
+        assert key is not None
+        name = type(request).__name__.removesuffix("Request")
+        frame = with_null(build, some, version)
+        asked = await run.send_frame(f"null-{what}", frame, key, version, f"{name} v{version} with no {what}")
+        reply = await run.answer(asked)
+        run.expect(reply == CLOSED, f"{name} v{version} with no {what}: should end the connection")
+
+
+def field_of(build: Callable[..., Any], field: str) -> Build:
+    """`build` with a field that is given later."""
+    return lambda value: build(**{field: value})
+
+
+async def two_members(run: Run) -> tuple[Actor, Actor]:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    return alice, bob
+
+
+@scenario("bad input JoinGroup: nulls", versions=JOIN)
+async def join_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+
+    def join(**changed: Any) -> Any:
+        return alice.join_request(version, **changed)
+
+    def offering(**given: Any) -> Any:
+        return join(protocols=[JoinGroupRequestProtocol(**({"name": "range", "metadata": b"m"} | given))])
+
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"m")
+    places: dict[str, tuple[Build, Any]] = {
+        field: (field_of(join, field), "x") for field in ("group_id", "member_id", "protocol_type")
+    }
+    places |= {"protocols": (field_of(join, "protocols"), [protocol])}
+    places |= {"name": (field_of(offering, "name"), "x"), "metadata": (field_of(offering, "metadata"), b"x")}
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input SyncGroup: nulls", versions=SYNC)
+async def sync_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+
+    def sync(**changed: Any) -> Any:
+        return alice.sync_request(version, **changed)
+
+    def with_assignments(assignments: Any) -> Any:
+        request = sync()
+        request.assignments = assignments
+        return request
+
+    def assigning(**given: Any) -> Any:
+        return with_assignments(
+            [SyncGroupRequestAssignment(**({"member_id": "m", "assignment": b"a"} | given))]
+        )
+
+    one = SyncGroupRequestAssignment(member_id="m", assignment=b"a")
+    places: dict[str, tuple[Build, Any]] = {
+        "group_id": (field_of(sync, "group_id"), "x"),
+        "member_id": (field_of(sync, "member_id"), "x"),
+        "assignments": (with_assignments, [one]),
+        "assigned member_id": (field_of(assigning, "member_id"), "x"),
+        "assignment": (field_of(assigning, "assignment"), b"x"),
+    }
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input Heartbeat: nulls", versions=HEARTBEAT)
+async def heartbeat_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+
+    def heartbeat(**changed: Any) -> Any:
+        return alice.heartbeat_request(version, **changed)
+
+    await ask_with_nulls(
+        run, version, {field: (field_of(heartbeat, field), "x") for field in ("group_id", "member_id")}
+    )
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input LeaveGroup: nulls", versions=LEAVE)
+async def leave_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    own = {"member_id": "x"} if version < 3 else {"members": [MemberIdentity(member_id="x")]}
+
+    def leave(**changed: Any) -> Any:
+        return LeaveGroupRequest(**({"group_id": run.group} | own | changed))
+
+    def naming(**given: Any) -> Any:
+        return leave(members=[MemberIdentity(**given)])
+
+    places: dict[str, tuple[Build, Any]] = {"group_id": (field_of(leave, "group_id"), "x")}
+    if version < 3:
+        places |= {"member_id": (field_of(leave, "member_id"), "x")}
+    else:
+        places |= {"members": (field_of(leave, "members"), own["members"])}
+        places |= {"member_id": (field_of(naming, "member_id"), "x")}
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetCommit: nulls", versions=COMMIT)
+async def commit_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+
+    def commit(**changed: Any) -> Any:
+        return alice.commit_request(version, {(TOPIC, 0): 1}, **changed)
+
+    def of_topic(**given: Any) -> Any:
+        return commit(topics=[OffsetCommitRequestTopic(**({"partitions": [partition]} | given))])
+
+    places: dict[str, tuple[Build, Any]] = {
+        "group_id": (field_of(commit, "group_id"), "x"),
+        "member_id": (field_of(commit, "member_id"), "x"),
+        "topics": (field_of(commit, "topics"), commit().topics),
+        "partitions": (field_of(of_topic, "partitions"), [partition]),
+    }
+    if version < 10:
+        places |= {"name": (field_of(of_topic, "name"), "x")}
+    await ask_with_nulls(run, version, places)
+    await alice.fetch(9, None, note="nothing was stored")
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetFetch: nulls", versions=FETCH)
+async def fetch_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    await ask_with_nulls(run, version, _places_of_fetch(version))
+    await undisturbed(run, alice, bob)
+
+
+def _places_of_fetch(version: int) -> dict[str, tuple[Build, Any]]:
+    topic_class = OffsetFetchRequestTopics if version >= 8 else OffsetFetchRequestTopic
+
+    def fetch(topics: Any = None, **own: Any) -> Any:
+        if version >= 8:
+            return OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(**({"group_id": "g", "topics": topics} | own))]
+            )
+        return OffsetFetchRequest(**({"group_id": "g", "topics": topics or []} | own))
+
+    def of_topic(**given: Any) -> Any:
+        return fetch([topic_class(**({"name": "t", "partition_indexes": [0]} | given))])
+
+    places: dict[str, tuple[Build, Any]] = {
+        "group_id": (field_of(fetch, "group_id"), "x"),
+        "partition_indexes": (field_of(of_topic, "partition_indexes"), [0]),
+    }
+    if version < 10:
+        places |= {"name": (field_of(of_topic, "name"), "x")}
+    if version >= 8:
+        one = OffsetFetchRequestGroup(group_id="g", topics=None)
+        places |= {"groups": (lambda value: OffsetFetchRequest(groups=value), [one])}
+    if version < 2:
+        places |= {"topics": (fetch, [topic_class(name="t", partition_indexes=[0])])}
+    return places
+
+
+@scenario("bad input OffsetDelete: nulls")
+async def delete_offsets_with_nulls(run: Run) -> None:
+    alice, bob = await two_members(run)
+    partition = OffsetDeleteRequestPartition(partition_index=0)
+    topic = OffsetDeleteRequestTopic(name="t", partitions=[partition])
+
+    def delete(**given: Any) -> Any:
+        return OffsetDeleteRequest(**({"group_id": run.group, "topics": [topic]} | given))
+
+    def of_topic(**given: Any) -> Any:
+        return delete(topics=[OffsetDeleteRequestTopic(**({"name": "t", "partitions": [partition]} | given))])
+
+    places: dict[str, tuple[Build, Any]] = {
+        "group_id": (field_of(delete, "group_id"), "x"),
+        "topics": (field_of(delete, "topics"), [topic]),
+        "name": (field_of(of_topic, "name"), "x"),
+        "partitions": (field_of(of_topic, "partitions"), [partition]),
+    }
+    await ask_with_nulls(run, 0, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input ListGroups: nulls", versions=range(4, 6))
+async def list_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    fields = ("states_filter", "types_filter")[: version - 3]
+    places: dict[str, tuple[Build, Any]] = {}
+    for field in fields:
+        places[field] = (lambda value, field=field: ListGroupsRequest(**{field: value})), ["Stable"]
+        places[f"text in {field}"] = (lambda value, field=field: ListGroupsRequest(**{field: [value]})), "x"
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input DescribeGroups: nulls", versions=DESCRIBE)
+async def describe_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    places: dict[str, tuple[Build, Any]] = {
+        "groups": (lambda value: DescribeGroupsRequest(groups=value), ["x"]),
+        "group id": (lambda value: DescribeGroupsRequest(groups=[value]), "x"),
+    }
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input DeleteGroups: nulls", "2.3 DeleteGroups: null", versions=DELETE)
+async def delete_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    places: dict[str, tuple[Build, Any]] = {
+        "groups": (lambda value: DeleteGroupsRequest(groups_names=value), ["x"]),
+        "group id": (lambda value: DeleteGroupsRequest(groups_names=[value]), "x"),
+    }
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input FindCoordinator: nulls", versions=range(7))
+async def find_the_coordinator_with_nulls(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    places: dict[str, tuple[Build, Any]] = {"key": (lambda value: FindCoordinatorRequest(key=value), "x")}
+    if version >= 4:
+        places = {
+            "keys": (lambda value: FindCoordinatorRequest(coordinator_keys=value), ["x"]),
+            "key": (lambda value: FindCoordinatorRequest(coordinator_keys=[value]), "x"),
+        }
+    await ask_with_nulls(run, version, places)
+    await undisturbed(run, alice, bob)
