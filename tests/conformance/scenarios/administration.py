@@ -14,7 +14,7 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.conformance.actors import DELETE, DESCRIBE, LIST, OTHER_TOPIC, TOPIC, Actor, subscription
+from tests.conformance.actors import DELETE, DESCRIBE, JOIN, LIST, OTHER_TOPIC, TOPIC, Actor, subscription
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import STATES, Scene, cast, completing, scene, stable
@@ -210,6 +210,21 @@ async def a_group_with_a_pending_id_only_is_deleted(run: Run, version: int) -> N
     await ask(run, DeleteGroupsRequest(groups_names=[run.group]), version)
     await run.describe("Dead")
     await alice.join(error=ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@scenario("3.74", "2.2 Join: id given, group absent", versions=JOIN)
+async def a_deleted_group_is_joined(run: Run, version: int) -> None:
+    """DescribeGroups calls it Dead; to a JoinGroup there is no group: an id is unknown, without one it is made."""
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice)
+    await alice.leave()
+    await ask(run, DeleteGroupsRequest(groups_names=[run.group]), 2)
+    await run.describe("Dead")
+    await alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID, note="with its former id")
+    await run.describe("Dead")
+    await bob.enter(version)
+    run.expect(bob.generation_id == 1, "without an id, the group is made anew")
+    await run.describe("CompletingRebalance")
 
 
 # OffsetDelete

@@ -63,6 +63,19 @@ async def heartbeat_in_every_state(run: Run, version: int, state: str) -> None:
     await run.describe(state)
 
 
+@scenario("2.2 state Heartbeat/PreparingRebalance", "2.2 Heartbeat: wrong generation", versions=HEARTBEAT)
+async def a_rebalance_shows_in_heartbeats(run: Run, version: int) -> None:
+    """As 27 as long as there is time to rejoin; as 22 only to who is a member still and missed it."""
+    alice, bob = cast(run, "alice", "bob", static=True)
+    bob.rebalance_timeout_ms = alice.rebalance_timeout_ms = 700
+    await stable(run, alice, bob)
+    join = await alice.send_join()
+    await run.until("PreparingRebalance", 2)
+    await bob.heartbeat(version, ErrorCode.REBALANCE_IN_PROGRESS, note="time to rejoin")
+    await alice.joined(join)
+    await bob.heartbeat(version, ErrorCode.ILLEGAL_GENERATION, note="too late")
+
+
 @scenario(
     "2.2 Heartbeat: fenced",
     "2.2 Heartbeat: 82 before 22",
@@ -130,6 +143,19 @@ async def a_member_expires_while_completing(run: Run) -> None:
     await run.answer(bobs, ErrorCode.REBALANCE_IN_PROGRESS)
     await run.describe("PreparingRebalance")
     await bob.join()
+
+
+@scenario("3.53", versions=HEARTBEAT)
+async def heartbeats_between_join_and_sync(run: Run, version: int) -> None:
+    """Answered 0 to leader and followers, whether their SyncGroup is still to come or parked."""
+    alice, bob = cast(run, "alice", "bob")
+    await completing(run, alice, bob)
+    for who in (alice, bob):
+        await who.heartbeat(version, note="before its sync")
+    sync = await bob.send_sync()
+    await run.parked(sync)
+    await bob.heartbeat(version, note="its sync is parked")
+    await run.describe("CompletingRebalance")
 
 
 @scenario("3.54", "3.16")
