@@ -10,7 +10,7 @@ from typing import Final
 from coordinator.groups.effects import Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.member import Member
-from coordinator.groups.states import DEAD, STABLE
+from coordinator.groups.states import DEAD, PROTOCOL_DESCRIBED
 from protocol.errors import ErrorCode
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
 from protocol.messages.describe_groups import (
@@ -55,7 +55,7 @@ def _absent(group_id: str, api_version: int) -> DescribedGroup:
 
 
 def _present(group: Group) -> DescribedGroup:
-    protocol_name = group.protocol_name if group.state is STABLE else None
+    protocol_name = group.protocol_name if PROTOCOL_DESCRIBED[group.state] else None
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

@@ -100,6 +100,16 @@ DELETE_ANSWER: Final[dict[GroupState, ErrorCode]] = {
 """DeleteGroups; also OffsetDelete, where a group of consumers is not refused for having members."""
 
 
+PROTOCOL_DESCRIBED: Final[dict[GroupState, bool]] = {
+    EMPTY: False,
+    PREPARING_REBALANCE: False,
+    COMPLETING_REBALANCE: False,  # Chosen, and not yet in force.
+    STABLE: True,
+    DEAD: False,
+}
+"""Whether DescribeGroups tells the protocol, and what each member offered for it."""
+
+
 class IllegalTransition(Exception):
     """A step that TRANSITIONS does not have: a bug of ours, never the client's fault."""
 

@@ -18,6 +18,7 @@ from coordinator.groups.states import (
     EMPTY,
     HEARTBEAT_ANSWER,
     PREPARING_REBALANCE,
+    PROTOCOL_DESCRIBED,
     REMOVED_IDS_MAX,
     STABLE,
     SYNC_ANSWER,
@@ -68,7 +69,9 @@ def test_every_pair_of_state_and_trigger_moves_as_drawn_or_is_refused(
         assert group.state is after
 
 
-@pytest.mark.parametrize("table", [HEARTBEAT_ANSWER, SYNC_ANSWER, COMMIT_ANSWER, DELETE_ANSWER])
+@pytest.mark.parametrize(
+    "table", [HEARTBEAT_ANSWER, SYNC_ANSWER, COMMIT_ANSWER, DELETE_ANSWER, PROTOCOL_DESCRIBED]
+)
 def test_every_answer_table_has_an_answer_for_every_state(table: dict[GroupState, object]) -> None:
     assert table.keys() == set(GroupState)
 
