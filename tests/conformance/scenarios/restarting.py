@@ -135,6 +135,7 @@ async def only_the_chosen_protocol_is_known_after_a_restart(run: Run, version: i
     await run.restarted()
     await alice.heartbeat()
     join = await bob.send_join(version)
+    await run.until("PreparingRebalance", 2)
     await run.parked(join)
     await alice.heartbeat(error=ErrorCode.REBALANCE_IN_PROGRESS)
     await alice.join(version)
