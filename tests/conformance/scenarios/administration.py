@@ -43,7 +43,13 @@ async def describe_in_every_state(run: Run, version: int, state: str) -> None:
     await scene(run, state)
     for asks in (False, True)[: 2 if version >= 3 else 1]:
         changed = {"include_authorized_operations": asks} if version >= 3 else {}
-        await ask(run, DescribeGroupsRequest(groups=[run.group], **changed), version)
+        reply = await ask(run, DescribeGroupsRequest(groups=[run.group], **changed), version)
+        (group,) = reply.groups
+        told = bool(group.protocol_data) or any(member.member_metadata for member in group.members)
+        run.expect(told == (state == "Stable"), f"the protocol is told while Stable only: {group}")
+        if state == "absent":
+            seen = (group.group_state, group.error_code)
+            run.expect(seen == ("Dead", NOT_FOUND if version >= 6 else 0), f"Dead, an error since v6: {seen}")
 
 
 @scenario("3.28", versions=DESCRIBE)
@@ -122,7 +128,9 @@ async def list_by_type(run: Run, version: int) -> None:
         ["unknown"],
         [""],
     ):
-        await listed(run, version, f"{types}", types_filter=types)
+        groups = await listed(run, version, f"{types}", types_filter=types)
+        matches = any(each.lower() == "classic" for each in types)
+        run.expect(len(groups) == matches, f"{types}: {len(groups)} groups")
     await listed(run, version, "blanks around", types_filter=[" classic "])
     await listed(run, version, "unknown and right", types_filter=["nothing", "classic"])
     await listed(run, version, "both filters", types_filter=["classic"], states_filter=["Stable"])
@@ -187,6 +195,7 @@ async def delete_several_groups(run: Run, version: int) -> None:
         await bob.commit(group_id=name)
     mixed = [names[0], run.group, names[1], "nowhere", names[0], "", names[3]]
     reply = await ask(run, DeleteGroupsRequest(groups_names=mixed), version)
+    run.expect(len(reply.results) == len(set(mixed)), "one that is named twice is answered once")
     errors = {result.group_id: result.error_code for result in reply.results}
     run.expect(errors[run.group] == NON_EMPTY and errors["nowhere"] == NOT_FOUND, f"each its own: {errors}")
     await ask(run, DeleteGroupsRequest(groups_names=[]), version, "nothing")
@@ -262,7 +271,13 @@ async def delete_offsets_of_an_empty_group_id_and_of_no_group(run: Run) -> None:
 async def delete_offsets_in_every_state(run: Run, state: str) -> None:
     made = await scene(run, state)
     await commit_both(run, made, state)
-    await delete_offsets(run, (TOPIC, 0), (OTHER_TOPIC, 0), ("nowhere", 0), (TOPIC, 9), (OTHER_TOPIC, 1))
+    wanted = ((TOPIC, 0), (OTHER_TOPIC, 0), ("nowhere", 0), (TOPIC, 9), (OTHER_TOPIC, 1))
+    reply = await delete_offsets(run, *wanted)
+    got = {(t.name, p.partition_index): p.error_code for t in reply.topics for p in t.partitions}
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    read = 0 if state == "Empty" else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    right = dict(zip(wanted, (read, 0, missing, missing, 0), strict=True))
+    run.expect(got == right, f"errors should be {right}, are {got}")
     await made.alice.fetch(9, None)
     await delete_offsets(run, (OTHER_TOPIC, 0), note="twice")
     await delete_offsets(run, note="nothing")

@@ -178,7 +178,10 @@ async def the_limit_of_metadata_is_a_setting(run: Run, version: int) -> None:
 @scenario("O27", "2.3 OffsetCommit: unknown partition", versions=COMMIT)
 async def commit_for_partitions_that_are_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
-    await alice.commit(version, {(TOPIC, PARTITIONS): 1, (TOPIC, 0): 2, (TOPIC, -1): 3}, errors=None)
+    reply = await alice.commit(version, {(TOPIC, PARTITIONS): 1, (TOPIC, 0): 2, (TOPIC, -1): 3}, errors=None)
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    errors = {p.partition_index: p.error_code for topic in reply.topics for p in topic.partitions}
+    run.expect(errors == {PARTITIONS: missing, 0: NONE, -1: missing}, f"3 for what is not there: {errors}")
     await alice.fetch(offsets=[(TOPIC, PARTITIONS), (TOPIC, 0), (TOPIC, -1)])
     await run.describe("Empty")
 
@@ -212,7 +215,11 @@ async def commit_for_topic_ids_that_are_not_there(run: Run, version: int) -> Non
             )
             for topic_id in topic_ids
         ]
-        await alice.commit(version, errors=None, topics=topics)
+        reply = await alice.commit(version, errors=None, topics=topics)
+        for topic in reply.topics:
+            errors = [partition.error_code for partition in topic.partitions]
+            if topic.topic_id != known:
+                run.expect(errors == [ErrorCode.UNKNOWN_TOPIC_ID] * 2, f"100: {errors}")
     await alice.fetch(10, None)
 
 

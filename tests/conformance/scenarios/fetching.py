@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -12,6 +13,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 from tests.conformance.actors import FETCH, OTHER_TOPIC, TOPIC, UNKNOWN_TOPIC_ID, Actor
 from tests.conformance.registry import scenario
@@ -26,7 +28,8 @@ STABLE_ONLY: Final = range(7, 11)
 @scenario("2.3 OffsetFetch: unknown group", "2.3 OffsetFetch: empty group id", "O27", versions=FETCH)
 async def fetch_of_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
-    await alice.fetch(version, [(TOPIC, 0), (TOPIC, 7), (OTHER_TOPIC, -1)])
+    nothing = await alice.fetch(version, [(TOPIC, 0), (TOPIC, 7), (OTHER_TOPIC, -1)])
+    run.expect(all(each == (-1, "", 0) for each in told_by(nothing)), "-1, no metadata, no error")
     await alice.fetch(version, [])
     await alice.fetch(version, [(TOPIC, 0)], "")
     await run.describe("Dead")
@@ -41,13 +44,22 @@ async def fetch_of_all_of_a_group_that_is_not_there(run: Run, version: int) -> N
     await run.describe("Dead")
 
 
+def told_by(reply: OffsetFetchResponse) -> list[tuple[int, str | None, int]]:
+    """Of each partition in the answer: offset, metadata, error."""
+    topics = [*reply.topics, *(topic for group in reply.groups for topic in group.topics)]
+    return [(p.committed_offset, p.metadata, p.error_code) for topic in topics for p in topic.partitions]
+
+
 @scenario("2.3 OffsetFetch: unknown partition", "O27", versions=FETCH)
 async def fetch_of_partitions_without_an_offset(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit()
-    await alice.fetch(
+    reply = await alice.fetch(
         version, [(TOPIC, 1), (TOPIC, 0), (TOPIC, 77), ("nowhere", 0), (OTHER_TOPIC, 0), (TOPIC, 0)]
     )
+    unknown_id = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else 0
+    right = {(42, "", 0), (-1, "", 0), (-1, "", unknown_id)}
+    run.expect(set(told_by(reply)) == right, f"only what was committed: {told_by(reply)}")
 
 
 @scenario("O27", versions=FETCH)
@@ -128,7 +140,11 @@ async def fetch_by_topic_ids_that_are_not_there(run: Run, version: int) -> None:
     for topic_ids in ([UNKNOWN_TOPIC_ID], [bytes(16)], [UNKNOWN_TOPIC_ID, run.topic_ids[TOPIC]]):
         topics = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0, 1]) for each in topic_ids]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=run.group, topics=topics)])
-        await run.answer(await run.send("alice", request, version))
+        reply = await run.answer(await run.send("alice", request, version))
+        for topic in reply.groups[0].topics:
+            errors = [partition.error_code for partition in topic.partitions]
+            right = 0 if topic.topic_id == run.topic_ids[TOPIC] else ErrorCode.UNKNOWN_TOPIC_ID
+            run.expect(errors == [right] * 2, f"100 for topics that are not there: {errors}")
 
 
 @scenario("O13", versions=STABLE_ONLY)
