@@ -44,6 +44,22 @@ FETCH: Final = range(1, 11)
 DESCRIBE: Final = range(7)
 LIST: Final = range(6)
 DELETE: Final = range(3)
+OFFSET_DELETE: Final = range(1)
+FIND: Final = range(7)
+PLAYED: Final = {
+    8: COMMIT,
+    9: FETCH,
+    10: FIND,
+    11: JOIN,
+    12: HEARTBEAT,
+    13: LEAVE,
+    14: SYNC,
+    15: DESCRIBE,
+    16: LIST,
+    42: DELETE,
+    47: OFFSET_DELETE,
+}
+"""The classic group APIs by key, in all the versions that there are."""
 
 MEMBER_ID_REQUIRED_SINCE: Final = 4
 STATIC_JOIN_SINCE: Final = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, HEARTBEAT, JOIN, LEAVE, SYNC
+from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, FIND, HEARTBEAT, JOIN, LEAVE, LIST, SYNC
 from tests.conformance.scenes import STATES
 
 GROUP_LINES: Final = tuple(f"3.{number}" for number in (*range(1, 79), *range(85, 91)))
@@ -27,6 +27,7 @@ def _state_cells(rows: dict[str, Iterable[int]]) -> Cells:
     return {f"2.2 state {row}/{state}": tuple(versions) for row, versions in rows.items() for state in STATES}
 
 
+VERSIONS: Final = _cells("2", {"versions of the group APIs": ()})
 COMMON: Final = _cells(
     "2.1",
     {
@@ -116,6 +117,7 @@ OFFSETS_AND_ADMIN: Final = _cells(
         "OffsetDelete: subscribed topic": (),
         "OffsetDelete: unknown partition": (),
         "OffsetDelete: absent offset": (),
+        "ListGroups: state since v4, type since v5": LIST,
         "ListGroups: filter of states": range(4, 6),
         "ListGroups: filter of types": range(5, 6),
         "ListGroups: unknown type": range(5, 6),
@@ -163,13 +165,13 @@ BAD_INPUT: Final = _cells(
         "DescribeGroups: nulls": DESCRIBE,
         "DeleteGroups: empty ids": DELETE,
         "DeleteGroups: nulls": DELETE,
-        "FindCoordinator: empty ids": range(7),
-        "FindCoordinator: nulls": range(7),
+        "FindCoordinator: empty ids": FIND,
+        "FindCoordinator: nulls": FIND,
     },
 )
 """Malformed but decodable requests: Kafka's error, and the group undisturbed."""
 
-CELLS: Final[Cells] = COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT
+CELLS: Final[Cells] = VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"
 ELSEWHERE: Final = {

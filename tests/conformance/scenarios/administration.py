@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -14,7 +15,17 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.conformance.actors import DELETE, DESCRIBE, JOIN, LIST, OTHER_TOPIC, TOPIC, Actor, subscription
+from tests.conformance.actors import (
+    DELETE,
+    DESCRIBE,
+    JOIN,
+    LIST,
+    OTHER_TOPIC,
+    PLAYED,
+    TOPIC,
+    Actor,
+    subscription,
+)
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import STATES, Scene, cast, completing, scene, stable
@@ -33,6 +44,17 @@ LYING: Final = {
 
 async def ask(run: Run, request: Any, version: int, note: str = "") -> Any:
     return await run.answer(await run.send("admin", request, version, note))
+
+
+@scenario("2 versions of the group APIs")
+async def the_versions_that_there_are_are_all_played(run: Run) -> None:
+    connection = await run.free_connection("admin")
+    reply = await connection.send(ApiVersionsRequest(), 4)
+    ours = [api for api in reply.api_keys if api.api_key in PLAYED]
+    for api in sorted(ours, key=lambda api: api.api_key):
+        run.saw(f"the versions of {api.api_key}", api)
+        got, right = range(api.min_version, api.max_version + 1), PLAYED[api.api_key]
+        run.expect(got == right, f"scenarios play {right} of {api.api_key}, there are {got}")
 
 
 # DescribeGroups
@@ -95,11 +117,13 @@ async def listed(run: Run, version: int, note: str = "", **filters: list[str]) -
     return reply.groups
 
 
-@scenario("3.1", versions=LIST, choices=STATES)
+@scenario("2.3 ListGroups: state since v4, type since v5", versions=LIST, choices=STATES)
 async def list_in_every_state(run: Run, version: int, state: str) -> None:
     await scene(run, state)
     groups = await listed(run, version)
-    run.expect(len(groups) == (state != "absent"), "listed if it is there")
+    right = [(state if version >= 4 else "", "classic" if version >= 5 else "")] * (state != "absent")
+    got = [(group.group_state, group.group_type) for group in groups]
+    run.expect(got == right, f"listed if it is there: {got}")
 
 
 @scenario("2.3 ListGroups: filter of states", versions=(4, 5), choices=STATES[1:])

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from protocol.errors import ErrorCode
-from tests.conformance.actors import COMMIT, HEARTBEAT, JOIN, STATIC_SINCE, SYNC, TOPIC
+from tests.conformance.actors import COMMIT, FETCH, HEARTBEAT, JOIN, STATIC_SINCE, SYNC, TOPIC
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import STATES, cast, completing, scene, stable
@@ -243,24 +243,24 @@ async def commits_keep_a_session_alive(run: Run, version: int, state: str) -> No
     await run.describe(state)
 
 
-@scenario("3.57")
-async def a_commit_while_completing_keeps_no_session_alive(run: Run) -> None:
+@scenario("3.57", versions=COMMIT)
+async def a_commit_while_completing_keeps_no_session_alive(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 900
     await completing(run, alice, bob)
     for _ in range(3):
-        await bob.commit(errors=ErrorCode.REBALANCE_IN_PROGRESS)
+        await bob.commit(version, errors=ErrorCode.REBALANCE_IN_PROGRESS)
         await asyncio.sleep(0.2)
     await run.until("PreparingRebalance", 1, timeout_s=3)
 
 
-@scenario("3.57")
-async def fetching_offsets_keeps_no_session_alive(run: Run) -> None:
+@scenario("3.57", versions=FETCH)
+async def fetching_offsets_keeps_no_session_alive(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     alice.session_timeout_ms = 900
     await stable(run, alice)
     for _ in range(6):
-        await alice.fetch(offsets=[(TOPIC, 0)])
+        await alice.fetch(version, [(TOPIC, 0)])
         await asyncio.sleep(0.25)
     await run.until("Empty", 0)
     await run.describe("Empty")

@@ -340,7 +340,7 @@ async def join_with_a_rebalance_timeout_that_is_no_time(run: Run, version: int, 
     await alice.heartbeat(error=ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@scenario("3.19", "3.46", versions=JOIN)
+@scenario("bad input JoinGroup: empty ids", versions=JOIN)
 async def join_with_empty_names_and_metadata(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     alice.protocols = [("", b"")]

@@ -22,15 +22,15 @@ OLD: Final = ErrorCode.ILLEGAL_GENERATION
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@scenario("3.65", "3.64", restarts=True)
-async def a_stable_group_carries_on(run: Run) -> None:
+@scenario("3.65", "3.64", versions=SYNC, restarts=True)
+async def a_stable_group_carries_on(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
     await run.restarted()
     await run.describe("Stable")
-    await alice.heartbeat()
-    await bob.heartbeat()
-    again = await bob.sync()
+    await alice.heartbeat(min(version, 4))
+    await bob.heartbeat(min(version, 4))
+    again = await bob.sync(version)
     run.expect(again.assignment == b"bob", "the assignment is kept")
     await alice.commit()
     await bob.leave()
