@@ -55,13 +55,13 @@ class Coverage:
         return [version for version in CELLS[cell] if version not in seen] or None
 
 
-def proofs_elsewhere() -> dict[str, str | None]:
+def proofs_elsewhere(root: Path = ROOT) -> dict[str, str | None]:
     """By line of ELSEWHERE the id of the test that proves it, or None if there is none."""
     found: dict[str, str | None] = {}
     for line, prefix in ELSEWHERE.items():
         path, name = prefix.split("::")
-        source = (ROOT / path).read_text() if (ROOT / path).exists() else ""
-        test = re.search(rf"^def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
+        source = (root / path).read_text() if (root / path).exists() else ""
+        test = re.search(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
         found[line] = test and f"{path}::{test[1]}"
     return found
 

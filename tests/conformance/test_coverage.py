@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.conformance.coverage import Coverage
-from tests.conformance.lines import CELLS, ELSEWHERE, LATER, LINES
+from pathlib import Path
+
+from tests.conformance.coverage import Coverage, proofs_elsewhere
+from tests.conformance.lines import CELLS, ELSEWHERE, LATER, LINES, NAMED_LINES
 from tests.conformance.registry import Case, all_scenarios
 from tests.conformance.suite import Outcome
 
@@ -41,9 +43,22 @@ def test_a_version_that_no_case_plays_is_missing() -> None:
     assert "3.1" in covered.missing
 
 
+def test_the_test_that_proves_a_line_is_found_by_its_name(tmp_path: Path) -> None:
+    source = tmp_path / NAMED_LINES
+    source.parent.mkdir(parents=True)
+    source.write_text(
+        "def test_3_27_a_newcomer_waits_five_minutes() -> None:\n    ...\n\ndef test_3_7_other() -> None: ...\n"
+    )
+    proofs = proofs_elsewhere(tmp_path)
+    assert proofs.pop("3.27") == f"{NAMED_LINES}::test_3_27_a_newcomer_waits_five_minutes"
+    assert set(proofs.values()) == {None}
+
+
 def test_what_is_not_equal_is_counted_as_covered_only() -> None:
-    outcomes = [Outcome(case) for case in CASES if "3.2" in case.lines]
+    outcomes = [Outcome(case) for case in CASES if case.scenario.name == "an_old_client_is_in_at_once"]
+    (lines, _) = Coverage(outcomes).counts()
+    assert "3 covered, 3 equal" in lines
     outcomes[0].failures["muster"] = "broke off"
     (lines, _, broken) = Coverage(outcomes).counts()
-    assert "1 covered" not in lines or "0 equal" in lines
-    assert "3.2" in broken
+    assert "3 covered, 0 equal" in lines
+    assert broken == "not equal: 3.1, 3.2, 3.21"

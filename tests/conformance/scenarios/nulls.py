@@ -13,6 +13,7 @@ from protocol.framing import encode_request
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
@@ -154,6 +155,47 @@ async def heartbeat_with_nulls(run: Run, version: int) -> None:
         run, version, {field: (field_of(heartbeat, field), "x") for field in ("group_id", "member_id")}
     )
     await undisturbed(run, alice, bob)
+
+
+@scenario("bad input Heartbeat: bytes too many", versions=HEARTBEAT)
+async def heartbeat_with_bytes_too_many(run: Run, version: int) -> None:
+    """They are not looked at."""
+    alice, bob = await two_members(run)
+    body = body_of(alice.heartbeat_request(version), version)
+    await beat(run, body + b"and more", version, "bytes too many", HeartbeatResponse)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input Heartbeat: bytes too few", versions=HEARTBEAT)
+async def heartbeat_with_bytes_too_few(run: Run, version: int) -> None:
+    alice, bob = await two_members(run)
+    body = body_of(alice.heartbeat_request(version), version)
+    for missing in (1, 3, 20):
+        await beat(run, body[:-missing], version, f"{missing} bytes too few", str)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input Heartbeat: unknown tag", versions=range(4, 5))
+async def heartbeat_with_an_unknown_tag(run: Run, version: int) -> None:
+    """Tagged fields that a broker does not know are passed over."""
+    alice, bob = await two_members(run)
+    body = body_of(alice.heartbeat_request(version), version)
+    one_field = bytes((1, 77, 3)) + b"abc"
+    await beat(run, body[:-1] + one_field, version, "an unknown tag", HeartbeatResponse)
+    await beat(run, body[:-1] + one_field[:-1], version, "an unknown tag cut short", str)
+    await undisturbed(run, alice, bob)
+
+
+def body_of(request: Any, version: int) -> bytes:
+    return encode_request(request, version, CORRELATION_ID, "alice")[SIZE_BYTES:]
+
+
+async def beat(run: Run, body: bytes, version: int, note: str, expected: type) -> None:
+    """Send `body` as a Heartbeat; the answer is an `expected`, or a word."""
+    frame = len(body).to_bytes(SIZE_BYTES, "big") + body
+    asked = await run.send_frame("odd", frame, 12, version, f"Heartbeat v{version} with {note}")
+    reply = await run.answer(asked)
+    run.expect(isinstance(reply, expected), f"Heartbeat v{version} with {note}: {reply}")
 
 
 @scenario("bad input LeaveGroup: nulls", versions=LEAVE)
