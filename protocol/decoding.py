@@ -108,14 +108,10 @@ class _DecodeWriter:
             with source.block("try"):
                 self._struct(self._cls, "message")
                 self._flush()
-            self._on_error(f"except {early}", "ends early", "None")
-            self._on_error("except UnicodeDecodeError as cause", "a string is not UTF-8", "cause")
+            with source.block(f"except {early}"):
+                source.line(f"raise {self._error}({f'{self._title}: ends early'!r}) from None")
             source.line("return message, pos")
         return source.function("decode", self._title)
-
-    def _on_error(self, header: str, what: str, cause: str) -> None:
-        with self._source.block(header):
-            self._source.line(f"raise {self._error}({f'{self._title}: {what}'!r}) from {cause}")
 
     def _fail_if(self, condition: str, where: str, what: str) -> None:
         with self._source.block(f"if {condition}"):
@@ -216,9 +212,11 @@ class _DecodeWriter:
 
     def _slice(self, kind: WireType) -> str:
         if not self._views:
-            return "buf[pos:end].decode()" if isinstance(kind, Text) else "buf[pos:end]"
-        if isinstance(kind, Text):
-            return "str(buf[pos:end], 'utf-8')"
+            return "buf[pos:end].decode('utf-8', 'replace')" if isinstance(kind, Text) else "buf[pos:end]"
+        if isinstance(
+            kind, Text
+        ):  # What is not UTF-8 becomes U+FFFD, as in Kafka: some clients' metadata is.
+            return "str(buf[pos:end], 'utf-8', 'replace')"
         return "bytes(buf[pos:end])" if isinstance(kind, Blob) else "buf[pos:end]"
 
     def _array(self, element: WireType, target: str, nullable: bool, where: str) -> None:

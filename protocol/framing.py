@@ -63,10 +63,7 @@ def decode_request_header(frame: Buffer, flexible: bool) -> tuple[RequestHeader,
         end += length
         if end > len(frame):
             raise DecodeError("the client id runs past the end")
-        try:
-            client_id = str(frame[_HEADER.size : end], "utf-8")
-        except UnicodeDecodeError as cause:
-            raise DecodeError("the client id is not UTF-8") from cause
+        client_id = str(frame[_HEADER.size : end], "utf-8", "replace")
     if flexible:
         end = skip_tagged_fields(frame, end)
     return RequestHeader(key, version, correlation_id, client_id), end

@@ -142,6 +142,7 @@ BAD_INPUT: Final = _cells(
         "JoinGroup: 5,000 protocols": JOIN,
         "JoinGroup: oversized metadata": JOIN,
         "JoinGroup: nulls": JOIN,
+        "JoinGroup: text that is not UTF-8": JOIN,
         "SyncGroup: empty ids": SYNC,
         "SyncGroup: unknown members": SYNC,
         "SyncGroup: 10 MB": SYNC,

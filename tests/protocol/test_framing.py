@@ -78,9 +78,10 @@ class TestRequests:
             with pytest.raises(DecodeError):
                 decode_request_header(head[:end], flexible)
 
-    def test_a_client_id_that_is_not_utf_8_is_refused(self) -> None:
-        with pytest.raises(DecodeError, match="UTF-8"):
-            decode_request_header(b"\x00\x0c\x00\x04\x00\x00\x00\x01\x00\x01\xff", flexible=False)
+    def test_what_is_not_utf_8_in_a_client_id_is_replaced(self) -> None:
+        frame = b"\x00\x0c\x00\x04\x00\x00\x00\x01\x00\x02\xffx"
+        header, _ = decode_request_header(frame, flexible=False)
+        assert header.client_id == "\ufffdx"
 
     def test_a_frame_too_short_for_a_header_has_no_api(self) -> None:
         for size in range(10):

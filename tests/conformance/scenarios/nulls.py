@@ -157,6 +157,25 @@ async def heartbeat_with_nulls(run: Run, version: int) -> None:
     await undisturbed(run, alice, bob)
 
 
+@scenario("bad input JoinGroup: text that is not UTF-8", versions=JOIN)
+async def join_with_text_that_is_not_utf_8(run: Run, version: int) -> None:
+    """What cannot be decoded is replaced, and the reply says so."""
+    alice, bob = await two_members(run)
+    damaged = (
+        b"\xff\xc3(\xe2\x82|\xf0\x9f\x98|\xc0\xaf|\xf8\x88\x80\x80\x80|\xf4\x90\x80\x80|\xe0\x80\x80|\xe2"
+    )
+    stand_in = "?" * len(damaged)
+    for field in ("group_id", "member_id", "protocol_type"):
+        body = body_of(alice.join_request(version, **{field: stand_in}), version)
+        body = body.replace(stand_in.encode(), damaged)
+        frame = len(body).to_bytes(SIZE_BYTES, "big") + body
+        asked = await run.send_frame(
+            "odd", frame, 11, version, f"JoinGroup v{version} with {field} not UTF-8"
+        )
+        await run.answer(asked)
+    await undisturbed(run, alice, bob)
+
+
 @scenario("bad input Heartbeat: bytes too many", versions=HEARTBEAT)
 async def heartbeat_with_bytes_too_many(run: Run, version: int) -> None:
     """They are not looked at."""
