@@ -4,6 +4,7 @@ The function walks the buffer with a single local `pos`. Runs of fixed-size fiel
 count that follows them, become one `struct` call; nested structs and arrays are written in line. Every
 length is checked against what is left before anything is made from it, and a count against the
 smallest its elements can be, so that what is allocated stays proportional to the input.
+Text that is not UTF-8 is read as Kafka reads it: a second function, made when it is needed, replaces it.
 Which class and version is asked for, and when, is the codec's business.
 """
 
@@ -15,7 +16,7 @@ from struct import unpack_from
 from typing import Any, TypeAlias
 
 from protocol.errors import DecodeError
-from protocol.primitives import MAX_STRING_BYTES, Buffer, Fixed, RecordSet, read_uvarint
+from protocol.primitives import MAX_STRING_BYTES, Buffer, Fixed, RecordSet, read_uvarint, replaced_text
 from protocol.schema import Array, Blob, FieldSpec, Struct, Text, WireType, layout_of
 from protocol.source import Source
 
@@ -25,7 +26,14 @@ Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 
 def compile_decoder(cls: type, version: int, flexible: bool) -> Decoder:
     """Write and compile the function that decodes `cls` as `version` has it."""
-    decoder: Decoder = _DecodeWriter(cls, version, flexible).write()
+    lenient: list[Decoder] = []  # Compiled when it is needed, which is next to never.
+
+    def read_leniently(buffer: Buffer, pos: int) -> tuple[Any, int]:
+        if not lenient:
+            lenient.append(_DecodeWriter(cls, version, flexible, None).write())
+        return lenient[0](buffer, pos)
+
+    decoder: Decoder = _DecodeWriter(cls, version, flexible, read_leniently).write()
     return decoder
 
 
@@ -87,8 +95,9 @@ class _DecodeWriter:
     turns them into one statement, and has to come before anything that moves `pos` by itself.
     """
 
-    def __init__(self, cls: type, version: int, flexible: bool) -> None:
+    def __init__(self, cls: type, version: int, flexible: bool, lenient: Decoder | None) -> None:
         self._cls, self._version, self._flexible = cls, version, flexible
+        self._lenient = lenient  # Reads again what has text that is not UTF-8; None: that is this one.
         self._title = f"{cls.__name__} v{version}"
         self._views = carries_records(cls, version, flexible)
         self._source = Source()
@@ -105,11 +114,16 @@ class _DecodeWriter:
             with source.block(f"if type(buf) is not {wanted}"):
                 source.line(f"buf = {wanted}(buf)")
             source.line("size = len(buf)")
+            if self._lenient is not None:
+                source.line("start = pos")
             with source.block("try"):
                 self._struct(self._cls, "message")
                 self._flush()
             with source.block(f"except {early}"):
                 source.line(f"raise {self._error}({f'{self._title}: ends early'!r}) from None")
+            if self._lenient is not None:
+                with source.block("except UnicodeDecodeError"):
+                    source.line(f"return {source.bind('lenient', self._lenient)}(buf, start)")
             source.line("return message, pos")
         return source.function("decode", self._title)
 
@@ -211,13 +225,11 @@ class _DecodeWriter:
             self._source.line("pos = end")
 
     def _slice(self, kind: WireType) -> str:
-        if not self._views:
-            return "buf[pos:end].decode('utf-8', 'replace')" if isinstance(kind, Text) else "buf[pos:end]"
-        if isinstance(
-            kind, Text
-        ):  # What is not UTF-8 becomes U+FFFD, as in Kafka: some clients' metadata is.
-            return "str(buf[pos:end], 'utf-8', 'replace')"
-        return "bytes(buf[pos:end])" if isinstance(kind, Blob) else "buf[pos:end]"
+        if isinstance(kind, Text):
+            if self._lenient is None:
+                return f"{self._source.bind('text', replaced_text)}(buf[pos:end])"
+            return "str(buf[pos:end], 'utf-8')" if self._views else "buf[pos:end].decode()"
+        return "bytes(buf[pos:end])" if self._views and isinstance(kind, Blob) else "buf[pos:end]"
 
     def _array(self, element: WireType, target: str, nullable: bool, where: str) -> None:
         count, null = self._length("i", self._uvarint)

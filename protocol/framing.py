@@ -15,7 +15,7 @@ from protocol.codec import decode, encode_into, encoder, spec
 from protocol.decoding import skip_tags
 from protocol.encoding import Encoder
 from protocol.errors import DecodeError, FrameError
-from protocol.primitives import Buffer
+from protocol.primitives import Buffer, replaced_text
 
 M = TypeVar("M")
 
@@ -63,7 +63,7 @@ def decode_request_header(frame: Buffer, flexible: bool) -> tuple[RequestHeader,
         end += length
         if end > len(frame):
             raise DecodeError("the client id runs past the end")
-        client_id = str(frame[_HEADER.size : end], "utf-8", "replace")
+        client_id = replaced_text(frame[_HEADER.size : end])
     if flexible:
         end = skip_tagged_fields(frame, end)
     return RequestHeader(key, version, correlation_id, client_id), end

@@ -56,6 +56,17 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _LARGEST_UVARINT: Final = 0xFFFFFFFF
 
 
+def replaced_text(encoded: Buffer) -> str:
+    """The text in `encoded`, with U+FFFD for what is not UTF-8.
+
+    Raises DecodeError if that is longer than a string may be: it could not be written again.
+    """
+    text = str(encoded, "utf-8", "replace")
+    if len(encoded) * 3 > MAX_STRING_BYTES and len(text.encode()) > MAX_STRING_BYTES:
+        raise DecodeError(f"{len(encoded)} bytes that are not UTF-8 leave no room to replace them")
+    return text
+
+
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     """Read an unsigned varint at `pos`; return it and the position behind it.
 

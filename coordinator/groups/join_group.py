@@ -133,6 +133,8 @@ def _turn_away(group: Group, join: Join) -> Result:
 
 def _join_newcomer(group: Group, join: Join) -> Result:
     """No id yet: today's clients must come back with one; static members and old clients are in at once."""
+    if not join.can_be_named:  # Kafka takes some of them in, and can answer nobody in the group from then on.
+        return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     instance_id = join.request.group_instance_id
     if instance_id in group.static_members:
         return replace_static_member(group, group.members[group.static_members[instance_id]], join)

@@ -16,6 +16,7 @@ from coordinator.groups.member import Member, OfferedProtocol, Parked
 from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest
+from protocol.primitives import MAX_STRING_BYTES
 
 REBALANCE_TIMEOUT_SINCE: Final = 1  # Before: the session timeout stands for it (3.10).
 
@@ -46,6 +47,11 @@ class Join:
         """This join as a cause. The client is the one that asks, whoever asked for a static member before."""
         cause = Cause.by(member, kind, detail, self.request.reason)
         return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)
+
+    @property
+    def can_be_named(self) -> bool:
+        """There is room for the id that a new member would get; client and instance ids may be that long."""
+        return len(self.new_member_id().encode()) <= MAX_STRING_BYTES
 
     def new_member_id(self) -> str:
         """Readable in every tool: the instance's or the client's name, and a UUID (3.2, 3.7)."""

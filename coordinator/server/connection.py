@@ -22,7 +22,7 @@ from coordinator.server.pending import Pending
 from protocol.codec import decode
 from protocol.errors import DecodeError
 from protocol.framing import skip_tagged_fields
-from protocol.primitives import Buffer
+from protocol.primitives import Buffer, replaced_text
 
 if TYPE_CHECKING:
     from coordinator.listeners import Listener
@@ -192,7 +192,11 @@ class Connection(asyncio.Protocol):
         if body > stop:
             self.refuse(f"{api.name}: client id of {client_id_length} bytes in a shorter frame")
             return False
-        client_id = self._client_id_of(data[start + _HEADER.size : body])
+        try:
+            client_id = self._client_id_of(data[start + _HEADER.size : body])
+        except DecodeError as error:
+            self.refuse(f"{api.name}: client id: {error}")
+            return False
         pending = Pending(self, api, version, correlation_id, client_id)
         if not api.min_version <= version <= api.max_version:
             return self._unsupported(pending)
@@ -233,7 +237,7 @@ class Connection(asyncio.Protocol):
     def _client_id_of(self, raw: bytes) -> str:
         """A connection keeps one client id, so the last one is remembered."""
         if raw != self._client_id_bytes:
-            self._client_id = raw.decode("utf-8", "replace")
+            self._client_id = replaced_text(raw)
             self._client_id_bytes = raw
         return self._client_id
 

@@ -141,6 +141,7 @@ BAD_INPUT: Final = _cells(
         "JoinGroup: duplicate protocols": JOIN,
         "JoinGroup: 5,000 protocols": JOIN,
         "JoinGroup: oversized metadata": JOIN,
+        "JoinGroup: ids that leave no room": JOIN,
         "JoinGroup: nulls": JOIN,
         "JoinGroup: text that is not UTF-8": JOIN,
         "SyncGroup: empty ids": SYNC,

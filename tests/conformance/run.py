@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from protocol.codec import spec
+from protocol.framing import encode_request
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.conformance.comparison import UNORDERED_WHEN_ALL, Entry
-from tests.conformance.connection import Connection
+from tests.conformance.connection import CORRELATION_ID, Connection
 from tests.conformance.restarts import Restarts
 
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -74,6 +75,17 @@ class Run:
         """Send on a connection of `actor` that waits for nothing; `what` came back is another step."""
         connection = await self.free_connection(actor)
         return Asked(self._what(actor, request, version, note), request, connection.send(request, version))
+
+    async def send_from(
+        self, actor: str, client_id: str | None, request: Any, version: int, note: str
+    ) -> Asked:
+        """As `send`, with another client id than the actor's name."""
+        key = spec(type(request)).api_key
+        assert key is not None
+        connection = await self.free_connection(actor)
+        frame = encode_request(request, version, CORRELATION_ID, client_id)
+        what = self._what(actor, request, version, note)
+        return Asked(what, request, connection.send_frame(frame, key, version))
 
     async def send_frame(self, actor: str, frame: bytes, key: int, version: int, what: str) -> Asked:
         """As `send`, with bytes that our own codec would not write."""

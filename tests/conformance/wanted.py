@@ -102,6 +102,11 @@ def joined(generation_id: int, member_id: str, *listed: str) -> Callable[[Any], 
     )
 
 
+def join_refused(error: ErrorCode) -> Callable[[Any], bool]:
+    """JoinGroup's refusal of somebody without an id."""
+    return lambda got: isinstance(got, dict) and (got["error_code"], got["member_id"]) == (int(error), "")
+
+
 def sync_refused(error: ErrorCode) -> Callable[[Any], bool]:
     """SyncGroup's refusal."""
     return lambda got: (
@@ -195,6 +200,23 @@ WANTED: Final[list[Wanted]] = [
         "a member that leaves gets its parked SyncGroup answered (25); Kafka forgets the request, which blocks "
         "its connection for good",
         {"bob: SyncGroup v5": {"(all)": (PARKED, sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))}},
+    ),
+    Wanted(
+        "join_with_ids_that_leave_no_room_for_a_member_id",
+        "a client whose member id would be longer than a text can be is refused (-1); Kafka takes it in, and "
+        "from then on can neither describe nor rebalance the group",
+        {
+            "client: JoinGroup v* (long *)": {
+                "(all)": (PARKED, join_refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+            },
+            "the group described": {
+                "error_code": (-1, 0),
+                "group_state": ("", "Stable"),
+                "protocol_type": ("", "consumer"),
+                "protocol_data": ("", "range"),
+                "members": ([], members(A, B)),
+            },
+        },
     ),
     Wanted(
         "find_*coordinator_of_*",

@@ -52,6 +52,16 @@ def test_3_3_a_dynamic_member_must_come_back_with_the_id_it_is_handed(driver: Dr
     assert not driver.answered(consumer.send_join())
 
 
+@pytest.mark.parametrize("version", [3, 4, 9])
+def test_a_client_whose_id_leaves_no_room_for_a_member_id_is_refused(driver: Driver, version: int) -> None:
+    """No answer could name such a member, so with it in the group nobody could be answered."""
+    consumer = Consumer(driver, "x" * 32_767, version=version)
+    reply = driver.replies.pop(consumer.send_join())
+    assert (error_of(reply), reply.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    assert not driver.group().members
+    assert not driver.group().pending_members
+
+
 def test_3_4_an_id_not_used_within_its_session_timeout_is_worth_nothing(driver: Driver) -> None:
     consumer = Consumer(driver)
     consumer.member_id = driver.replies.pop(consumer.send_join()).member_id

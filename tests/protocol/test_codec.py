@@ -241,6 +241,17 @@ class TestTextThatIsNotUtf8:
         for buffer in (encoded, memoryview(encoded)):
             assert decode(HeartbeatRequest, version, buffer) == replace(request, group_id="a\ufffdb")
 
+    @pytest.mark.parametrize("version", range(5))
+    def test_it_is_refused_if_what_it_becomes_could_not_be_written(self, version: int) -> None:
+        fits, damaged = 0x7FFF // 3, "?" * 20_000
+        encoded = encode(HeartbeatRequest(group_id=damaged, generation_id=7, member_id="m"), version)
+        with pytest.raises(DecodeError, match="20000 bytes that are not UTF-8"):
+            decode(HeartbeatRequest, version, encoded.replace(b"?", b"\xff"))
+        encoded = encode(HeartbeatRequest(group_id="?" * fits, generation_id=7, member_id="m"), version)
+        read = decode(HeartbeatRequest, version, encoded.replace(b"?", b"\xff"))
+        assert read.group_id == "\ufffd" * fits
+        assert encode(read, version)
+
 
 class TestDecodingRefuses:
     """Whatever the bytes, the only thing that comes out is DecodeError."""

@@ -191,6 +191,20 @@ async def join_with_long_ids(run: Run, version: int) -> None:
     await undisturbed(run, alice, bob)
 
 
+@scenario("bad input JoinGroup: ids that leave no room", versions=JOIN)
+async def join_with_ids_that_leave_no_room_for_a_member_id(run: Run, version: int) -> None:
+    """A member id is made of the client id or the instance id, and would be longer than a text can be."""
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    request = alice.join_request(version, member_id="")
+    long_client = await run.send_from("client", LONGEST_TEXT, request, version, "long client id")
+    await run.answer_if_any(long_client)
+    if version >= STATIC_JOIN_SINCE:
+        request = alice.join_request(version, member_id="", group_instance_id=LONGEST_TEXT)
+        await run.answer_if_any(await run.send("client", request, version, "long instance id"))
+    await run.describe()
+
+
 # SyncGroup and Heartbeat
 
 
