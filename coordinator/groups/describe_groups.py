@@ -19,6 +19,7 @@ from protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from protocol.primitives import MAX_STRING_BYTES
 
 NOT_FOUND_SINCE: Final = 6  # KIP-1043; before, an absent group is no error.
 GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
@@ -46,11 +47,12 @@ def _describe(group: Group | None, group_id: str, with_operations: bool, api_ver
 def _absent(group_id: str, api_version: int) -> DescribedGroup:
     if api_version < NOT_FOUND_SINCE:
         return DescribedGroup(group_id=group_id, group_state=DEAD.value)
+    message = f"Group {group_id} not found."
     return DescribedGroup(
         group_id=group_id,
         group_state=DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=message if len(message.encode()) <= MAX_STRING_BYTES else None,
     )
 
 

@@ -55,7 +55,8 @@ def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
     if missing := Coverage(outcomes).missing:
         yield f"not covered: {', '.join(missing)}"
     if target == "both":
-        for field in stale(used for outcome in outcomes for used in outcome.wanted):
+        wanted = ((each.case.name, row, difference) for each in outcomes for row, difference in each.wanted)
+        for field in stale(wanted):
             yield f"no such difference any more: {field}"
     for line, test in proofs_elsewhere().items():
         if test is None:

@@ -1,8 +1,8 @@
 """Differences that are meant to be: where Muster's answer is better for stock clients than Kafka's.
 
-A row is one scenario: the steps in which it differs, the fields in each, and what either side says there.
-Whatever else differs in that scenario is reported, and so is every promise of its script that is broken.
-Every row has a reason, and there are at most ten. A field that differed in no case of a complete run is stale.
+A row is one reason, and names the scenarios and steps that differ, the fields in each, and what either side
+says there. Whatever else differs in those scenarios is reported, and so is every promise of a script that is
+broken. There are at most ten rows. A field that differed in no case of a complete run is stale.
 """
 
 from __future__ import annotations
@@ -24,42 +24,60 @@ Fields = dict[str, tuple[Value, Value]]
 """By path ("*" stands for any text): what Kafka says, and what Muster says."""
 
 
+Steps = dict[str, Fields]
+"""By step ("*" stands for any text)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One scenario's differences, by step ("*" stands for any text). Nothing but these fields may differ."""
+    """What differs for one reason: by scenario, the steps in which it differs. Nothing else there may."""
 
-    scenario: str
     reason: str
-    steps: dict[str, Fields]
+    scenarios: dict[str, Steps]
 
     def covers(self, case: str, difference: Difference) -> bool:
         """Whether each field that differs is meant to, in this step and with these values."""
-        is_ours = _is_like(self.scenario, case.split("/", 1)[0])
-        return is_ours and all(any(self._uses(difference, change)) for change in difference.fields)
+        is_ours = any(_is_like(scenario, _scenario_of(case)) for scenario in self.scenarios)
+        return is_ours and all(any(self._uses(case, difference, each)) for each in difference.fields)
 
-    def unused(self, seen: list[Difference]) -> Iterator[str]:
-        """The fields of this row that none of `seen` needed."""
+    def unused(self, seen: list[tuple[str, Difference]]) -> Iterator[str]:
+        """The fields of this row that none of `seen`, cases and their differences, needed."""
         used = {
             use
-            for difference in seen
-            for change in difference.fields
-            for use in self._uses(difference, change)
+            for case, difference in seen
+            for each in difference.fields
+            for use in self._uses(case, difference, each)
         }
-        for step, fields in self.steps.items():
-            yield from (f"{self.scenario}: {step}: {path}" for path in fields if (step, path) not in used)
+        for scenario, steps in self.scenarios.items():
+            for step, fields in steps.items():
+                for path in fields:
+                    if (scenario, step, path) not in used:
+                        yield f"{scenario}: {step}: {path}"
 
-    def _uses(self, difference: Difference, change: tuple[str, Any, Any]) -> Iterator[tuple[str, str]]:
+    def _uses(
+        self, case: str, difference: Difference, change: tuple[str, Any, Any]
+    ) -> Iterator[tuple[str, str, str]]:
         """Which of our fields `change` is."""
         path, kafka, muster = change
-        for step, fields in self.steps.items():
-            for wanted_path, (of_kafka, of_muster) in fields.items():
-                if (
-                    _is_like(step, difference.what)
-                    and _is_like(wanted_path, path)
-                    and _says(of_kafka, kafka)
-                    and _says(of_muster, muster)
-                ):
-                    yield step, wanted_path
+        for scenario, step, wanted_path, (of_kafka, of_muster) in self._fields():
+            if (
+                _is_like(scenario, _scenario_of(case))
+                and _is_like(step, difference.what)
+                and _is_like(wanted_path, path)
+                and _says(of_kafka, kafka)
+                and _says(of_muster, muster)
+            ):
+                yield scenario, step, wanted_path
+
+    def _fields(self) -> Iterator[tuple[str, str, str, tuple[Value, Value]]]:
+        for scenario, steps in self.scenarios.items():
+            for step, fields in steps.items():
+                for path, values in fields.items():
+                    yield scenario, step, path, values
+
+
+def _scenario_of(case: str) -> str:
+    return case.split("/", 1)[0]
 
 
 def _is_like(pattern: str, text: str) -> bool:
@@ -124,107 +142,118 @@ def sync_refused(error: ErrorCode) -> Callable[[Any], bool]:
 
 A, B, C = "alice-#1", "bob-#2", "carol-#3"
 PHASE_ENDED: Final[Fields] = {"group_state": ("PreparingRebalance", "CompletingRebalance")}
-NAMED_TWICE: Final = "a protocol named twice counts once; Kafka counts it twice, so that nobody can choose it"
 NOBODY_ANSWERED: Final = "its join phase throws and no JoinGroup is ever answered"
-TURNED_AWAY: Final = (
-    "when the last one missing is turned away (81), the phase ends; Kafka waits out the rebalance timeout"
-)
 MALFORMED: Final = "This most likely occurs because of a request being malformed by the client library*"
 NOT_SERVED: Final = text_like("Th* coordinator *.")
+FIRST_METADATA: Final = f"bytes {b'first'.hex()}"
 
 WANTED: Final[list[Wanted]] = [
     Wanted(
-        "join_with_one_protocol_twice",
-        NAMED_TWICE,
+        "a protocol named twice counts once; Kafka counts it twice, so that nobody can choose it, members that "
+        f"were there before are refused, and where there is no other {NOBODY_ANSWERED}",
         {
-            "alice: JoinGroup v*": {
-                "protocol_name": ("other", "range"),
-                "members[0].metadata": ("bytes ", f"bytes {b'first'.hex()}"),
+            "join_with_one_protocol_twice": {
+                "alice: JoinGroup v*": {
+                    "protocol_name": ("other", "range"),
+                    "members[0].metadata": ("bytes ", FIRST_METADATA),
+                },
+                "alice: SyncGroup v5": {"protocol_name": ("other", "range")},
+                "the group described": {
+                    "protocol_data": ("other", "range"),
+                    "members[0].member_metadata": ("bytes ", FIRST_METADATA),
+                },
             },
-            "alice: SyncGroup v5": {"protocol_name": ("other", "range")},
-            "the group described": {
-                "protocol_data": ("other", "range"),
-                "members[0].member_metadata": ("bytes ", f"bytes {b'first'.hex()}"),
+            "join_with_one_protocol_twice_and_no_other": {
+                "alice: JoinGroup v*": {"(all)": (PARKED, joined(1, A, A))},
+                "the group described": PHASE_ENDED,
+            },
+            "join_a_group_with_one_protocol_twice": {
+                "alice: JoinGroup v*": {
+                    "error_code": (int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), 0),
+                    "generation_id": (-1, 2),
+                    "protocol_type": (None, "consumer"),
+                    "protocol_name": (either(None, ""), "range"),
+                    "leader": ("", A),
+                    "members": ([], members(A, B)),
+                },
+                "bob: JoinGroup v*": {"(all)": (PARKED, joined(2, B))},
+                "the group described": PHASE_ENDED,
             },
         },
     ),
     Wanted(
-        "join_with_one_protocol_twice_and_no_other",
-        f"{NAMED_TWICE}: {NOBODY_ANSWERED}",
-        {
-            "alice: JoinGroup v*": {"(all)": (PARKED, joined(1, A, A))},
-            "the group described": PHASE_ENDED,
-        },
-    ),
-    Wanted(
-        "join_a_group_with_one_protocol_twice",
-        f"{NAMED_TWICE}; the members that were there before are refused, and the newcomer never answered",
-        {
-            "alice: JoinGroup v*": {
-                "error_code": (int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), 0),
-                "generation_id": (-1, 2),
-                "protocol_type": (None, "consumer"),
-                "protocol_name": (either(None, ""), "range"),
-                "leader": ("", A),
-                "members": ([], members(A, B)),
-            },
-            "bob: JoinGroup v*": {"(all)": (PARKED, joined(2, B))},
-            "the group described": PHASE_ENDED,
-        },
-    ),
-    Wanted(
-        "a_subscription_that_lies_about_its_size",
         "a subscription that cannot be read is one to everything (O21); where it claims more elements than it "
         f"holds, Kafka goes wrong: {NOBODY_ANSWERED}",
         {
-            "alice: JoinGroup v9": {"(all)": (PARKED, joined(1, A, A))},
-            "the group described": PHASE_ENDED,
+            "a_subscription_that_lies_about_its_size": {
+                "alice: JoinGroup v9": {"(all)": (PARKED, joined(1, A, A))},
+                "the group described": PHASE_ENDED,
+            }
         },
     ),
     Wanted(
-        "in_a_rebalance_parked_joins_are_counted",
-        TURNED_AWAY,
+        "when the last one missing is turned away (81), the phase ends; Kafka waits out the rebalance timeout",
         {
-            "carol: JoinGroup v*": {"(all)": (PARKED, joined(3, C))},
-            "alice: JoinGroup v*": {"(all)": (PARKED, joined(3, A, A, C))},
-            "the group described": PHASE_ENDED,
+            "in_a_rebalance_parked_joins_are_counted": {
+                "carol: JoinGroup v*": {"(all)": (PARKED, joined(3, C))},
+                "alice: JoinGroup v*": {"(all)": (PARKED, joined(3, A, A, C))},
+                "the group described": PHASE_ENDED,
+            },
+            "a_group_over_its_size_is_rebalanced_and_shrinks": {
+                "alice: JoinGroup v*": {"(all)": (PARKED, joined(3, A, A, B, C))}
+            },
         },
     ),
     Wanted(
-        "a_group_over_its_size_is_rebalanced_and_shrinks",
-        TURNED_AWAY,
-        {"alice: JoinGroup v*": {"(all)": (PARKED, joined(3, A, A, B, C))}},
-    ),
-    Wanted(
-        "a_member_parked_in_sync_leaves",
         "a member that leaves gets its parked SyncGroup answered (25); Kafka forgets the request, which blocks "
         "its connection for good",
-        {"bob: SyncGroup v5": {"(all)": (PARKED, sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))}},
+        {
+            "a_member_parked_in_sync_leaves": {
+                "bob: SyncGroup v5": {"(all)": (PARKED, sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))}
+            }
+        },
     ),
     Wanted(
-        "join_with_ids_that_leave_no_room_for_a_member_id",
         "a client whose member id would be longer than a text can be is refused (-1); Kafka takes it in, and "
         "from then on can neither describe nor rebalance the group",
         {
-            "client: JoinGroup v* (long *)": {
-                "(all)": (PARKED, join_refused(ErrorCode.UNKNOWN_SERVER_ERROR))
-            },
-            "the group described": {
-                "error_code": (-1, 0),
-                "group_state": ("", "Stable"),
-                "protocol_type": ("", "consumer"),
-                "protocol_data": ("", "range"),
-                "members": ([], members(A, B)),
-            },
+            "join_with_ids_that_leave_no_room_for_a_member_id": {
+                "client: JoinGroup v* (long *)": {
+                    "(all)": (PARKED, join_refused(ErrorCode.UNKNOWN_SERVER_ERROR))
+                },
+                "the group described": {
+                    "error_code": (-1, 0),
+                    "group_state": ("", "Stable"),
+                    "protocol_type": ("", "consumer"),
+                    "protocol_data": ("", "range"),
+                    "members": ([], members(A, B)),
+                },
+            }
         },
     ),
     Wanted(
-        "find_*coordinator_of_*",
+        "an absent group whose name leaves no room for a message is told without one (69), and the others of "
+        "the request are described; Kafka answers -1 for them all",
+        {
+            "describe_with_long_ids": {
+                "admin: DescribeGroups v6": {
+                    "groups[*].error_code": (-1, either(0, int(ErrorCode.GROUP_ID_NOT_FOUND))),
+                    "groups[*].group_state": ("", either("Stable", "Dead")),
+                    "groups[*].protocol_type": ("", "consumer"),
+                    "groups[*].protocol_data": ("", "range"),
+                    "groups[*].members": ([], members(A, B)),
+                }
+            }
+        },
+    ),
+    Wanted(
         "the message of an INVALID_REQUEST says what is not served; Kafka's is the code's own text, or none",
         {
-            "admin: FindCoordinator v* (type *)": {
-                "error_message": (text_like(MALFORMED), NOT_SERVED),
-                "coordinators[*].error_message": (either("", text_like(MALFORMED)), NOT_SERVED),
+            "find_*coordinator_of_*": {
+                "admin: FindCoordinator v* (type *)": {
+                    "error_message": (text_like(MALFORMED), NOT_SERVED),
+                    "coordinators[*].error_message": (either("", text_like(MALFORMED)), NOT_SERVED),
+                }
             }
         },
     ),
@@ -238,11 +267,11 @@ def reason_for(case: str, difference: Difference) -> Wanted | None:
     return next((row for row in WANTED if row.covers(case, difference)), None)
 
 
-def stale(seen: Iterable[tuple[Wanted, Difference]]) -> list[str]:
-    """What of the table nothing needed: to be taken out, after a complete run."""
+def stale(seen: Iterable[tuple[str, Wanted, Difference]]) -> list[str]:
+    """What of the table none of `seen`, cases with what they needed, did need: to be taken out."""
     used = list(seen)
     return [
         field
         for row in WANTED
-        for field in row.unused([difference for wanted, difference in used if wanted is row])
+        for field in row.unused([(case, difference) for case, wanted, difference in used if wanted is row])
     ]

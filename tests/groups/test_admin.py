@@ -56,6 +56,17 @@ def test_a_stable_group_is_shown_with_what_members_offered_and_were_given(driver
     )
 
 
+@pytest.mark.parametrize(("letter", "bytes_each"), [("x", 1), ("ö", 2)])
+def test_an_absent_group_is_told_without_a_message_where_its_name_leaves_no_room(
+    driver: Driver, letter: str, bytes_each: int
+) -> None:
+    group_id = letter * (32_767 // bytes_each)
+    described = describe(driver, group_id, version=6)
+    assert described == DescribedGroup(
+        group_id=group_id, group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=None
+    )
+
+
 def test_a_group_that_rebalances_shows_no_protocol_and_no_metadata(driver: Driver) -> None:
     consumer = Consumer(driver)
     consumer.join()

@@ -8,11 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.join_group import JoinGroupRequestProtocol
 from protocol.messages.leave_group import MemberIdentity
 from tests.conformance.actors import (
     COMMIT,
+    DELETE,
+    DESCRIBE,
     FETCH,
+    FIND,
     HEARTBEAT,
     JOIN,
     LEAVE,
@@ -26,7 +32,7 @@ from tests.conformance.actors import (
 )
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
-from tests.conformance.scenarios.administration import delete_offsets
+from tests.conformance.scenarios.administration import ask, delete_offsets
 from tests.conformance.scenes import all_sync, cast, completing, scene, stable, undisturbed
 
 INT32_MIN: Final = -(2**31)
@@ -361,4 +367,84 @@ async def delete_offsets_with_negative_numbers(run: Run) -> None:
     await alice.commit()
     await delete_offsets(run, (TOPIC, -1), (TOPIC, INT32_MIN), ("", 0))
     await alice.fetch(9, None)
+    await undisturbed(run, alice, bob)
+
+
+# Ids as long as they can be, where there is no group by that name
+
+
+@scenario("bad input DescribeGroups: long ids", versions=DESCRIBE)
+async def describe_with_long_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await ask(run, DescribeGroupsRequest(groups=[LONGEST_TEXT, run.group]), version)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input DeleteGroups: long ids", versions=DELETE)
+async def delete_with_long_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await ask(run, DeleteGroupsRequest(groups_names=[LONGEST_TEXT, run.group]), version)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetDelete: long ids")
+async def delete_offsets_with_long_ids(run: Run) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await delete_offsets(run, (TOPIC, 0), group=LONGEST_TEXT)
+    await delete_offsets(run, (LONGEST_TEXT, 0))
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input FindCoordinator: long ids", versions=FIND)
+async def find_the_coordinator_with_long_ids(run: Run, version: int) -> None:
+    key = {"key": LONGEST_TEXT} if version < 4 else {"coordinator_keys": [LONGEST_TEXT]}
+    await ask(run, FindCoordinatorRequest(**key), version)
+
+
+@scenario("bad input OffsetCommit: long ids", versions=COMMIT)
+async def commit_with_long_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.commit(version, errors=None, group_id=LONGEST_TEXT)
+    await alice.commit(version, errors=UNKNOWN, member_id=LONGEST_TEXT)
+    if version >= STATIC_COMMIT_SINCE:
+        await alice.commit(version, errors=UNKNOWN, group_instance_id=LONGEST_TEXT)
+    if version < 10:
+        await alice.commit(version, {(LONGEST_TEXT, 0): 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input OffsetFetch: long ids", versions=FETCH)
+async def fetch_with_long_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    await alice.fetch(version, [(TOPIC, 0)], LONGEST_TEXT)
+    if version < 10:
+        await alice.fetch(version, [(LONGEST_TEXT, 0)])
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input SyncGroup: long ids", versions=SYNC)
+async def sync_with_long_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    for field in ("group_id", "member_id"):
+        await alice.sync(version, error=UNKNOWN, note=f"long {field}", **{field: LONGEST_TEXT})
+    if version >= 5:
+        for field in ("protocol_type", "protocol_name"):
+            await alice.sync(version, error=NO_MATCH, note=f"long {field}", **{field: LONGEST_TEXT})
+    await undisturbed(run, alice, bob)
+
+
+@scenario("bad input LeaveGroup: long ids", versions=LEAVE)
+async def leave_with_long_ids(run: Run, version: int) -> None:
+    alice, bob = cast(run, "alice", "bob")
+    await stable(run, alice, bob)
+    alices, alice.member_id = alice.member_id, LONGEST_TEXT
+    await alice.leave_with(UNKNOWN, version)
+    await alice.leave_with(UNKNOWN, version, group_id=LONGEST_TEXT, note="long group id")
+    alice.member_id = alices
     await undisturbed(run, alice, bob)
