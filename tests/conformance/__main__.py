@@ -58,8 +58,8 @@ def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
         wanted = ((each.case.name, row, difference) for each in outcomes for row, difference in each.wanted)
         for field in stale(wanted):
             yield f"no such difference any more: {field}"
-    for line, test in proofs_elsewhere().items():
-        if test is None:
+    for line, tests in proofs_elsewhere().items():
+        if not tests:
             yield f"{line} is shown nowhere: there is no test {ELSEWHERE[line]}..."
 
 

@@ -55,22 +55,21 @@ class Coverage:
         return [version for version in CELLS[cell] if version not in seen] or None
 
 
-def proofs_elsewhere(root: Path = ROOT) -> dict[str, str | None]:
-    """By line of ELSEWHERE the id of the test that proves it, or None if there is none."""
-    found: dict[str, str | None] = {}
+def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
+    """By line of ELSEWHERE the ids of the tests that prove it, read from their source."""
+    found: dict[str, list[str]] = {}
     for line, prefix in ELSEWHERE.items():
         path, name = prefix.split("::")
         source = (root / path).read_text() if (root / path).exists() else ""
-        test = re.search(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
-        found[line] = test and f"{path}::{test[1]}"
+        tests = re.findall(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
+        found[line] = [f"{path}::{test}" for test in tests]
     return found
 
 
 def lines_elsewhere() -> Iterator[str]:
     """What is shown by other tests, and what is not shown yet, as lines for people."""
-    for line, test in proofs_elsewhere().items():
-        if test is not None:
-            yield f"shown elsewhere: {line} by {test}"
+    for line, tests in proofs_elsewhere().items():
+        yield from (f"shown elsewhere: {line} by {test}" for test in tests)
     for reason in dict.fromkeys(LATER.values()):
         yield f"not shown yet: {', '.join(line for line in LATER if LATER[line] == reason)}: {reason}"
     for cells, reason in BEYOND.items():
