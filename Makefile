@@ -79,6 +79,7 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m coordinator.settings_page > docs/settings.md
+	$(BIN)/python -m coordinator.state_diagram > docs/states.md
 
 # Resolves all dependencies anew, in an environment that is thrown away, and pins what came out.
 constraints:
