@@ -19,19 +19,16 @@ from coordinator.groups.record_schemas import GroupMetadataKey
 from coordinator.groups.shard import Shard
 from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, GroupState
 from coordinator.groups.timers import JoinTimer, PendingMemberTimer, SessionTimer
-from protocol.consumer import decode_assignment
 from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_delete import OffsetDeleteRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.house_rules import broken_rules
 from tests.simulation.ledger import Ledger
-from tests.simulation.log_facts import NO_OFFSET, LogFacts, OffsetKey
+from tests.simulation.log_facts import LogFacts
+from tests.simulation.promises import Promises
 
 if TYPE_CHECKING:
     from tests.simulation.disk import SimulatedLog
@@ -87,14 +84,8 @@ class Witness:
         self.superseded: set[int] = set()
         self._shadows: dict[int, Shard] = {}
         self._accounts: dict[str, Account] = defaultdict(Account)
-        self._incarnations: dict[str, int] = defaultdict(int)
-        self._owners: dict[tuple[str, int, int], dict[tuple[str, int], str]] = defaultdict(dict)
         self._due_at: dict[int, tuple[Any, int, int]] = {}  # By call: response, partition, position.
-        self._acked: dict[OffsetKey, int] = {}  # Where in the log the last acknowledged commit lies.
-        self._floors: dict[int, dict[OffsetKey, int]] = {}  # By OffsetFetch under way: what it may not miss.
-        self._ended_before: dict[
-            int, dict[str, int]
-        ] = {}  # By DeleteGroups under way: the tombstones there were.
+        self._promises = Promises(self.facts, self.require)
         self._grew: set[int] = set()  # Partitions with newly durable records.
 
     def violated(self, promise: str) -> None:
@@ -111,12 +102,7 @@ class Witness:
         self.calls.append((self.server.timeline.now_ms, call))
 
     def on_read(self, call: Call) -> None:
-        if isinstance(call.request, OffsetFetchRequest):
-            group_id = call.request.group_id
-            self._floors[id(call)] = {key: at for key, at in self._acked.items() if key[0] == group_id}
-
-        if isinstance(call.request, DeleteGroupsRequest):
-            self._ended_before[id(call)] = dict(self.facts.was_ended)
+        self._promises.on_read(call)
 
     def on_answer(self, call: Call, response: Any) -> None:
         """An answer leaves the daemon: the only one, and nothing in it that a crash could take back."""
@@ -126,76 +112,7 @@ class Witness:
         if made is response:
             durable = self._log(partition).durable_offset
             self.require(durable >= position, f"answered at {durable}, had seen {position}: {call.request}")
-        match call.request:
-            case OffsetCommitRequest():
-                self._on_commit_answer(call.request, response)
-            case SyncGroupRequest() if response.error_code == ErrorCode.NONE:
-                self._on_assignment(call.request, bytes(response.assignment))
-            case OffsetFetchRequest() if response.error_code == ErrorCode.NONE:
-                self._on_fetch_answer(call, response)
-            case DeleteGroupsRequest():
-                self._on_delete_answer(call, response)
-            case OffsetDeleteRequest() if response.error_code == ErrorCode.NONE:
-                self._on_offset_delete_answer(call.request, response)
-
-    def _on_commit_answer(self, request: OffsetCommitRequest, response: Any) -> None:
-        for topic, answered in zip(request.topics, response.topics, strict=True):
-            for partition, answer in zip(topic.partitions, answered.partitions, strict=True):
-                if answer.error_code:
-                    continue
-                key = (request.group_id, topic.name, partition.partition_index)
-                where = self.facts.was_committed[key].get(partition.committed_offset)
-                self.require(where is not None, f"commit {key} {partition.committed_offset} is not durable")
-                self._acked[key] = max(self._acked.get(key, -1), -1 if where is None else where)
-
-    def _on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
-        group_id, generation_id = request.group_id, request.generation_id
-        durable = self.facts.was_assigned[group_id, generation_id].get(request.member_id)
-        told = f"{request.member_id} of {group_id}, generation {generation_id}"
-        self.require(durable == assignment, f"{told} was told an assignment that is not durable")
-        owners = self._owners[group_id, self._incarnations[group_id], generation_id]
-        owner = request.group_instance_id or request.member_id
-        for topic_partitions in decode_assignment(assignment).assigned_partitions if assignment else ():
-            for partition in topic_partitions.partitions:
-                key = (topic_partitions.topic, partition)
-                other = owners.setdefault(key, owner)
-                self.require(other == owner, f"{told}: {key} has two owners, {other} and {owner}")
-
-    def _on_fetch_answer(self, call: Call, response: Any) -> None:
-        floors = self._floors.pop(id(call), {})
-        for topic in response.topics:
-            for partition in topic.partitions:
-                if partition.error_code:
-                    continue
-                key = (call.request.group_id, topic.name, partition.partition_index)
-                floor = floors.get(key, -1)
-                if partition.committed_offset == NO_OFFSET:
-                    where = self.facts.was_deleted.get(key, -1)
-                else:
-                    where = self.facts.was_committed[key].get(partition.committed_offset, -2)
-                promise = f"{key} is {partition.committed_offset} from {where}, acknowledged was {floor}"
-                self.require(where >= floor, promise)
-
-    def _on_delete_answer(self, call: Call, response: Any) -> None:
-        """Whatever is there of a deleted group came later than its tombstone."""
-        ended_before = self._ended_before.pop(id(call), {})
-        for result in response.results:
-            if result.error_code:
-                continue
-            group_id = result.group_id
-            ended = self.facts.was_ended.get(group_id, -1)
-            self.require(ended > ended_before.get(group_id, -1), f"{group_id}: no tombstone for its deletion")
-            left = [k for k, (_, where) in self.facts.offsets.items() if k[0] == group_id and where < ended]
-            self.require(not left, f"{group_id} was deleted, and {left} are on the log")
-
-    def _on_offset_delete_answer(self, request: OffsetDeleteRequest, response: Any) -> None:
-        for topic in response.topics:
-            for partition in topic.partitions:
-                key = (request.group_id, topic.name, partition.partition_index)
-                committed = self.facts.offsets.get(key, (0, -1))[1]
-                # A commit that was already on its way may have followed.
-                gone = bool(partition.error_code) or committed <= self.facts.was_deleted.get(key, -1)
-                self.require(gone, f"{key} was deleted and is on the log")
+        self._promises.on_answer(call, response)
 
     # What happens inside a shard.
 
@@ -250,7 +167,7 @@ class Witness:
     def _count_tombstones(self, result: Result) -> None:
         for record in result.records:
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
-                self._incarnations[record.key.group] += 1
+                self._promises.on_group_ended(record.key.group)
                 self._accounts.pop(record.key.group, None)
 
     def _check_history(self, group: Group, before: Before | None, result: Result) -> None:
@@ -403,7 +320,6 @@ class Witness:
     def on_crash(self, logs: list[SimulatedLog]) -> None:
         self.crashes += 1
         self._due_at.clear()
-        self._floors.clear()
         self._grew.clear()
 
     def on_durable(self, log: SimulatedLog, batch: bytearray) -> None:

@@ -1,0 +1,124 @@
+"""What an answer promises, held against what the durable log says at the moment it leaves.
+
+A commit that was acknowledged is on the log, and no later answer may have forgotten it; an assignment is on the
+log as it is told, and gives no partition to two; what was deleted is behind a tombstone. Knows no sessions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from protocol.consumer import decode_assignment
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.sync_group import SyncGroupRequest
+from tests.simulation.log_facts import NO_OFFSET, LogFacts, OffsetKey
+
+if TYPE_CHECKING:
+    from tests.simulation.server import Call
+
+
+class Promises:
+    """`require(holds, promise)` is told of each one."""
+
+    def __init__(self, facts: LogFacts, require: Callable[[bool, str], None]) -> None:
+        self._facts = facts
+        self._require = require
+        self._incarnations: dict[str, int] = defaultdict(int)
+        self._owners: dict[tuple[str, int, int], dict[tuple[str, int], str]] = defaultdict(dict)
+        self._acked: dict[OffsetKey, int] = {}  # Where in the log the last acknowledged commit lies.
+        self._floors: dict[int, dict[OffsetKey, int]] = {}  # By OffsetFetch under way: what it may not miss.
+        self._ended_before: dict[
+            int, dict[str, int]
+        ] = {}  # By DeleteGroups under way: tombstones there were.
+
+    def on_group_ended(self, group_id: str) -> None:
+        """Generations of this group begin anew."""
+        self._incarnations[group_id] += 1
+
+    def on_read(self, call: Call) -> None:
+        """What was acknowledged before a request was read, its answer has to know."""
+        if isinstance(call.request, OffsetFetchRequest):
+            group_id = call.request.group_id
+            self._floors[id(call)] = {key: at for key, at in self._acked.items() if key[0] == group_id}
+        elif isinstance(call.request, DeleteGroupsRequest):
+            self._ended_before[id(call)] = dict(self._facts.was_ended)
+
+    def on_answer(self, call: Call, response: Any) -> None:
+        match call.request:
+            case OffsetCommitRequest():
+                self._on_commit_answer(call.request, response)
+            case SyncGroupRequest() if response.error_code == ErrorCode.NONE:
+                self._on_assignment(call.request, bytes(response.assignment))
+            case OffsetFetchRequest() if response.error_code == ErrorCode.NONE:
+                self._on_fetch_answer(call, response)
+            case DeleteGroupsRequest():
+                self._on_delete_answer(call, response)
+            case OffsetDeleteRequest() if response.error_code == ErrorCode.NONE:
+                self._on_offset_delete_answer(call.request, response)
+
+    def _on_commit_answer(self, request: OffsetCommitRequest, response: Any) -> None:
+        for topic, answered in zip(request.topics, response.topics, strict=True):
+            for partition, answer in zip(topic.partitions, answered.partitions, strict=True):
+                if answer.error_code:
+                    continue
+                key = (request.group_id, topic.name, partition.partition_index)
+                where = self._facts.was_committed[key].get(partition.committed_offset)
+                self._require(where is not None, f"commit {key} {partition.committed_offset} is not durable")
+                self._acked[key] = max(self._acked.get(key, -1), -1 if where is None else where)
+
+    def _on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
+        group_id, generation_id = request.group_id, request.generation_id
+        durable = self._facts.was_assigned[group_id, generation_id].get(request.member_id)
+        told = f"{request.member_id} of {group_id}, generation {generation_id}"
+        self._require(durable == assignment, f"{told} was told an assignment that is not durable")
+        owners = self._owners[group_id, self._incarnations[group_id], generation_id]
+        owner = request.group_instance_id or request.member_id
+        for topic_partitions in decode_assignment(assignment).assigned_partitions if assignment else ():
+            for partition in topic_partitions.partitions:
+                key = (topic_partitions.topic, partition)
+                other = owners.setdefault(key, owner)
+                self._require(other == owner, f"{told}: {key} has two owners, {other} and {owner}")
+
+    def _on_fetch_answer(self, call: Call, response: Any) -> None:
+        floors = self._floors.pop(id(call), {})
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    continue
+                key = (call.request.group_id, topic.name, partition.partition_index)
+                floor = floors.get(key, -1)
+                if partition.committed_offset == NO_OFFSET:
+                    where = self._facts.was_deleted.get(key, -1)
+                else:
+                    where = self._facts.was_committed[key].get(partition.committed_offset, -2)
+                promise = f"{key} is {partition.committed_offset} from {where}, acknowledged was {floor}"
+                self._require(where >= floor, promise)
+
+    def _on_delete_answer(self, call: Call, response: Any) -> None:
+        """Whatever is there of a deleted group came later than its tombstone."""
+        ended_before = self._ended_before.pop(id(call), {})
+        for result in response.results:
+            if result.error_code:
+                continue
+            group_id = result.group_id
+            ended = self._facts.was_ended.get(group_id, -1)
+            self._require(
+                ended > ended_before.get(group_id, -1), f"{group_id}: no tombstone for its deletion"
+            )
+            left = [k for k, (_, where) in self._facts.offsets.items() if k[0] == group_id and where < ended]
+            self._require(not left, f"{group_id} was deleted, and {left} are on the log")
+
+    def _on_offset_delete_answer(self, request: OffsetDeleteRequest, response: Any) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                key = (request.group_id, topic.name, partition.partition_index)
+                committed = self._facts.offsets.get(key, (0, -1))[1]
+                # A commit that was already on its way may have followed.
+                gone = bool(partition.error_code) or committed <= self._facts.was_deleted.get(key, -1)
+                self._require(gone, f"{key} was deleted and is on the log")
