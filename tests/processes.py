@@ -136,6 +136,13 @@ class ServerProcess(ABC):
         if self._process is not None:
             self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """SIGSTOP to the process group: it keeps its connections and answers nobody, until `resume`."""
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self.pid, signal.SIGCONT)
+
     def restart(self) -> Self:
         """Stop (SIGTERM) if running, and start again on the same port and data."""
         if self._process is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.fleet import Fleet
+from tests.clients.fleet import FAMILIES, Fleet
 from tests.clients.observer import Observer
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
@@ -44,6 +44,21 @@ def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield server
 
 
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    """The client library that runs the test's scenario: each of them in turn."""
+    if request.param == "java":
+        request.getfixturevalue("java")
+    return str(request.param)
+
+
+@pytest.fixture
+def own_broker(target: str, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A broker of the test's own, to kill or to stop."""
+    with TARGETS[target](tmp_path / "broker", SETTINGS) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def observer(broker: ServerProcess) -> Observer:
     return Observer(broker.bootstrap)
@@ -61,7 +76,8 @@ def fleet(broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failed test also shows the end of the broker's log."""
     report = yield
-    server = getattr(item, "funcargs", {}).get("broker")
-    if report.when == "call" and report.failed and server is not None:
-        report.sections.append(("broker log", server.log_tail()))
+    if report.when == "call" and report.failed:
+        for server in getattr(item, "funcargs", {}).values():
+            if isinstance(server, ServerProcess):
+                report.sections.append(("broker log", server.log_tail()))
     return report

@@ -91,9 +91,12 @@ class Worker:
 
     def write(self, *lines: str) -> None:
         """Write lines to its stdin and close that."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self._write(*lines)
         self.request_stop()
+
+    def go(self) -> None:
+        """Let a worker go on that waits for it: one that was started with `waits=True` or `holds=True`."""
+        self._write("go")
 
     def terminate(self) -> None:
         """SIGTERM, for tools that end in good order on it, whatever status they end with; waits."""
@@ -114,11 +117,24 @@ class Worker:
         self._process.wait(10)
         self._reader.join(5)
 
+    def pause(self) -> None:
+        """SIGSTOP: a process that sleeps, as one on a machine that was suspended does."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, after `pause`."""
+        os.killpg(self._process.pid, signal.SIGCONT)
+
     def story(self) -> str:
         """The last events and the end of stderr, for a failure's message."""
         errors = self._stderr_path.read_text(errors="replace")[-3000:]
         events = "\n".join(json.dumps(event)[:400] for event in self.events[-12:])
         return f"--- {self.name}: last events\n{events}\n--- stderr\n{errors}"
+
+    def _write(self, *lines: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self._process.stdin.flush()
 
     def _ended(self) -> str | None:
         status = self._process.poll()

@@ -9,24 +9,35 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from coordinator.groups.effects import GroupEvent
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.clients import chronicle
+from tests.clients.chronicle import Generation
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
 from tests.clients.observer import Observer, unique
 from tests.processes import wait_until
+from tests.wire import WireClient
 
 T = TypeVar("T")
 
 PARTITIONS = 6
+COMMIT_VERSION = 8
 BATCH = 30
 PAUSE_S = 0.05  # 600 records a second: members are always in the middle of some.
 
 
 class Group:
-    """One group on one topic of six partitions, with the processes that are its members."""
+    """One group on one topic of its own, with the processes that are its members."""
 
-    def __init__(self, fleet: Fleet, observer: Observer) -> None:
-        self.topic = observer.create_topic("shared", PARTITIONS)
+    def __init__(self, fleet: Fleet, observer: Observer, partitions: int = PARTITIONS) -> None:
+        self.topic = observer.create_topic("shared", partitions)
         self.name = unique("group")
         self.written: list[str] = []
+        self._partitions = partitions
         self._fleet = fleet
         self._observer = observer
         self._numbers = itertools.count()
@@ -62,16 +73,28 @@ class Group:
             thread.join(DEADLINE_S)
         assert not errors, errors[0]
 
-    def await_shared(self, *members: Worker) -> None:
-        """Wait until broker and members agree: Stable, each partition owned once, each member has a share."""
-        everything = sorted(f"{self.topic}-{partition}" for partition in range(PARTITIONS))
+    def await_shared(self, *workers: Worker, members: int | None = None, idle: int = 0) -> None:
+        """Wait until broker and members agree: Stable, each partition owned once, each member has a share.
+
+        A worker is one member, unless they host more: then `members` of them. `idle` members have no share.
+        """
+        everything = sorted(f"{self.topic}-{partition}" for partition in range(self._partitions))
+        expected = members or len(workers)
 
         def agreed() -> bool:
-            shares = [_share(member) for member in members]
+            shares = [share for worker in workers for share in shares_of(worker).values()]
             reported = sorted(itertools.chain(*shares))
-            return all(shares) and reported == everything == self._observer.owned(self.name)
+            return (
+                len(shares) == expected
+                and shares.count([]) == idle
+                and reported == everything == self._observer.owned(self.name)
+            )
 
-        _wait(agreed, f"{len(members)} members share {self.topic}", members)
+        _wait(agreed, f"{expected} members share {self.topic}", workers)
+
+    def await_state(self, *states: str) -> None:
+        """Wait until the broker says that the group is in one of these states, by the observer's names."""
+        wait_until(lambda: self._observer.state(self.name) in states, f"{self.name} is {states}", DEADLINE_S)
 
     def await_everything_read(self, *members: Worker) -> Counter[str]:
         """Wait until each written record was seen by one of `members`; return how often each was."""
@@ -86,12 +109,42 @@ class Group:
 
     def await_everything_committed(self, *members: Worker) -> None:
         """Wait until the committed offset of every partition is its log's end."""
-        ends = self._observer.log_ends(self.topic, PARTITIONS)
+        ends = self._observer.log_ends(self.topic, self._partitions)
+        ends = {partition: end for partition, end in ends.items() if end}  # Of nothing there is no commit.
+        _wait(lambda: self.committed() == ends, f"commits at the ends {ends}", members)
 
-        def committed() -> bool:
-            return self._observer.committed(self.name, self.topic) == ends
+    def committed(self) -> dict[int, int]:
+        """The committed offset of each partition that has one."""
+        return self._observer.committed(self.name, self.topic)
 
-        _wait(committed, f"commits at the ends {ends}", members)
+    def commit_as(self, member_id: str, generation: int) -> int:
+        """Commit the beginning of partition 0 in a member's name; return the broker's error code."""
+        offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+        request = OffsetCommitRequest(
+            group_id=self.name,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=[OffsetCommitRequestTopic(name=self.topic, partitions=[offset])],
+        )
+        with WireClient(self._observer.bootstrap) as client:
+            answer = client.ask(request, COMMIT_VERSION)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def member_ids(self) -> set[str]:
+        """The ids of the group's members, as the broker describes them."""
+        return {member.member_id for member in self._observer.describe(self.name).members}
+
+    def generations(self) -> list[Generation]:
+        """Every generation the coordinator stored, oldest first."""
+        return chronicle.generations(self._observer, self.name)
+
+    def look_anew(self) -> None:
+        """To be called when the broker is back from a restart."""
+        self._observer.connect()
+
+    def history(self) -> list[GroupEvent]:
+        """The whole history of the group, which must be empty by now. On Muster only."""
+        return chronicle.history(self._observer, self.name)
 
     def stop(self, *members: Worker) -> None:
         """Close every member in good order; the group must be empty at once, with no session to wait for."""
@@ -107,9 +160,9 @@ def values_seen(member: Worker) -> list[str]:
     return [value for event in member.of("records") for value in event["values"]]
 
 
-def _share(member: Worker) -> list[str]:
-    events = member.of("owns")
-    return events[-1]["partitions"] if events else []
+def shares_of(worker: Worker) -> dict[int, list[str]]:
+    """What each of the worker's members said last that it owns, by its number."""
+    return {event["member"]: event["partitions"] for event in worker.of("owns")}
 
 
 def _wait(condition: Callable[[], T], what: str, members: Iterable[Worker]) -> T:

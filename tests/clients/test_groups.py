@@ -11,7 +11,6 @@ from tests.clients.observer import Observer
 KILL_AFTER_RECORDS = 50
 
 
-@pytest.mark.parametrize("family", ["aiokafka", "confluent", "kafka_python"])
 def test_a_group_survives_a_kill_and_a_join(family: str, fleet: Fleet, observer: Observer) -> None:
     run_with_a_kill_and_a_join(Group(fleet, observer), family)
 
@@ -22,11 +21,6 @@ def test_a_cooperative_group_survives_a_kill_and_a_join(
 ) -> None:
     """KIP-429: members give up only what moves; a rebalance is two, and the daemon must not care."""
     run_with_a_kill_and_a_join(Group(fleet, observer), family, assignor="cooperative-sticky")
-
-
-@pytest.mark.usefixtures("java")
-def test_a_group_of_java_clients_survives_a_kill_and_a_join(fleet: Fleet, observer: Observer) -> None:
-    run_with_a_kill_and_a_join(Group(fleet, observer), "java")
 
 
 def run_with_a_kill_and_a_join(group: Group, family: str, **config: object) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.clients.fleet import Fleet, Worker
 from tests.clients.groups import Group, values_seen
 from tests.clients.observer import Observer
@@ -12,17 +10,8 @@ from tests.clients.observer import Observer
 SESSION_TIMEOUT_MS = 30_000
 
 
-@pytest.mark.parametrize("family", ["aiokafka", "confluent", "kafka_python"])
 def test_a_restarted_static_member_costs_no_rebalance(family: str, fleet: Fleet, observer: Observer) -> None:
-    restart_a_static_member(Group(fleet, observer), family)
-
-
-@pytest.mark.usefixtures("java")
-def test_a_restarted_static_java_member_costs_no_rebalance(fleet: Fleet, observer: Observer) -> None:
-    restart_a_static_member(Group(fleet, observer), "java")
-
-
-def restart_a_static_member(group: Group, family: str) -> None:
+    group = Group(fleet, observer)
     config = {"session_timeout_ms": SESSION_TIMEOUT_MS, "assignor": "range"}
     first, second = (group.start(family, instance_id=instance, **config) for instance in ("one", "two"))
     group.await_shared(first, second)
@@ -30,6 +19,7 @@ def restart_a_static_member(group: Group, family: str) -> None:
     group.await_everything_read(first, second)
     group.await_everything_committed(first, second)
     rebalances = len(second.of("owns"))
+    generation, ids = group.generations()[-1].number, group.member_ids()
     first.kill()
     restarted = group.start(family, instance_id="one", **config)
     group.await_shared(restarted, second)
@@ -38,6 +28,10 @@ def restart_a_static_member(group: Group, family: str) -> None:
     assert values_seen(restarted), "the restarted member reads its share"
     assert last_share(restarted) == last_share(first)
     assert len(second.of("owns")) == rebalances, second.story()
+    # As the coordinator has it: the restarted member got a new id, and that is all that happened.
+    assert group.generations()[-1].number == generation
+    assert len(group.member_ids() & ids) == 1
+    assert len(group.member_ids()) == 2
 
 
 def last_share(member: Worker) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -254,10 +253,10 @@ def test_nobody_is_expired_for_our_own_sleep(daemon: MusterDaemon) -> None:
         beats = []
         for client, group_id in members:
             beats.append(heartbeat(group_id, stable_member(client, group_id)))
-        os.kill(daemon.pid, signal.SIGSTOP)
+        daemon.pause()
         waiting.send(beats[0], 4)
         time.sleep(SESSION_MS / 1000 + 2)
-        os.kill(daemon.pid, signal.SIGCONT)
+        daemon.resume()
         assert waiting.receive().error_code == 0
         time.sleep(1)  # Its machine wakes up a little later than ours.
         assert [client.ask(beat, 4).error_code for (client, _), beat in zip(members, beats, strict=True)] == [

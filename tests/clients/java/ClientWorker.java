@@ -9,7 +9,7 @@ public final class ClientWorker {
     public static void main(String[] arguments) throws Exception {
         JsonNode config = new ObjectMapper().readTree(arguments[1]);
         switch (arguments[0]) {
-            case "member" -> new GroupMember(config).run();
+            case "member" -> GroupMember.host(config);
             case "produce" -> Codecs.produce(config);
             case "read" -> Codecs.read(config);
             case "walk" -> new ConsumerWalk(config).run();

@@ -2,17 +2,27 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeSet;
+import java.util.concurrent.CompletionService;
+import java.util.concurrent.ExecutorCompletionService;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
-/** Reads its share of the topics, reports every record before it commits it, until asked to stop. */
+/**
+ * Reads its share of the topics, reports every record before it commits it, until asked to stop.
+ *
+ * <p>What it reports is that of workers/diary.py, and so are the config's "members", "waits" and "holds".
+ */
 final class GroupMember implements ConsumerRebalanceListener {
     private static final Map<String, String> ASSIGNORS = Map.of(
         "range", "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -20,9 +30,15 @@ final class GroupMember implements ConsumerRebalanceListener {
 
     private final KafkaConsumer<String, String> consumer;
     private final TreeSet<String> owned = new TreeSet<>();
+    private final int number;
+    private final Semaphore go;
     private boolean uncommitted;
+    private boolean holds;
 
-    GroupMember(JsonNode config) {
+    private GroupMember(JsonNode config, int number, Semaphore go) {
+        this.number = number;
+        this.go = go;
+        holds = config.path("holds").asBoolean();
         Properties properties = ClientWorker.consumerProperties(config);
         properties.put("client.id", config.path("client_id").asText("java"));
         if (config.has("assignor")) {
@@ -37,19 +53,59 @@ final class GroupMember implements ConsumerRebalanceListener {
         consumer.subscribe(topics, this);
     }
 
-    void run() {
-        AtomicBoolean stop = Reporting.stopRequested();
+    /** Runs the members, each on a thread of its own, until stdin ends. What one of them throws ends the process. */
+    static void host(JsonNode config) throws Exception {
+        Semaphore go = new Semaphore(0);
+        AtomicBoolean stop = Reporting.stopRequested(go);
+        List<GroupMember> members = new ArrayList<>();
+        for (int number = 0; number < config.path("members").asInt(1); number++) {
+            members.add(new GroupMember(config, number, go));
+        }
+        if (config.path("waits").asBoolean()) {
+            Reporting.report("waiting");
+            go.acquire();
+        }
+        ExecutorService threads = Executors.newFixedThreadPool(members.size());
+        CompletionService<Void> running = new ExecutorCompletionService<>(threads);
+        members.forEach(member -> running.submit(() -> member.run(stop), null));
+        try {
+            for (int ended = 0; ended < members.size(); ended++) {
+                running.take().get();
+            }
+        } finally {
+            stop.set(true);
+            threads.shutdown();
+        }
+    }
+
+    private void run(AtomicBoolean stop) {
         while (!stop.get()) {
             List<String> values = new ArrayList<>();
             consumer.poll(Duration.ofMillis(100)).forEach(record -> values.add(record.value()));
             if (!values.isEmpty()) {
-                Reporting.report("records", Map.of("values", values));
                 uncommitted = true;
+                report("records", Map.of("values", values));
+                holdIfAsked();
             }
             commit();
         }
         consumer.close();
-        Reporting.report("closed");
+        report("closed", Map.of());
+    }
+
+    private void report(String event, Map<String, ?> fields) {
+        Map<String, Object> all = new HashMap<>(fields);
+        all.put("member", number);
+        Reporting.report(event, all);
+    }
+
+    /** Stands still, once, between reading records and committing them, until a line comes on stdin. */
+    private void holdIfAsked() {
+        if (holds) {
+            holds = false;
+            report("holding", Map.of());
+            go.acquireUninterruptibly();
+        }
     }
 
     private void commit() {
@@ -60,14 +116,14 @@ final class GroupMember implements ConsumerRebalanceListener {
             consumer.commitSync();
             uncommitted = false;
         } catch (KafkaException error) {
-            Reporting.report("commit_refused", Map.of("error", error.getClass().getSimpleName()));
+            report("commit_refused", Map.of("error", error.getClass().getSimpleName(), "said", String.valueOf(error.getMessage())));
         }
     }
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
         partitions.forEach(partition -> owned.add(partition.toString()));
-        Reporting.report("owns", Map.of("partitions", owned));
+        report("owns", Map.of("partitions", owned));
     }
 
     @Override
@@ -79,6 +135,6 @@ final class GroupMember implements ConsumerRebalanceListener {
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
         partitions.forEach(partition -> owned.remove(partition.toString()));
-        Reporting.report("owns", Map.of("partitions", owned));
+        report("owns", Map.of("partitions", owned));
     }
 }

@@ -3,6 +3,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 
@@ -33,18 +34,23 @@ final class Reporting {
         System.out.flush();
     }
 
-    /** Becomes true when stdin ends. */
-    static AtomicBoolean stopRequested() {
+    /** Becomes true when stdin ends; `go` is released for each line of it, and at the end. */
+    static AtomicBoolean stopRequested(Semaphore go) {
         AtomicBoolean stop = new AtomicBoolean();
         Thread watcher = new Thread(() -> {
             try {
-                while (System.in.read() >= 0) {
-                    continue;
+                int character = System.in.read();
+                while (character >= 0) {
+                    if (character == '\n') {
+                        go.release();
+                    }
+                    character = System.in.read();
                 }
             } catch (java.io.IOException error) {
                 error.printStackTrace();
             }
             stop.set(true);
+            go.release();
         });
         watcher.setDaemon(true);
         watcher.start();

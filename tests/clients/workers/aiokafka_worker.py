@@ -13,7 +13,9 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 
 from tests.clients.workers import aiokafka_admin, aiokafka_walk, payloads
-from tests.clients.workers.reporting import Config, main, report, stop_requested
+from tests.clients.workers.diary import Diary
+from tests.clients.workers.hosting import host_async
+from tests.clients.workers.reporting import Config, main, report
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
@@ -40,46 +42,44 @@ def consumer_config(config: Config) -> dict[str, Any]:
 class Member(ConsumerRebalanceListener):
     """Reads its share of the topics, reports every record before it commits it, until asked to stop."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, diary: Diary) -> None:
         self._consumer = AIOKafkaConsumer(**consumer_config(config))
-        self._uncommitted = False
+        self._diary = diary
         self._consumer.subscribe(config["topics"], listener=self)
 
     async def run(self, stop: threading.Event) -> None:
         await self._consumer.start()
         while not stop.is_set():
             batches = await self._consumer.getmany(timeout_ms=100)
-            values = [record.value.decode() for records in batches.values() for record in records]
-            if values:
-                report("records", values=values)
-                self._uncommitted = True
+            self._diary.read([record.value.decode() for records in batches.values() for record in records])
             await self._commit()
         await self._consumer.stop()
-        report("closed")
+        self._diary.tell("closed")
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         await self._commit()
-        report("owns", partitions=[])
+        self._diary.gave_up(_names(revoked))
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        report("owns", partitions=sorted(f"{tp.topic}-{tp.partition}" for tp in assigned))
+        self._diary.assigned(_names(assigned))
 
     async def _commit(self) -> None:
-        if not self._uncommitted:
+        if not self._diary.has_uncommitted:
             return
         try:
             await self._consumer.commit()
         except KafkaError as error:
-            report("commit_refused", error=type(error).__name__)
+            self._diary.refused(type(error).__name__, error)
         else:
-            self._uncommitted = False
+            self._diary.committed()
+
+
+def _names(partitions: Iterable[TopicPartition]) -> set[str]:
+    return {f"{partition.topic}-{partition.partition}" for partition in partitions}
 
 
 def member(config: Config) -> None:
-    async def run() -> None:
-        await Member(config).run(stop_requested())
-
-    asyncio.run(run())
+    host_async(config, Member)
 
 
 async def _produce(config: Config) -> None:

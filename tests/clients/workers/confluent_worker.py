@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.clients.workers import confluent_admin, confluent_walk, payloads
-from tests.clients.workers.reporting import Config, main, report, require, stop_requested
+from tests.clients.workers.diary import Diary
+from tests.clients.workers.hosting import host
+from tests.clients.workers.reporting import Config, main, report, require
 
 NOTHING_TO_COMMIT = KafkaError._NO_OFFSET
 
@@ -34,48 +37,43 @@ def consumer_config(config: Config) -> dict[str, Any]:
 class Member:
     """Reads its share of the topics, reports every record before it commits it, until asked to stop."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, diary: Diary) -> None:
         self._consumer = Consumer(consumer_config(config))
-        self._owned: set[str] = set()
-        self._uncommitted = False
-        self._consumer.subscribe(
-            config["topics"], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        self._topics = config["topics"]
+        self._diary = diary
 
-    def run(self) -> None:
-        stop = stop_requested()
+    def run(self, stop: threading.Event) -> None:
+        self._consumer.subscribe(
+            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
         while not stop.is_set():
             messages = self._consumer.consume(num_messages=100, timeout=0.1)
-            if messages:
-                report("records", values=[_text(message) for message in messages])
-                self._uncommitted = True
+            self._diary.read([_text(message) for message in messages])
             self._commit()
         self._consumer.close()
-        report("closed")
+        self._diary.tell("closed")
 
     def _commit(self) -> None:
-        if not self._uncommitted:
+        if not self._diary.has_uncommitted:
             return
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
-            report("commit_refused", error=error.args[0].name())
-            self._uncommitted = error.args[0].code() != NOTHING_TO_COMMIT
+            self._diary.refused(error.args[0].name(), error)
+            if error.args[0].code() == NOTHING_TO_COMMIT:
+                self._diary.committed()
         else:
-            self._uncommitted = False
+            self._diary.committed()
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._owned |= _names(partitions)
-        report("owns", partitions=sorted(self._owned))
+        self._diary.assigned(_names(partitions))
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit()
-        self._owned -= _names(partitions)
-        report("owns", partitions=sorted(self._owned))
+        self._diary.gave_up(_names(partitions))
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._owned -= _names(partitions)
-        report("owns", partitions=sorted(self._owned))
+        self._diary.gave_up(_names(partitions))
 
 
 def _names(partitions: list[TopicPartition]) -> set[str]:
@@ -88,7 +86,7 @@ def _text(message: Message) -> str:
 
 
 def member(config: Config) -> None:
-    Member(config).run()
+    host(config, Member)
 
 
 def produce(config: Config) -> None:

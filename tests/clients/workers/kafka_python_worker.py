@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
@@ -10,7 +11,9 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
 from tests.clients.workers import kafka_python_admin, kafka_python_walk, payloads
-from tests.clients.workers.reporting import Config, main, report, stop_requested
+from tests.clients.workers.diary import Diary
+from tests.clients.workers.hosting import host
+from tests.clients.workers.reporting import Config, main, report
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
@@ -40,52 +43,44 @@ class Member(AsyncConsumerRebalanceListener):
     The listener is asynchronous: it runs on the library's own loop, where a blocking commit is refused.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, diary: Diary) -> None:
         self._consumer = KafkaConsumer(**consumer_config(config))
-        self._owned: set[str] = set()
-        self._uncommitted = False
+        self._diary = diary
         self._consumer.subscribe(config["topics"], listener=self)
 
-    def run(self) -> None:
-        stop = stop_requested()
+    def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
             batches = self._consumer.poll(timeout_ms=100)
-            values = [record.value.decode() for records in batches.values() for record in records]
-            if values:
-                report("records", values=values)
-                self._uncommitted = True
+            self._diary.read([record.value.decode() for records in batches.values() for record in records])
             self._commit()
         self._consumer.close()
-        report("closed")
+        self._diary.tell("closed")
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        self._owned |= _names(assigned)
-        report("owns", partitions=sorted(self._owned))
+        self._diary.assigned(_names(assigned))
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        if self._uncommitted:
+        if self._diary.has_uncommitted:
             try:
                 await self._consumer.commit_async()
             except KafkaError as error:
-                report("commit_refused", error=type(error).__name__)
+                self._diary.refused(type(error).__name__, error)
             else:
-                self._uncommitted = False
-        self._owned -= _names(revoked)
-        report("owns", partitions=sorted(self._owned))
+                self._diary.committed()
+        self._diary.gave_up(_names(revoked))
 
     async def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
-        self._owned -= _names(lost)
-        report("owns", partitions=sorted(self._owned))
+        self._diary.gave_up(_names(lost))
 
     def _commit(self) -> None:
-        if not self._uncommitted:
+        if not self._diary.has_uncommitted:
             return
         try:
             self._consumer.commit()
         except KafkaError as error:
-            report("commit_refused", error=type(error).__name__)
+            self._diary.refused(type(error).__name__, error)
         else:
-            self._uncommitted = False
+            self._diary.committed()
 
 
 def _names(partitions: list[TopicPartition]) -> set[str]:
@@ -93,7 +88,7 @@ def _names(partitions: list[TopicPartition]) -> set[str]:
 
 
 def member(config: Config) -> None:
-    Member(config).run()
+    host(config, Member)
 
 
 def produce(config: Config) -> None:

@@ -1,8 +1,9 @@
 """How a client process talks to the test that started it. It knows no client library.
 
-In: one JSON object as the last argument, and stdin: when that is closed (by the test, or because the test
-died), the worker should end in good order. Out: one JSON object per line on stdout, each with an "event".
-Errors go to stderr, with a traceback, and end the process with a status other than 0.
+In: one JSON object as the last argument, and stdin: a line lets a worker go on that waits for it; when stdin is
+closed (by the test, or because the test died), the worker should end in good order. Out: one JSON object per
+line on stdout, each with an "event". Errors go to stderr, with a traceback, and end the process with a status
+other than 0.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ def report(event: str, **fields: object) -> None:
         sys.stdout.flush()
 
 
-def stop_requested() -> threading.Event:
-    """An event that is set when stdin ends."""
+def stop_requested(on_line: Callable[[], object] = lambda: None) -> threading.Event:
+    """An event that is set when stdin ends. `on_line` is called for each line of it, and at the end."""
     event = threading.Event()
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        for _ in sys.stdin.buffer:
+            on_line()
         event.set()
+        on_line()
 
     threading.Thread(target=watch, daemon=True).start()
     return event

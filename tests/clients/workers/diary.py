@@ -1,0 +1,57 @@
+"""What one member of a group tells the test: its partitions, the records it read, the commits it was refused.
+
+The same for every client library. Events carry the member's number, since one process may host many (see
+`hosting`). With `"holds": true` it stands still, once, between reading records and committing them, until a line
+comes on stdin: a test may stop the process just there. Knows no client library.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from tests.clients.workers.reporting import Config, report
+
+
+class Diary:
+    """One member's; may be written by a library's callback threads, one at a time."""
+
+    def __init__(self, config: Config, number: int, go: threading.Semaphore) -> None:
+        self.has_uncommitted = False
+        self._number = number
+        self._owned: set[str] = set()
+        self._holds = bool(config.get("holds"))
+        self._go = go
+
+    def tell(self, event: str, **fields: object) -> None:
+        """Report one event of this member."""
+        report(event, member=self._number, **fields)
+
+    def assigned(self, partitions: Iterable[str]) -> None:
+        """It got `partitions` ("topic-0") beside those it has."""
+        self._owned |= set(partitions)
+        self.tell("owns", partitions=sorted(self._owned))
+
+    def gave_up(self, partitions: Iterable[str]) -> None:
+        """They were revoked, or lost."""
+        self._owned -= set(partitions)
+        self.tell("owns", partitions=sorted(self._owned))
+
+    def read(self, values: list[str]) -> None:
+        """It got these records, and is yet to commit them; none is no news."""
+        if not values:
+            return
+        self.has_uncommitted = True
+        self.tell("records", values=values)
+        if self._holds:
+            self._holds = False
+            self.tell("holding")
+            self._go.acquire()
+
+    def committed(self) -> None:
+        """All it has read is committed."""
+        self.has_uncommitted = False
+
+    def refused(self, error: str, said: object = "") -> None:
+        """A commit failed with `error`, the library's name for it, and what else it `said`."""
+        self.tell("commit_refused", error=error, said=str(said))
