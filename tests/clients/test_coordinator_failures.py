@@ -73,4 +73,4 @@ def test_nobody_is_expired_for_the_coordinators_own_sleep(
     if family not in REJOINS_BY_ITSELF:
         assert group.member_ids() == ids
     group.stop(*members)
-    assert "session expired" not in {event.reason for event in group.history()}
+    assert "session_expired" not in {event.cause for event in group.history()}
