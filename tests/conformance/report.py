@@ -74,6 +74,9 @@ def _counts(outcomes: list[Outcome]) -> Iterator[str]:
         f"scenarios x versions: {len(outcomes)}, of them equal: {len(equal)}"
     )
     yield from Coverage(outcomes).counts()
+    for outcome in outcomes:
+        if outcome.attempts > 1:
+            yield f"played {outcome.attempts} times, at first while others were: {outcome.case.name}"
     reasons = Counter(row.reason for outcome in outcomes for row, _ in outcome.wanted)
     for reason, count in reasons.items():
         yield f"wanted difference, {count} times: {reason}"
