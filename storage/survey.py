@@ -58,14 +58,15 @@ class Survey:
         position, expected = 0, self.base_offset
         while position < self.size_bytes:
             found = self._batch_at(position, expected)
-            if isinstance(found, Located) and (why := self._leaps(found, expected)):
-                found = why
-            if isinstance(found, str):
-                found = self._damage(position, expected, found)
+            why = found if isinstance(found, str) else self._leaps(found, expected)
+            if isinstance(found, Located) and why is None:
+                expected = found.batch.last_offset + 1
                 position = found.end
+                yield found
             else:
-                position, expected = found.end, found.batch.last_offset + 1
-            yield found
+                damage = self._damage(position, expected, why or "")
+                position = damage.end
+                yield damage
 
     def _batch_at(self, position: int, expected: int) -> Located | str:
         """The batch at `position`, or why there is none."""

@@ -109,9 +109,7 @@ def test_offsets_beyond_the_next_segment_are_damage(tmp_path: Path) -> None:
     assert "the segment ends at 16" in found[-1].reason
 
 
-def test_blocks_that_the_disk_cannot_read_are_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_that_the_disk_cannot_read_are_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     segment(path, count=200)
     bad = range(8192, 12288)
