@@ -134,6 +134,8 @@ class LogCheck:
             for found in Survey(file, size_bytes, base, following).run():
                 if isinstance(found, Damage):
                     damages.append(found)
+                    if found.last_offset is not None:  # Lost, and told as such: not left out.
+                        self.checked.next_offset = max(self.checked.next_offset, found.last_offset + 1)
                     indexes.damage(found.end, found.last_offset)
                 else:
                     yield from self._damages(path, damages, following, sound_follows=True)
