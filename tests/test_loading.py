@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.groups.effects import Record
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
+from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import encode_record, new_offset_commit_tombstone
 from coordinator.groups.shard import Shard
 from coordinator.loading import replay_batches
@@ -80,6 +80,18 @@ def test_records_of_unknown_types_are_skipped_and_counted() -> None:
     log = Log().add((b"\0\3\0\1g", b"\0\0")).add(commit(1)).add((b"\x7f\xff", None))
     assert replay_batches(log.batches, shard) == (3, 2)
     assert shard.offsets.get("g", "t", 0) is not None
+
+
+@pytest.mark.parametrize("number", sorted(RECORD_TYPES.keys() - {0, 1, 2}))
+def test_every_type_of_other_kinds_of_groups_is_skipped_whatever_it_holds(number: int) -> None:
+    log = Log().add((number.to_bytes(2, "big") + b"\0\1g\0\1m", b"\x7f\xff\0"))
+    assert replay_batches(log.batches, Shard(0, GroupSettings(), Topics())) == (1, 1)
+
+
+def test_a_newer_version_of_a_known_value_fails_the_load() -> None:
+    key, _ = encode_record(commit(1))
+    with pytest.raises(DecodeError, match="known are up to 4"):
+        assert Log().add((key, b"\0\5")).offset
 
 
 def test_a_control_batch_without_a_marker_is_refused() -> None:

@@ -6,9 +6,11 @@ sessions of members are long: they outlive the server that is stopped under them
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
 
 from protocol.consumer import (
     ConsumerProtocolAssignment,
@@ -52,7 +54,7 @@ NOT_YET = {
 }
 STABLE, STATIC, EMPTY, SIMPLE, UNICODE = "stable", "static", "empty", "simple", "группа-😀"
 CLASSIC_GROUPS = (STABLE, STATIC, EMPTY, SIMPLE, UNICODE)
-DELETED = "deleted"
+DELETED, TRANSACTIONAL = "deleted", "transactional"
 KIP_848, SHARE, STREAMS = "kip-848", "share", "streams"
 
 
@@ -92,7 +94,7 @@ def make_classic_groups(bootstrap: str) -> None:
         assert answer.results[0].error_code == ErrorCode.NONE
 
 
-def make_newer_groups(bootstrap: str, topic_id: bytes) -> None:
+def make_newer_groups(bootstrap: str) -> None:
     """For Kafka alone: a member in a group of each newer kind, and offsets of the KIP-848 one."""
     with WireClient(bootstrap, "maker") as client:
         await_coordinator(client, (KIP_848, SHARE, STREAMS))
@@ -103,6 +105,19 @@ def make_newer_groups(bootstrap: str, topic_id: bytes) -> None:
         _joined(client, lambda: _leave(leaver), 1)
         _joined(client, share_join, 1)
         _joined(client, streams_join, 0)
+
+
+def make_transactional_offsets(bootstrap: str) -> None:
+    """For Kafka alone: offsets that a transaction committed, and others that one gave up."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": TRANSACTIONAL})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "kafka-log"})
+    producer.init_transactions(DEADLINE_S)
+    for partition, end in ((0, producer.commit_transaction), (1, producer.abort_transaction)):
+        producer.begin_transaction()
+        where = [KafkaPartition(TOPIC, partition, 50 + partition)]
+        producer.send_offsets_to_transaction(where, consumer.consumer_group_metadata(), DEADLINE_S)
+        end(DEADLINE_S)
+    consumer.close()
 
 
 def consumer_join(group: str) -> Any:
@@ -311,7 +326,3 @@ def listed(bootstrap: str) -> dict[str, tuple[str, str]]:
 
         answer = wait_until(asked, "groups are listed", DEADLINE_S)
         return {group.group_id: (group.group_state, group.protocol_type) for group in answer.groups}
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
