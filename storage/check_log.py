@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,9 +27,10 @@ from storage.partition_files import (
     read_leader_epochs,
     read_partition_metadata,
 )
-from storage.segment import LOG_SUFFIX, base_offset_of, log_path
+from storage.segment import LOG_SUFFIX
+from storage.segment_files import SegmentFile, segment_files, surveyed
 from storage.segment_indexes import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.survey import Damage, Survey
+from storage.survey import Damage
 
 SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 SMALL_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS})
@@ -89,13 +89,11 @@ class LogCheck:
     def run(self) -> Iterator[Finding]:
         """Everything that is found, in the order of the log. Raises StorageError if a file cannot be opened."""
         names = self.files.entries(self.directory) or []
-        bases = sorted(base for name in names if (base := base_offset_of(name)) is not None)
+        segments = segment_files(self.files, self.directory)
         yield from self._small_files()
-        yield from self._strays(names, bases)
-        for base, following in pairwise(bases):
-            yield from self._segment(base, following)
-        if bases:
-            yield from self._segment(bases[-1], None)
+        yield from self._strays(names, segments)
+        for segment in segments:
+            yield from self._segment(segment)
         if self.checked.next_offset < self.recovery_point:
             what = f"the log ends at {self.checked.next_offset}, all was synced up to {self.recovery_point}"
             yield Finding(Severity.ERROR, self.directory, None, self.checked.next_offset, what)
@@ -110,47 +108,44 @@ class LogCheck:
             except CorruptSegment as error:
                 yield Finding(Severity.ERROR, self.directory / name, 0, None, error.reason)
 
-    def _strays(self, names: list[str], bases: list[int]) -> Iterator[Finding]:
+    def _strays(self, names: list[str], segments: list[SegmentFile]) -> Iterator[Finding]:
+        swaps = {segment.path.name for segment in segments if segment.is_swap}
         for name in names:
             match = SEGMENT_FILE.fullmatch(name)
             path = self.directory / name
-            if match and match[2] in OF_NO_SEGMENT and int(match[1]) not in bases:
+            if match and match[2] in OF_NO_SEGMENT and f"{match[1]}{LOG_SUFFIX}" not in names:
                 what = f"an orphan: there is no {match[1]}{LOG_SUFFIX}"
                 yield Finding(Severity.NOTE, path, None, int(match[1]), what)
+            elif name in swaps:
+                what = "a compaction that was cut short, which the next start finishes"
+                yield Finding(Severity.NOTE, path, None, None, what)
             elif not match and name not in SMALL_FILES:
                 yield Finding(Severity.NOTE, path, None, None, "an orphan: no part of the log")
 
-    def _segment(self, base: int, following: int | None) -> Iterator[Finding]:
-        path = log_path(self.directory, base)
-        indexes = IndexCheck(self.files, self.directory, base)
-        file = self.files.open_to_read(path)
-        try:
-            size_bytes = file.size_bytes()
-            self.checked.segments += 1
-            self.checked.size_bytes += size_bytes
-            self._expect(base)
-            damages: list[Damage] = []
-            told = 0
-            for found in Survey(file, size_bytes, base, following).run():
-                if isinstance(found, Damage):
-                    damages.append(found)
-                    if found.last_offset is not None:  # Lost, and told as such: not left out.
-                        self.checked.next_offset = max(self.checked.next_offset, found.last_offset + 1)
-                    indexes.damage(found.end, found.last_offset)
-                else:
-                    yield from self._damages(path, damages, following, sound_follows=True)
-                    if following is None and not damages:
-                        yield from self._gap(path, found)
-                    yield from self._sound(path, found, indexes)
-                    damages = []
-                end = found.end
-                self.advance(end - told)
-                told = end
-            yield from self._damages(path, damages, following, sound_follows=False)
-        finally:
-            file.close()
-        indexes.end()
-        yield from self._index_findings(indexes, size_bytes, following)
+    def _segment(self, segment: SegmentFile) -> Iterator[Finding]:
+        path, size_bytes = segment.path, self.files.size_bytes(segment.path)
+        indexes = IndexCheck(self.files, self.directory, segment.base_offset)
+        self.checked.segments += 1
+        self.checked.size_bytes += size_bytes
+        self._expect(segment.base_offset)
+        damages: list[Damage] = []
+        for found in surveyed(self.files, segment):
+            if isinstance(found, Damage):
+                damages.append(found)
+                if found.last_offset is not None:  # Lost, and told as such: not left out.
+                    self.checked.next_offset = max(self.checked.next_offset, found.last_offset + 1)
+                indexes.damage(found.end, found.last_offset)
+            else:
+                yield from self._damages(segment, damages, sound_follows=True)
+                if segment.is_last and not damages:
+                    yield from self._gap(path, found)
+                yield from self._sound(path, found, indexes)
+                damages = []
+            self.advance(found.end - found.position)
+        yield from self._damages(segment, damages, sound_follows=False)
+        if not segment.is_swap:  # Its indexes come with its name.
+            indexes.end()
+            yield from self._index_findings(indexes, size_bytes, segment)
 
     def _expect(self, offset: int) -> None:
         """The next batch, or the next segment, begins at `offset`: count what is left out before it."""
@@ -176,12 +171,10 @@ class LogCheck:
         for offset, what in self.look_at(batch, found.data):
             yield Finding(Severity.ERROR, path, found.position, offset, what)
 
-    def _damages(
-        self, path: Path, damages: list[Damage], following: int | None, sound_follows: bool
-    ) -> Iterator[Finding]:
+    def _damages(self, segment: SegmentFile, damages: list[Damage], sound_follows: bool) -> Iterator[Finding]:
         for damage in damages:
             is_torn = (
-                following is None
+                segment.is_last
                 and not sound_follows
                 and not self.was_shut_down_cleanly
                 and damage.first_offset >= self.recovery_point
@@ -192,13 +185,13 @@ class LogCheck:
             else:
                 what = f"damaged, {_offsets(damage)} lost; {extent}"
             severity = Severity.NOTE if is_torn else Severity.ERROR
-            yield Finding(severity, path, damage.position, damage.first_offset, what)
+            yield Finding(severity, segment.path, damage.position, damage.first_offset, what)
 
     def _index_findings(
-        self, indexes: IndexCheck, size_bytes: int, following: int | None
+        self, indexes: IndexCheck, size_bytes: int, segment: SegmentFile
     ) -> Iterator[Finding]:
         """The last segment's indexes count only once it was closed; any other's were synced before it."""
-        is_open = following is None and not self.was_shut_down_cleanly
+        is_open = segment.is_last and not self.was_shut_down_cleanly
         for fault in indexes.faults:
             severity = Severity.NOTE if is_open or not size_bytes else Severity.ERROR
             yield Finding(severity, fault.path, fault.byte, fault.offset, f"index: {fault.what}")

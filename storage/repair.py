@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from storage.batch_walk import WINDOW_BYTES, Located
 from storage.files import Files
 from storage.partition_files import LEADER_EPOCHS, PARTITION_METADATA
-from storage.segment import Segment, StagedBatch, base_offset_of, log_path
-from storage.survey import Damage, Survey
+from storage.segment import Segment, StagedBatch
+from storage.segment_files import SegmentFile, segment_files, surveyed
+from storage.survey import Damage
 
 INDEX_INTERVAL_BYTES: Final = 4096  # index.interval.bytes, unless told otherwise.
 RUN_BYTES: Final = 1 << 20  # Written at a time.
@@ -77,42 +77,34 @@ class LogRepair:
         """Copy; everything is on the disk when this returns. Raises StorageError."""
         assert self.files.make_directory(self.target), f"{self.target} exists"
         names = self.files.entries(self.source) or []
-        bases = sorted(base for name in names if (base := base_offset_of(name)) is not None)
-        self._copy_small_files(names)
-        for base, following in pairwise(bases):
-            self._copy_segment(base, following)
-        if bases:
-            self._copy_segment(bases[-1], None)
+        segments = segment_files(self.files, self.source)
+        self._copy_small_files(names, {segment.path.name for segment in segments})
+        for segment in segments:
+            self._copy_segment(segment)
+        if segments:
             self._keep_end()
         self._seal()
         self.files.sync_directory(self.target)
         return self._result
 
-    def _copy_small_files(self, names: list[str]) -> None:
+    def _copy_small_files(self, names: list[str], segments: set[str]) -> None:
         for name in names:
             if name in (PARTITION_METADATA, LEADER_EPOCHS) or name.endswith(COPIED_SUFFIX):
                 copy_file(self.files, self.source / name, self.target / name)
-            elif not name.endswith((".log", ".index", ".timeindex")):
+            elif name not in segments and not name.endswith((".log", ".index", ".timeindex")):
                 self._result.left_behind.append(self.source / name)
 
-    def _copy_segment(self, base: int, following: int | None) -> None:
+    def _copy_segment(self, segment: SegmentFile) -> None:
         """The source's segments stay segments, but for those of which nothing is left."""
-        self._begin_segment(base)
-        path = log_path(self.source, base)
-        file = self.files.open_to_read(path)
-        try:
-            told = 0
-            for found in Survey(file, file.size_bytes(), base, following).run():
-                if isinstance(found, Damage):
-                    self._lose(path, found)
-                else:
-                    if following is None:
-                        self._mind_the_gap(path, found)
-                    self._copy(found)
-                self.advance(found.end - told)
-                told = found.end
-        finally:
-            file.close()
+        self._begin_segment(segment.base_offset)
+        for found in surveyed(self.files, segment):
+            if isinstance(found, Damage):
+                self._lose(segment.path, found)
+            else:
+                if segment.is_last:
+                    self._mind_the_gap(segment.path, found)
+                self._copy(found)
+            self.advance(found.end - found.position)
 
     def _lose(self, path: Path, damage: Damage) -> None:
         last_offset = damage.last_offset

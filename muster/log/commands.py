@@ -82,7 +82,6 @@ def verify(
     """Check every batch (CRC, offsets), index and file. Status 1 if anything is lost or false."""
 
     def run() -> int:
-        from muster.group_tables import show_json
         from muster.log import output
         from muster.log.progress import progress
         from muster.log.verify import total_bytes
@@ -93,7 +92,7 @@ def verify(
         with progress("checking", total_bytes(source, source.places)) as advance:
             result = verify_source(source, source.places, advance)
         if as_json:
-            show_json(output.verified_json(result))
+            output.show_json(output.verified_json(result))
         else:
             print("\n".join(output.verified_lines(result)))
         is_wrong = result.count(Severity.ERROR) or (strict and result.count(Severity.NOTE))
@@ -112,7 +111,6 @@ def repair(
     """Copy every batch that checks into a new directory, and say exactly what was lost."""
 
     def run() -> int:
-        from muster.group_tables import show_json
         from muster.log import output
         from muster.log.progress import progress
         from muster.log.repair import repair as repair_source
@@ -122,7 +120,7 @@ def repair(
         with progress("copying", total_bytes(opened, opened.places)) as advance:
             result = repair_source(opened, target, advance)
         if as_json:
-            show_json(output.repair_json(result, target))
+            output.show_json(output.repair_json(result, target))
         else:
             print("\n".join(output.repair_lines(result, target)))
         return STATUS_WRONG if result.lost_anything else 0
@@ -176,7 +174,6 @@ def import_command(
     """Commit offsets from a file, into a directory or a running cluster. Groups with members are refused."""
 
     def run() -> int:
-        from muster.group_tables import show_json
         from muster.log import output
         from muster.log.import_offline import Imported, import_offline
         from muster.log.progress import progress
@@ -207,7 +204,7 @@ def import_command(
                     assert bootstrap is not None
                     result = import_to(bootstrap, frozenset(groups), again, advance)
         if as_json:
-            show_json(output.imported_json(result, dry_run))
+            output.show_json(output.imported_json(result, dry_run))
         else:
             print("\n".join(output.imported_lines(result, dry_run)))
         return STATUS_WRONG if result.refused else 0

@@ -23,8 +23,8 @@ from protocol.records import Batch, CorruptBatch, Record, iter_records
 from storage.batch_walk import Located
 from storage.files import Files
 from storage.partition_files import encode_uuid
-from storage.segment import base_offset_of
-from storage.survey import Damage, Survey
+from storage.segment_files import segment_files, surveyed
+from storage.survey import Damage
 
 Entry: TypeAlias = dict[str, Any]
 
@@ -35,25 +35,16 @@ UNKNOWN_TYPE: Final = "unknown type {}"
 
 def entries(place: Place, files: Files, *, decoded: bool, advance: Advance) -> Iterator[Entry]:
     """Everything in one partition, in order: records with `decoded`, else batches. Raises StorageError."""
-    names = files.entries(place.directory) or []
-    bases = sorted((base, name) for name in names if (base := base_offset_of(name)) is not None)
-    ends = [base for base, _ in bases[1:]] + [None]
-    for (base, name), end in zip(bases, ends, strict=False):
-        file = files.open_to_read(place.directory / name)
-        try:
-            told = 0
-            for found in Survey(file, file.size_bytes(), base, end).run():
-                where = {"partition": str(place), "file": name}
-                if isinstance(found, Damage):
-                    yield _damage(found, where)
-                elif decoded and not found.batch.is_control:
-                    yield from _records(found, where)
-                else:
-                    yield _batch(found, where)
-                advance(found.end - told)
-                told = found.end
-        finally:
-            file.close()
+    for segment in segment_files(files, place.directory):
+        where = {"partition": str(place), "file": segment.path.name}
+        for found in surveyed(files, segment):
+            if isinstance(found, Damage):
+                yield _damage(found, where)
+            elif decoded and not found.batch.is_control:
+                yield from _records(found, where)
+            else:
+                yield _batch(found, where)
+            advance(found.end - found.position)
 
 
 def _damage(damage: Damage, where: Entry) -> Entry:

@@ -21,8 +21,8 @@ from protocol.primitives import ZERO_UUID
 from protocol.records import Batch, CorruptBatch, iter_records
 from storage.files import Files, StorageError
 from storage.partition_files import encode_uuid
-from storage.segment import base_offset_of, log_path
-from storage.survey import Damage, Survey
+from storage.segment_files import segment_files, surveyed
+from storage.survey import Damage
 
 MEMBER_TYPES = frozenset({5, 10, 19})
 """The records that say who is a member of a group of another kind: KIP-848, share and streams groups."""
@@ -58,19 +58,13 @@ def sound_batches(
     place: Place, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
 ) -> Iterator[tuple[Batch, memoryview]]:
     """Every batch of a partition that checks. Raises StorageError."""
-    names = files.entries(place.directory) or []
-    bases = sorted(base for name in names if (base := base_offset_of(name)) is not None)
-    for base, end in zip(bases, [*bases[1:], None], strict=False):
-        file = files.open_to_read(log_path(place.directory, base))
-        try:
-            for found in Survey(file, file.size_bytes(), base, end).run():
-                advance(found.end - found.position)
-                if isinstance(found, Damage):
-                    on_damage(found)
-                else:
-                    yield found.batch, found.data
-        finally:
-            file.close()
+    for segment in segment_files(files, place.directory):
+        for found in surveyed(files, segment):
+            advance(found.end - found.position)
+            if isinstance(found, Damage):
+                on_damage(found)
+            else:
+                yield found.batch, found.data
 
 
 def exported_rows(

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from muster.log.import_offline import Imported
-from muster.log.repair import Repair
-from muster.log.verify import Verified
 from storage.check_log import Finding, Severity
-from storage.repair import Loss
+
+if TYPE_CHECKING:  # Each command needs one of them, and has imported that.
+    from muster.log.import_offline import Imported
+    from muster.log.repair import Repair
+    from muster.log.verify import Verified
+    from storage.repair import Loss
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def finding_line(finding: Finding) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from muster.log.places import LogToolError
 
@@ -26,8 +25,7 @@ MAX_INT32: Final = 2**31 - 1
 REQUIRED: Final = ("group", "topic", "partition", "offset")
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRow:
+class OffsetRow(NamedTuple):
     """Where a group stands in one partition, and what the log knew about it. None: not known."""
 
     group: str
@@ -44,7 +42,7 @@ class OffsetRow:
     members: int | None = None
 
 
-_NAMES: Final = tuple(field.name for field in fields(OffsetRow))
+_NAMES: Final = OffsetRow._fields
 _TEXTS: Final = frozenset({"group", "topic", "metadata", "topic_id", "protocol_type"})
 _INT32: Final = frozenset({"partition", "leader_epoch", "generation", "members"})
 
@@ -143,7 +141,7 @@ def write_rows(path: Path, rows: Iterable[OffsetRow]) -> int:
 def _write_lines(out: Any, rows: Iterable[OffsetRow]) -> int:
     count = 0
     for row in rows:
-        out.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+        out.write(json.dumps(row._asdict(), ensure_ascii=False) + "\n")
         count += 1
     return count
 
@@ -159,8 +157,9 @@ def _write_parquet(path: Path, rows: Iterable[OffsetRow]) -> int:
     )
     count, left = 0, iter(rows)
     with parquet.ParquetWriter(path, schema) as writer:
-        while some := [asdict(row) for row in islice(left, ROWS_AT_A_TIME)]:
-            writer.write_table(pyarrow.Table.from_pylist(some, schema=schema))
+        while some := list(islice(left, ROWS_AT_A_TIME)):
+            columns = dict(zip(_NAMES, map(list, zip(*some, strict=True)), strict=True))
+            writer.write_table(pyarrow.Table.from_pydict(columns, schema=schema))
             count += len(some)
     return count
 

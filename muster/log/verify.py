@@ -15,6 +15,7 @@ from protocol.records import Batch, CorruptBatch, iter_records
 from storage.check_log import Checked, Finding, LogCheck, Severity, check_log, nothing_to_say
 from storage.checkpoints import META_PROPERTIES, RECOVERY_POINTS, Garbled, read_meta_properties
 from storage.log_directory import DELETED_SUFFIX
+from storage.segment_files import segments_bytes
 
 
 @dataclass(slots=True)
@@ -30,12 +31,7 @@ class Verified:
 
 def total_bytes(source: Source, places: Iterable[Place]) -> int:
     """Of all segments, for the progress bar."""
-    return sum(
-        source.files.size_bytes(place.directory / name)
-        for place in places
-        for name in source.files.entries(place.directory) or ()
-        if name.endswith(".log")
-    )
+    return sum(segments_bytes(source.files, place.directory) for place in places)
 
 
 def verify(source: Source, places: Iterable[Place], advance: Advance) -> Verified:

@@ -117,6 +117,29 @@ def test_files_that_are_no_part_of_the_log_are_left_behind_and_told(source: Path
     assert (target / "00000000000000000000.txnindex").exists()
 
 
+def test_a_compaction_that_was_cut_short_is_read_as_if_it_were_done(source: Path) -> None:
+    """Its announced file stands for all that begin within its offsets, gone or not."""
+    first, second, third, *_ = segments(source)
+    swap = first.with_name(f"{first.name}.swap")
+    end = int(third.stem)
+    size = 12 + int.from_bytes(first.read_bytes()[8:12], "big")  # Of every batch here.
+    swap.write_bytes(first.read_bytes()[:size] + second.read_bytes()[-size:])
+    first.unlink()
+    result, target = repair(source)
+    assert result.losses == result.left_behind == []
+    assert spans_of(target) == [(0, 1), *((offset, offset + 1) for offset in range(end - 2, END, 2))]
+    findings, _ = check_log(LogCheck(Files(), source, END, was_shut_down_cleanly=True))
+    (note,) = [finding for finding in findings if finding.path == swap]
+    assert "which the next start finishes" in note.what
+
+
+def test_a_swap_file_that_does_not_check_is_used_only_where_nothing_else_is_left(source: Path) -> None:
+    first = segments(source)[0]
+    first.with_name(f"{first.name}.swap").write_bytes(first.read_bytes()[:-1])
+    result, _ = repair(source)
+    assert (result.losses, len(result.left_behind), result.batches) == ([], 1, BATCHES)
+
+
 def test_every_operation_that_fails_leaves_the_source_as_it_was(source: Path) -> None:
     before = contents(source)
     files = FaultyFiles(source.parent)
