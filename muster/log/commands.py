@@ -227,7 +227,9 @@ def _tell(sentence: str) -> None:
 def _status(command: Callable[[], int]) -> int:
     """Run a command; tell what went wrong in a sentence."""
     try:
-        return command()
+        status = command()
+        sys.stdout.flush()
+        return status
     except LogToolError as error:
         _tell(str(error))
     except StorageError as error:

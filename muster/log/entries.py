@@ -1,8 +1,7 @@
 """What is in a log, as plain values for people and programs: records of the offsets topic, batches of others.
 
-Records of groups that Muster knows are decoded whole. Of those of other kinds of groups (KIP-848, share and
-streams groups) the type and the key are read, which all begin with the group; their values are left as bytes.
-Damage does not end the reading: it is an entry of its own.
+Those of other kinds of groups (KIP-848, share and streams groups) are decoded here alone. What is of no known
+type or version is shown as bytes. Damage does not end the reading: it is an entry of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from coordinator.groups.effects import Record as CoreRecord
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from coordinator.groups.records import decode_record
+from muster.log.other_records import decode_other
 from muster.log.places import Place
 from muster.log.progress import Advance
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription
@@ -141,12 +141,13 @@ def _other_record(key: bytes, value: bytes | None) -> Entry:
     """A record of a kind of group that Muster does not keep."""
     number = record_type(key)
     texts = key_texts(key)
+    shown = None if value is None else decode_other(number, value)
     named = dict(zip(("group", SECOND_KEYS.get(number, "member_id")), texts, strict=False))
     return {
         "type": RECORD_TYPES.get(number, UNKNOWN_TYPE.format(number)),
         "group": texts[0] if texts else None,
         "key": named if texts else _hex(key),
-        "value": _hex(value),
+        "value": _hex(value) if shown is None else plain(shown),
     }
 
 

@@ -247,17 +247,7 @@ def members_told(found: list[Any]) -> dict[str, list[str]]:
 
 @pytest.mark.usefixtures("java")
 def test_kafka_dump_log_decodes_our_segments(by_muster: Written) -> None:
-    files = sorted(
-        path
-        for pattern in ("*.log", "*.index", "*.timeindex")
-        for path in by_muster.log_dir.glob(f"{OFFSETS}-*/{pattern}")
-    )
-    command = [java_tools.java(), "-cp", java_tools.classpath(), "org.apache.kafka.tools.DumpLogSegments"]
-    command += ["--offsets-decoder", "--print-data-log", "--files", ",".join(map(str, files))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    shown = done.stdout
-    assert "isvalid: false" not in shown
-    assert not re.search(r"mismatch|Found timestamp|not found|invalid bytes|rror", shown + done.stderr), shown
+    shown = dumped(by_muster.log_dir)
     records = inspected(by_muster.log_dir)
     assert len(re.findall(r"^\| offset: ", shown, re.MULTILINE)) == len(records)
     for group, (*_, members, offsets) in by_muster.report.items():
@@ -271,6 +261,54 @@ def test_kafka_dump_log_decodes_our_segments(by_muster: Written) -> None:
             )
             assert key in shown
             assert f'"offset":{offset},"leaderEpoch":{epoch},"metadata":"{note}"' in shown
+
+
+def dumped(log_dir: Path) -> str:
+    """What kafka-dump-log says of the offsets topic; it must find nothing wrong."""
+    files = sorted(
+        path
+        for pattern in ("*.log", "*.index", "*.timeindex")
+        for path in log_dir.glob(f"{OFFSETS}-*/{pattern}")
+    )
+    command = [java_tools.java(), "-cp", java_tools.classpath(), "org.apache.kafka.tools.DumpLogSegments"]
+    command += ["--offsets-decoder", "--print-data-log", "--files", ",".join(map(str, files))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "isvalid: false" not in done.stdout
+    assert not re.search(r"mismatch|Found timestamp|not found|invalid bytes|rror", done.stdout + done.stderr)
+    return done.stdout
+
+
+def test_inspect_decodes_records_of_all_kinds_as_kafka_does(by_kafka: Written) -> None:
+    """Field by field, but for what Kafka leaves out because it is the default."""
+    shown = re.findall(r" key: (\{.*?\}) payload: (.*)$", dumped(by_kafka.log_dir), re.MULTILINE)
+    theirs = [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in shown]
+    theirs = [pair for pair in theirs if pair[0]["type"] not in ("0", "1", "2")]
+    ours = [entry for entry in inspected(by_kafka.log_dir) if entry["type"] in others_in(by_kafka.log_dir)]
+    assert len(ours) == len(theirs) > 20
+    for entry, (key, value) in zip(ours, theirs, strict=True):
+        assert list(entry["key"].values()) == list(key["data"].values())
+        if value is None:
+            assert entry["value"] is None
+        else:
+            assert_same(entry["value"], value["data"], entry["type"])
+
+
+def assert_same(ours: Any, theirs: Any, where: str) -> None:
+    """Equal, but for names in snake_case and defaults that Kafka does not show."""
+    if isinstance(ours, dict):
+        names = {re.sub("_([a-z])", lambda found: found[1].upper(), name): name for name in ours}
+        assert theirs.keys() <= names.keys(), where
+        for shown, name in names.items():
+            if shown in theirs:
+                assert_same(ours[name], theirs[shown], f"{where}.{name}")
+            else:
+                assert ours[name] in (None, 0, -1, []), f"{where}.{name}"
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs), where
+        for one, other in zip(ours, theirs, strict=True):
+            assert_same(one, other, where)
+    else:
+        assert ours == theirs, where
 
 
 @pytest.fixture(scope="module")
@@ -331,3 +369,15 @@ def test_kafka_takes_an_import_through_the_wire(second_life: KafkaBroker, tmp_pa
         assert made.offsets_of(client, IMPORTED_ONLINE) == {
             (TOPIC, n): (70 + n, 0, f"m{n}") for n in range(3)
         }
+
+
+def test_what_kafka_leaves_when_it_is_killed_is_readable(
+    second_life: KafkaBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Last, as it ends Kafka: its indexes are then full of zeros that it allotted ahead, and nothing is closed."""
+    second_life.kill()
+    assert run(["log", "verify", str(second_life.log_dir)]) == 0
+    capsys.readouterr()
+    assert run(["log", "export", str(second_life.log_dir), "--group", IMPORTED_ONLINE]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["partition"]: row["offset"] for row in rows} == {0: 70, 1: 71, 2: 72}
