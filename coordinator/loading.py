@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator.clock import Clock
 from coordinator.groups.effects import Result
 from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
-from protocol.records import read_records
+from coordinator.open_transactions import OpenTransactions
+from protocol.records import Batch, read_records
 from storage.partition_log import PartitionLog
 
 MAX_INFLATED_BYTES = 256 << 20
@@ -22,6 +24,7 @@ class Loaded:
     shard: Shard
     result: Result
     records: int
+    skipped: int  # Records among them of types that Muster does not keep.
 
 
 def load_shard(
@@ -35,18 +38,29 @@ def load_shard(
     """
     if cut_back:
         partition_log.fail_back()
-    records = _replay(partition_log, shard, buffer_bytes)
-    return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records)
+    batches = partition_log.batches(partition_log.log_start_offset, buffer_bytes)
+    records, skipped = replay_batches(batches, shard)
+    return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records, skipped)
 
 
-def _replay(partition_log: PartitionLog, shard: Shard, buffer_bytes: int) -> int:
-    count = 0
-    for batch, data in partition_log.batches(partition_log.log_start_offset, buffer_bytes):
-        if batch.is_control:
-            continue
+def replay_batches(batches: Iterable[tuple[Batch, memoryview]], shard: Shard) -> tuple[int, int]:
+    """Replay a whole log into `shard`; how many records there were, and how many of unknown types.
+
+    What was committed in a transaction counts from its marker on. Raises CorruptBatch, DecodeError.
+    """
+    count = skipped = 0
+    transactions = OpenTransactions(shard)
+    for batch, data in batches:
         for record in read_records(data, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
             count += 1
+            if batch.is_control:
+                transactions.end(batch.producer_id, record.key)
+                continue
             typed = decode_record(record.key, record.value)
-            if typed is not None:
+            if typed is None:
+                skipped += 1
+            elif batch.is_transactional:
+                transactions.hold(batch.producer_id, typed, record.offset)
+            else:
                 shard.replay(typed, record.offset)
-    return count
+    return count, skipped

@@ -62,7 +62,7 @@ class Runtime:
         self._loaders = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
         self._dirty: dict[ShardRunner, None] = {}  # In order, so that a run can be repeated.
         self._loading = 0
-        self._loaded_records = 0
+        self._loaded_records = self._skipped_records = 0
         self._is_stopped = False
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -174,12 +174,13 @@ class Runtime:
         error = done.exception()
         if error is None:
             self._loaded_records += done.result().records
+            self._skipped_records += done.result().skipped
             runner.start(done.result())
         else:
             self._give_up(runner, error)
         if not self._loading:
-            log.info("offsets loaded", records=self._loaded_records)
-            self._loaded_records = 0
+            log.info("offsets loaded", records=self._loaded_records, skipped=self._skipped_records)
+            self._loaded_records = self._skipped_records = 0
 
     def _give_up(self, runner: ShardRunner, error: BaseException) -> None:
         """The shard does not serve; the others go on. What may be the disk's mood is tried again later."""

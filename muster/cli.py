@@ -23,6 +23,9 @@ app = App(
     result_action="return_int_as_exit_code_else_zero",
 )
 app.command("muster.groups:app", name="groups", help="Look at groups, and change them: any Kafka cluster.")
+app.command(
+    "muster.log.commands:app", name="log", help="Logs on the disk: look, check, repair, move offsets."
+)
 app.command("muster.spark.commands:app", name="spark", help="Run a Spark job on a topic: any Kafka cluster.")
 
 

@@ -30,7 +30,7 @@ RETRY_EVERY_S: Final = 0.2
 
 _CLIENT_ID: Final = "muster"
 _SIZE_BYTES: Final = 4  # The length before a request's frame, which aiokafka writes itself.
-_TEMPORARY: Final = frozenset(
+TEMPORARY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -175,7 +175,7 @@ async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
         try:
             return await ask()
         except RefusedError as error:
-            if error.error not in _TEMPORARY or asyncio.get_running_loop().time() > deadline:
+            if error.error not in TEMPORARY or asyncio.get_running_loop().time() > deadline:
                 raise
         await asyncio.sleep(RETRY_EVERY_S)
 

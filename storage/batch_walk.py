@@ -51,7 +51,7 @@ class Located(NamedTuple):
 
 
 class Window:
-    """The bytes of a file up to `end`, read ahead in pieces."""
+    """The bytes of a file up to `end`, read ahead in pieces; going back is allowed, and reads again."""
 
     __slots__ = ("_data", "_read", "_size_bytes", "_start", "end")
 
@@ -65,7 +65,7 @@ class Window:
     def view(self, position: int, length: int) -> memoryview:
         """The bytes from `position` on: `length` of them or more, fewer only where the range ends."""
         first = position - self._start
-        if first + length > len(self._data):
+        if first < 0 or first + length > len(self._data):
             wanted = min(max(length, self._size_bytes), self.end - position)
             self._data, self._start, first = memoryview(self._read(wanted, position)), position, 0
         return self._data[first:]

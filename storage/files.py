@@ -162,6 +162,13 @@ class Files:
         except OSError as error:
             raise StorageError.of("open", path, error) from error
 
+    def open_to_read(self, path: Path) -> File:
+        """Open for reading alone: also from a disk that can no longer be written."""
+        try:
+            return self._file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            raise StorageError.of("open", path, error) from error
+
     def _file(self, path: Path, fd: int) -> File:
         return File(path, fd)
 
@@ -267,6 +274,24 @@ class Files:
                 return None
             raise StorageError.of("lock", path, error) from error
         return file
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether another process holds `path` by `lock`, or by a Java broker's; takes and makes nothing."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StorageError.of("open", path, error) from error
+        try:
+            os.lockf(fd, os.F_TEST, 0)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return True
+            raise StorageError.of("lock", path, error) from error
+        finally:
+            os.close(fd)
+        return False
 
     def write_atomically(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
         """Put `data` at `path`, whole or not at all, and on the disk when this returns.

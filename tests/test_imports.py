@@ -21,6 +21,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator/groups": ("coordinator.groups", "coordinator.offsets", "protocol"),
     "coordinator/offsets": ("coordinator.groups", "coordinator.offsets", "protocol"),
     "coordinator/topics": ("coordinator.topics", "coordinator.purgatory", "storage", "protocol"),
+    # It reads the daemon's files, so it shares what gives them meaning; nothing of what runs the daemon.
+    "muster/log": (
+        "muster",
+        "coordinator.groups",
+        "coordinator.offsets",
+        "coordinator.loading",
+        "coordinator.topics.catalogue",
+        "coordinator.topics.names",
+        "storage",
+        "protocol",
+    ),
     "muster/spark": ("muster", "protocol"),  # The daemon it knows only through the wire.
 }
 """Of our own packages, what each room may import. What is not named here may import anything below it."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 
-from coordinator.topics.catalogue import CatalogueEntry, read_catalogue, write_catalogue
+from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -28,6 +28,7 @@ class TopicStore:
     def __init__(self, directory: LogDirectory, files: Files) -> None:
         self._directory = directory
         self._files = files
+        self._has_catalogue = files.read_small(directory.path / FILE_NAME) is not None
         self._entries = {entry.name: entry for entry in read_catalogue(files, directory.path)}
 
     def entries(self) -> list[CatalogueEntry]:
@@ -36,8 +37,11 @@ class TopicStore:
     def clear_leftovers(self) -> None:
         """At a start: remove the partitions of topics that the catalogue does not have.
 
-        A directory that does not name its topic's id was not made by us or by Kafka: it is left alone.
+        A directory that does not name its topic's id was not made by us or by Kafka: it is left alone. Raises
+        StorageError where there is no catalogue at all: then the partitions are those of another broker.
         """
+        if not self._has_catalogue:
+            self._refuse_partitions_of_others()
         known = {entry.topic_id for entry in self._entries.values()}
         for partition in self._directory.partitions():
             topic_id = self._stored_topic_id(partition.directory_name)
@@ -46,6 +50,14 @@ class TopicStore:
             elif topic_id not in known:
                 log.info("a partition of no topic is removed", directory=partition.directory_name)
                 self._directory.delete_log(partition.topic, partition.partition)
+
+    def _refuse_partitions_of_others(self) -> None:
+        """We write the catalogue before the first partition: without one, none of them is ours to remove."""
+        for partition in self._directory.partitions():
+            if self._stored_topic_id(partition.directory_name) is not None:
+                name, path = partition.directory_name, self._directory.path
+                reason = f"{name} is here, but no {FILE_NAME}: the directory is another broker's"
+                raise StorageError("use", path, reason)
 
     def _stored_topic_id(self, directory_name: str) -> bytes | None:
         try:

@@ -131,6 +131,18 @@ def test_directories_that_were_never_ours_are_left_alone(world: World) -> None:
     assert (after.directory / "photos-2024" / "beach").read_text() == "sand"
 
 
+def test_the_partitions_of_another_broker_are_never_taken_for_leftovers(world: World) -> None:
+    """Kafka keeps its topics elsewhere: a directory of its own has partitions, but no catalogue."""
+    world.topic("t")
+    produce(world, batch(b"precious"))
+    (world.directory / FILE_NAME).unlink()
+    (segment,) = (world.directory / "t-0").glob("*.log")
+    before = segment.read_bytes()
+    with pytest.raises(StorageError, match=f"t-0 is here, but no {FILE_NAME}"):
+        world.restart()
+    assert segment.read_bytes() == before != b""
+
+
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"format": 2, "topics": []}', '{"format": 1, "topics": [{}]}']
 )

@@ -1,0 +1,240 @@
+"""`muster log`: inspect, verify, repair, export and import, on directories of Muster's or of Kafka's.
+
+Status 0 is well, 1 means that something is wrong or was refused, 2 that the command was not understood or
+could not be carried out. What is heavy is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+from cyclopts import App, Parameter
+
+from muster.log.places import LogToolError, Source, chosen_places, open_source
+from storage.files import StorageError
+
+app = App(name="log", help="Look into logs on the disk, check and repair them, move groups' offsets.")
+
+AsJson: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", help="print JSON")]
+Groups: TypeAlias = Annotated[
+    list[str] | None, Parameter(name="--group", help="only this group; may be repeated")
+]
+
+STATUS_WRONG: Final = 1
+STATUS_CANNOT: Final = 2
+
+
+@app.command
+def inspect(
+    path: Annotated[Path, Parameter(help="a log directory, or one partition's")],
+    *,
+    topic: Annotated[str | None, Parameter(help="another topic than __consumer_offsets")] = None,
+    partition: Annotated[int | None, Parameter(help="only this partition")] = None,
+    group: Groups = None,
+    batches: Annotated[bool, Parameter(negative="", help="show batches instead of records")] = False,
+    limit: Annotated[int | None, Parameter(help="stop after so many entries")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="print a JSON line each")] = False,
+) -> int:
+    """Show what is in a log: records of __consumer_offsets decoded, batches of other topics."""
+
+    def run() -> int:
+        import json
+
+        from muster.log.entries import as_line, entries
+        from muster.log.progress import progress
+        from muster.log.verify import total_bytes
+
+        source = _opened(path)
+        places = chosen_places(source, topic, partition)
+        wanted = frozenset(group or ())
+        is_damaged = False
+        # A bar and a screen full of records do not go together.
+        total = 0 if sys.stdout.isatty() else total_bytes(source, places)
+        with progress("reading", total) as advance:
+            found = (
+                entry
+                for place in places
+                for entry in entries(
+                    place, source.files, decoded=place.is_offsets and not batches, advance=advance
+                )
+                if not wanted or entry["kind"] == "damage" or entry.get("group") in wanted
+            )
+            for entry in islice(found, limit):
+                is_damaged |= entry["kind"] == "damage"
+                print(json.dumps(entry, ensure_ascii=False) if as_json else as_line(entry))
+        return STATUS_WRONG if is_damaged else 0
+
+    return _status(run)
+
+
+@app.command
+def verify(
+    path: Annotated[Path, Parameter(help="a log directory, or one partition's")],
+    *,
+    strict: Annotated[bool, Parameter(negative="", help="notes count as errors")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Check every batch (CRC, offsets), index and file. Status 1 if anything is lost or false."""
+
+    def run() -> int:
+        from muster.log import output
+        from muster.log.progress import progress
+        from muster.log.verify import total_bytes
+        from muster.log.verify import verify as verify_source
+        from storage.check_log import Severity
+
+        source = _opened(path)
+        with progress("checking", total_bytes(source, source.places)) as advance:
+            result = verify_source(source, source.places, advance)
+        if as_json:
+            output.show_json(output.verified_json(result))
+        else:
+            print("\n".join(output.verified_lines(result)))
+        is_wrong = result.count(Severity.ERROR) or (strict and result.count(Severity.NOTE))
+        return STATUS_WRONG if is_wrong else 0
+
+    return _status(run)
+
+
+@app.command
+def repair(
+    source: Annotated[Path, Parameter(help="a log directory, or one partition's; only read")],
+    target: Annotated[Path, Parameter(help="the new directory; must not exist")],
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Copy every batch that checks into a new directory, and say exactly what was lost."""
+
+    def run() -> int:
+        from muster.log import output
+        from muster.log.progress import progress
+        from muster.log.repair import repair as repair_source
+        from muster.log.verify import total_bytes
+
+        opened = open_source(source)
+        with progress("copying", total_bytes(opened, opened.places)) as advance:
+            result = repair_source(opened, target, advance)
+        if as_json:
+            output.show_json(output.repair_json(result, target))
+        else:
+            print("\n".join(output.repair_lines(result, target)))
+        return STATUS_WRONG if result.lost_anything else 0
+
+    return _status(run)
+
+
+@app.command
+def export(
+    directory: Annotated[Path, Parameter(help="a log directory, or one offsets partition's")],
+    file: Annotated[Path, Parameter(help="X.parquet, else JSON lines; - is standard output")] = Path("-"),
+    *,
+    group: Groups = None,
+) -> int:
+    """Write the committed offsets of all groups to a file. Status 1 if damage had to be left out."""
+
+    def run() -> int:
+        from muster.log.offsets import Told, exported_rows
+        from muster.log.progress import progress
+        from muster.log.rows import write_rows
+        from muster.log.verify import total_bytes
+
+        source = _opened(directory)
+        told = Told()
+        with progress("reading", total_bytes(source, source.offsets_places())) as advance:
+            count = write_rows(file, exported_rows(source, told, frozenset(group or ()), advance))
+        for place, damage in told.damages:
+            _tell(f"{place}: bytes {damage.position}-{damage.end - 1} left out: {damage.reason}")
+        skipped = f", {told.skipped} records of other kinds of groups left out" if told.skipped else ""
+        _tell(f"{count} offsets exported{skipped}")
+        return STATUS_WRONG if told.damages else 0
+
+    return _status(run)
+
+
+@app.command(name="import")
+def import_command(
+    file: Annotated[Path, Parameter(help="X.parquet, else JSON lines, as export writes them")],
+    directory: Annotated[Path | None, Parameter(help="a log directory that no server uses")] = None,
+    *,
+    bootstrap: Annotated[
+        str | None, Parameter(name="--bootstrap", help="or a running cluster: host:port of any broker")
+    ] = None,
+    group: Groups = None,
+    keep_commit_times: Annotated[
+        bool, Parameter(negative="", help="commits of when they were, not of now; not with --bootstrap")
+    ] = False,
+    dry_run: Annotated[bool, Parameter(negative="", help="only read the file")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Commit offsets from a file, into a directory or a running cluster. Groups with members are refused."""
+
+    def run() -> int:
+        from muster.log import output
+        from muster.log.import_offline import Imported, import_offline
+        from muster.log.progress import progress
+        from muster.log.rows import read_rows
+
+        if (directory is None) == (bootstrap is None):
+            raise LogToolError("give either a log directory or --bootstrap")
+        if bootstrap and keep_commit_times:
+            raise LogToolError("--keep-commit-times: a cluster says by itself when offsets were committed")
+        wanted = frozenset(group or ())
+        rows, groups = 0, set()
+        for row in read_rows(file):  # All of it is looked at before anything is written.
+            if not wanted or row.group in wanted:
+                rows += 1
+                groups.add(row.group)
+        if missing := sorted(wanted - groups):
+            raise LogToolError(f"not in {file}: {', '.join(missing)}")
+        again = (row for row in read_rows(file) if row.group in groups)
+        if dry_run:
+            result = Imported(rows, groups)
+        else:
+            with progress("importing", rows, is_bytes=False) as advance:
+                if directory is not None:
+                    result = import_offline(directory, frozenset(groups), again, keep_commit_times, advance)
+                else:
+                    from muster.log.import_online import import_to
+
+                    assert bootstrap is not None
+                    result = import_to(bootstrap, frozenset(groups), again, advance)
+        if as_json:
+            output.show_json(output.imported_json(result, dry_run))
+        else:
+            print("\n".join(output.imported_lines(result, dry_run)))
+        return STATUS_WRONG if result.refused else 0
+
+    return _status(run)
+
+
+def _opened(path: Path) -> Source:
+    """For commands that only read: what a server writes meanwhile may be seen half."""
+    source = open_source(path)
+    if source.is_in_use:
+        _tell(f"a server is using {source.root}: its newest bytes may look torn")
+    return source
+
+
+def _tell(sentence: str) -> None:
+    print(f"muster: {sentence}", file=sys.stderr)
+
+
+def _status(command: Callable[[], int]) -> int:
+    """Run a command; tell what went wrong in a sentence."""
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status
+    except LogToolError as error:
+        _tell(str(error))
+    except StorageError as error:
+        _tell(f"cannot {error}")
+    except BrokenPipeError:  # Whoever read the output has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return STATUS_CANNOT

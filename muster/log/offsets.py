@@ -1,0 +1,133 @@
+"""The groups and committed offsets that a directory's log holds, by the replay that the daemon uses.
+
+The files are walked, not opened as a log: nothing is cut or rebuilt. One partition is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.shard import Shard
+from coordinator.loading import replay_batches
+from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
+from muster.log.entries import key_texts, record_type
+from muster.log.places import LogToolError, Place, Source
+from muster.log.progress import Advance
+from muster.log.rows import OffsetRow
+from protocol.errors import DecodeError
+from protocol.primitives import ZERO_UUID
+from protocol.records import Batch, CorruptBatch, iter_records
+from storage.files import Files, StorageError
+from storage.partition_files import encode_uuid
+from storage.segment_files import segment_files, surveyed
+from storage.survey import Damage
+
+MEMBER_TYPES = frozenset({5, 10, 19})
+"""The records that say who is a member of a group of another kind: KIP-848, share and streams groups."""
+
+
+class NoTopics:
+    """Offline nobody knows what topics there are, and a replay does not ask."""
+
+    def partition_count(self, topic: str) -> int | None:
+        return None
+
+    def topic_id(self, topic: str) -> bytes | None:
+        return None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return None
+
+
+@dataclass(slots=True)
+class Told:
+    """What was met on the way and left out."""
+
+    records: int = 0
+    skipped: int = 0
+    damages: list[tuple[Place, Damage]] = field(default_factory=list)
+
+
+def new_shard(partition: int) -> Shard:
+    return Shard(partition, GroupSettings(), NoTopics())
+
+
+def sound_batches(
+    place: Place, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
+) -> Iterator[tuple[Batch, memoryview]]:
+    """Every batch of a partition that checks. Raises StorageError."""
+    for segment in segment_files(files, place.directory):
+        for found in surveyed(files, segment):
+            advance(found.end - found.position)
+            if isinstance(found, Damage):
+                on_damage(found)
+            else:
+                yield found.batch, found.data
+
+
+def exported_rows(
+    source: Source, told: Told, wanted: frozenset[str], advance: Advance
+) -> Iterator[OffsetRow]:
+    """The rows of all groups, or of those `wanted`. Raises LogToolError where a record makes no sense."""
+    places = source.offsets_places()
+    if not places:
+        raise LogToolError(f"there is no offsets topic in {source.path}")
+    for place in places:
+        shard = _replayed(place, source.files, told, advance)
+        for group in shard.offsets.group_ids():
+            if not wanted or group in wanted:
+                for topic, partition, committed in shard.offsets.of_group(group):
+                    yield _row(shard, group, topic, partition, committed)
+
+
+def _replayed(place: Place, files: Files, told: Told, advance: Advance) -> Shard:
+    assert place.name is not None
+    shard = new_shard(place.name.partition)
+    batches = sound_batches(place, files, advance, lambda damage: told.damages.append((place, damage)))
+    try:
+        records, skipped = replay_batches(batches, shard)
+    except (CorruptBatch, DecodeError) as error:
+        raise LogToolError(f"{place} holds what cannot be read: {error}") from error
+    except StorageError as error:
+        raise LogToolError(f"cannot {error}") from error
+    told.records += records
+    told.skipped += skipped
+    return shard
+
+
+def _row(shard: Shard, group: str, topic: str, partition: int, committed: CommittedOffset) -> OffsetRow:
+    stored = shard.stored.get(group)
+    expires, epoch = committed.expire_wall_ms, committed.leader_epoch
+    return OffsetRow(
+        group=group,
+        topic=topic,
+        partition=partition,
+        offset=committed.offset,
+        leader_epoch=None if epoch < 0 else epoch,
+        metadata=committed.metadata,
+        commit_timestamp_ms=committed.commit_wall_ms,
+        expire_timestamp_ms=None if expires == NO_EXPIRY else expires,
+        topic_id=None if committed.topic_id == ZERO_UUID else encode_uuid(committed.topic_id),
+        protocol_type=stored.protocol_type if stored else None,
+        generation=stored.generation_id if stored else None,
+        members=len(stored.members) if stored else None,
+    )
+
+
+def groups_with_members(shard: Shard, batches: Iterable[tuple[Batch, memoryview]]) -> dict[str, int]:
+    """Groups that have members, and how many: classic ones by `shard`, those of other kinds by their records."""
+    live = {group: len(stored.members) for group, stored in shard.stored.items() if stored.members}
+    members: dict[tuple[str, ...], None] = {}
+    for batch, data in batches:
+        for record in () if batch.is_control else iter_records(data, batch):
+            if record.key is not None and record_type(record.key) in MEMBER_TYPES:
+                who = tuple(key_texts(record.key))
+                if record.value is None:
+                    members.pop(who, None)
+                else:
+                    members[who] = None
+    for group, *_ in members:
+        live[group] = live.get(group, 0) + 1
+    return live

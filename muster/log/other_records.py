@@ -1,0 +1,303 @@
+"""Values of the offsets topic's records that Muster does not keep: KIP-848, share and streams groups (KAFKA.md 5).
+
+For showing them alone: nothing of them is replayed. There is one version of each, 0, and it is flexible. A
+value that these classes do not fit is shown as bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any, Final
+
+from protocol.codec import data, decode, since, struct
+from protocol.errors import DecodeError
+from protocol.primitives import Int8, Int16, Int32, Int64, Uint16, Uuid
+
+VERSION_BYTES: Final = 2
+
+
+@struct
+class TopicPartitions:
+    """Partitions of one topic, and since which epoch each is held, where that is kept."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+    assignment_epochs: list[Int32] | None = since(0, tag=0, default=None)
+
+
+@struct
+class ClassicProtocol:
+    """What a member that joined by the classic protocol offered."""
+
+    name: str
+    metadata: bytes
+
+
+@struct
+class ClassicMemberMetadata:
+    """What is kept of a member that joined by the classic protocol."""
+
+    session_timeout_ms: Int32
+    supported_protocols: list[ClassicProtocol]
+
+
+@struct
+class TaskIds:
+    """Tasks of one subtopology."""
+
+    subtopology_id: str
+    partitions: list[Int32]
+    assignment_epochs: list[Int32] | None = since(0, tag=0, default=None)
+
+
+@struct
+class KeyValue:
+    """A setting, or a tag."""
+
+    key: str
+    value: str
+
+
+@struct
+class Endpoint:
+    """Where a streams member answers queries."""
+
+    host: str
+    port: Uint16
+
+
+@struct
+class TopicInfo:
+    """An internal topic of a topology."""
+
+    name: str
+    partitions: Int32
+    replication_factor: Int16
+    topic_configs: list[KeyValue]
+
+
+@struct
+class CopartitionGroup:
+    """Topics that must be partitioned alike, by their index in the subtopology's lists."""
+
+    source_topics: list[Int16]
+    source_topic_regex: list[Int16]
+    repartition_source_topics: list[Int16]
+
+
+@struct
+class Subtopology:
+    """One part of a topology."""
+
+    subtopology_id: str
+    source_topics: list[str]
+    source_topic_regex: list[str]
+    state_changelog_topics: list[TopicInfo]
+    repartition_sink_topics: list[str]
+    repartition_source_topics: list[TopicInfo]
+    copartition_groups: list[CopartitionGroup]
+
+
+@struct
+class NamedTopicPartitions:
+    """Partitions of one topic, which is named as well."""
+
+    topic_id: Uuid
+    topic_name: str
+    partitions: list[Int32]
+
+
+@struct
+class NamedTopic:
+    """One topic."""
+
+    topic_id: Uuid
+    topic_name: str
+
+
+@data(versions="0", flexible="0+")
+class ConsumerGroupMetadataValue:
+    """Type 3."""
+
+    epoch: Int32
+    metadata_hash: Int64 = since(0, tag=0, default=0)
+
+
+@data(versions="0", flexible="0+")
+class ConsumerGroupMemberMetadataValue:
+    """Type 5."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: Int32
+    server_assignor: str | None
+    classic_member_metadata: ClassicMemberMetadata | None = since(0, tag=0, default=None)
+
+
+@data(versions="0", flexible="0+")
+class TargetAssignmentMetadataValue:
+    """Types 6, 12 and 20."""
+
+    assignment_epoch: Int32
+    assignment_timestamp: Int64 = since(0, tag=0, default=0)
+
+
+@data(versions="0", flexible="0+")
+class TargetAssignmentMemberValue:
+    """Types 7 and 13."""
+
+    topic_partitions: list[TopicPartitions]
+
+
+@data(versions="0", flexible="0+")
+class ConsumerGroupCurrentMemberAssignmentValue:
+    """Type 8."""
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[TopicPartitions]
+    partitions_pending_revocation: list[TopicPartitions]
+
+
+@data(versions="0", flexible="0+")
+class ShareGroupMemberMetadataValue:
+    """Type 10."""
+
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+
+
+@data(versions="0", flexible="0+")
+class ShareGroupMetadataValue:
+    """Type 11."""
+
+    epoch: Int32
+    metadata_hash: Int64
+
+
+@data(versions="0", flexible="0+")
+class ShareGroupCurrentMemberAssignmentValue:
+    """Type 14."""
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[TopicPartitions]
+
+
+@data(versions="0", flexible="0+")
+class ShareGroupStatePartitionMetadataValue:
+    """Type 15."""
+
+    initializing_topics: list[NamedTopicPartitions]
+    initialized_topics: list[NamedTopicPartitions]
+    deleting_topics: list[NamedTopic]
+
+
+@data(versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue:
+    """Type 16."""
+
+    topics: list[str]
+    version: Int64
+    timestamp: Int64
+
+
+@data(versions="0", flexible="0+")
+class StreamsGroupMetadataValue:
+    """Type 17."""
+
+    epoch: Int32
+    metadata_hash: Int64
+    validated_topology_epoch: Int32 = since(0, tag=0, default=-1)
+    last_assignment_configs: list[KeyValue] = since(0, tag=1, default_factory=list)
+
+
+@data(versions="0", flexible="0+")
+class StreamsGroupMemberMetadataValue:
+    """Type 19."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: Int32
+    topology_epoch: Int32
+    process_id: str
+    user_endpoint: Endpoint | None
+    client_tags: list[KeyValue]
+
+
+@data(versions="0", flexible="0+")
+class StreamsGroupTargetAssignmentMemberValue:
+    """Type 21."""
+
+    active_tasks: list[TaskIds]
+    standby_tasks: list[TaskIds]
+    warmup_tasks: list[TaskIds]
+
+
+@data(versions="0", flexible="0+")
+class StreamsGroupCurrentMemberAssignmentValue:
+    """Type 22."""
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    active_tasks: list[TaskIds]
+    standby_tasks: list[TaskIds]
+    warmup_tasks: list[TaskIds]
+    active_tasks_pending_revocation: list[TaskIds]
+    standby_tasks_pending_revocation: list[TaskIds]
+    warmup_tasks_pending_revocation: list[TaskIds]
+
+
+@data(versions="0", flexible="0+")
+class StreamsGroupTopologyValue:
+    """Type 23."""
+
+    epoch: Int32
+    subtopologies: list[Subtopology] = field(default_factory=list)
+
+
+VALUES: Final[Mapping[int, type]] = MappingProxyType(
+    {
+        3: ConsumerGroupMetadataValue,
+        5: ConsumerGroupMemberMetadataValue,
+        6: TargetAssignmentMetadataValue,
+        7: TargetAssignmentMemberValue,
+        8: ConsumerGroupCurrentMemberAssignmentValue,
+        10: ShareGroupMemberMetadataValue,
+        11: ShareGroupMetadataValue,
+        12: TargetAssignmentMetadataValue,
+        13: TargetAssignmentMemberValue,
+        14: ShareGroupCurrentMemberAssignmentValue,
+        15: ShareGroupStatePartitionMetadataValue,
+        16: ConsumerGroupRegularExpressionValue,
+        17: StreamsGroupMetadataValue,
+        19: StreamsGroupMemberMetadataValue,
+        20: TargetAssignmentMetadataValue,
+        21: StreamsGroupTargetAssignmentMemberValue,
+        22: StreamsGroupCurrentMemberAssignmentValue,
+        23: StreamsGroupTopologyValue,
+    }
+)
+"""By record type. Type 4 is gone since 4.1, and only deleted where it is met."""
+
+
+def decode_other(record_type: int, value: bytes) -> Any | None:
+    """The value of a record of this type, or None where it is of no type and version known here."""
+    schema = VALUES.get(record_type)
+    if schema is None or value[:VERSION_BYTES] != bytes(VERSION_BYTES):
+        return None
+    try:
+        return decode(schema, 0, value, VERSION_BYTES)
+    except DecodeError:
+        return None

@@ -1,0 +1,162 @@
+"""What a path on the command line is: a log directory, or one partition's directory in it or elsewhere.
+
+Only looks, never writes and never locks. A server that is running can be told by the lock it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from coordinator.topics.catalogue import FILE_NAME as CATALOGUE
+from coordinator.topics.catalogue import CatalogueEntry, read_catalogue
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    Garbled,
+    TopicPartition,
+    read_offsets,
+)
+from storage.files import Files, StorageError
+from storage.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
+from storage.segment import base_offset_of
+
+OWN_FILES: Final = frozenset({META_PROPERTIES, RECOVERY_POINTS, CATALOGUE, LOCK})
+
+
+class LogToolError(Exception):
+    """The command cannot be carried out; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One partition's directory. Where its name tells no partition, topic and number are unknown."""
+
+    directory: Path
+    name: TopicPartition | None
+
+    @property
+    def is_offsets(self) -> bool:
+        return self.name is not None and self.name.topic == GROUP_METADATA_TOPIC
+
+    def __str__(self) -> str:
+        return self.directory.name
+
+
+@dataclass(slots=True)
+class Source:
+    """What a path holds. `root` is the log directory, None where a partition's directory stands alone."""
+
+    path: Path
+    root: Path | None
+    places: list[Place]
+    files: Files
+    topics: list[CatalogueEntry] = field(default_factory=list)  # None of them, where Kafka wrote it.
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    was_shut_down_cleanly: bool = False
+    oddities: list[tuple[Path, str]] = field(default_factory=list)  # Small files that cannot be read.
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether the path itself is a partition's directory."""
+        return len(self.places) == 1 and self.places[0].directory == self.path
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a server holds the directory now."""
+        return self.root is not None and self.files.is_locked(self.root / LOCK)
+
+    def recovery_point(self, place: Place) -> int:
+        return self.recovery_points.get(place.name, 0) if place.name else 0
+
+    def offsets_places(self) -> list[Place]:
+        return [place for place in self.places if place.is_offsets]
+
+    def offsets_partition_count(self) -> int | None:
+        """How many partitions the offsets topic has: by the catalogue, else by the directories, as Kafka
+        makes them all; None if there are none."""
+        for entry in self.topics:
+            if entry.name == GROUP_METADATA_TOPIC:
+                return entry.partitions
+        numbers = [place.name.partition for place in self.offsets_places() if place.name]
+        return max(numbers) + 1 if numbers and not self.is_partition else None
+
+
+def open_source(path: Path, files: Files | None = None) -> Source:
+    """Look at `path`. Raises LogToolError if it holds no log."""
+    files = files or Files()
+    path = path.absolute()
+    try:
+        names = files.entries(path)
+        if names is None:
+            raise LogToolError(f"{path} is not there")
+        if _is_partition(path, names):
+            return _partition(path, files)
+        places = _places(path, names, files)
+        if not places and OWN_FILES.isdisjoint(names):
+            raise LogToolError(f"{path} is neither a log directory nor a partition's directory")
+        source = Source(path, path, places, files)
+        _read_small_files(source, path)
+        return source
+    except StorageError as error:
+        raise LogToolError(f"cannot {error}") from error
+
+
+def _is_partition(path: Path, names: Iterable[str]) -> bool:
+    return any(base_offset_of(name) is not None for name in names) or bool(
+        PARTITION_NAME.fullmatch(path.name) and "partition.metadata" in names
+    )
+
+
+def _partition(path: Path, files: Files) -> Source:
+    match = PARTITION_NAME.fullmatch(path.name)
+    place = Place(path, TopicPartition(match[1], int(match[2])) if match else None)
+    parents = files.entries(path.parent) or []
+    root = None if OWN_FILES.isdisjoint(parents) else path.parent
+    source = Source(path, root, [place], files)
+    if root is not None:
+        _read_small_files(source, root)
+    return source
+
+
+def _places(path: Path, names: Iterable[str], files: Files) -> list[Place]:
+    matches = (match for name in names if (match := PARTITION_NAME.fullmatch(name)))
+    found = (Place(path / match[0], TopicPartition(match[1], int(match[2]))) for match in matches)
+    kept = [
+        place
+        for place in found
+        if place.name and place.name.topic != METADATA_TOPIC and files.is_directory(place.directory)
+    ]
+    return sorted(kept, key=lambda place: place.name or TopicPartition("", 0))
+
+
+def _read_small_files(source: Source, root: Path) -> None:
+    """The catalogue, the recovery points and the marker; what is garbled is kept as an oddity."""
+    source.was_shut_down_cleanly = source.files.read_small(root / CLEAN_SHUTDOWN) is not None
+    try:
+        source.recovery_points = read_offsets(source.files, root / RECOVERY_POINTS)
+    except Garbled as error:
+        source.oddities.append((root / RECOVERY_POINTS, str(error)))
+    try:
+        source.topics = read_catalogue(source.files, root)
+    except StorageError as error:
+        source.oddities.append((root / CATALOGUE, error.reason))
+
+
+def chosen_places(source: Source, topic: str | None, partition: int | None) -> list[Place]:
+    """The partitions to look at: those of `topic`, of the offsets topic if none is named. Raises LogToolError."""
+    if source.is_partition:
+        return source.places
+    wanted = topic or GROUP_METADATA_TOPIC
+    found = [place for place in source.places if place.name and place.name.topic == wanted]
+    if partition is not None:
+        found = [place for place in found if place.name and place.name.partition == partition]
+    if not found:
+        topics = sorted({place.name.topic for place in source.places if place.name})
+        asked = wanted if partition is None else f"{wanted}-{partition}"
+        raise LogToolError(f"{asked} is not in {source.path}; there are: {', '.join(topics) or 'no topics'}")
+    return found

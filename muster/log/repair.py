@@ -1,0 +1,96 @@
+"""The repair of a whole directory: a new one with every batch that checks, and what was lost, told.
+
+The source is only read. Everything is built in `<target>.unfinished`, beside the target, and gets the
+target's name last, when all of it is on the disk: after a crash there is either no target or a whole one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from muster.log.places import LogToolError, Place, Source
+from muster.log.progress import Advance
+from storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, TopicPartition, write_offsets
+from storage.files import Files, StorageError
+from storage.log_directory import LOCK
+from storage.repair import LogRepair, Repaired, copy_file
+
+UNFINISHED: Final = ".unfinished"
+NOT_COPIED: Final = frozenset({LOCK, CLEAN_SHUTDOWN, RECOVERY_POINTS})  # The last is written anew.
+
+
+@dataclass(slots=True)
+class Repair:
+    """What became of each partition, and what of the directory was left behind."""
+
+    partitions: dict[str, Repaired] = field(default_factory=dict)
+    left_behind: list[Path] = field(default_factory=list)
+
+    @property
+    def lost_anything(self) -> bool:
+        return any(repaired.losses for repaired in self.partitions.values())
+
+
+def repair(source: Source, target: Path, advance: Advance) -> Repair:
+    """Copy what checks into `target`, which must not exist. Raises LogToolError."""
+    target = target.absolute()
+    draft = target.with_name(target.name + UNFINISHED)
+    if source.is_in_use:
+        raise LogToolError(f"a server is using {source.root}: stop it first")
+    for path, what in ((target, "is there already"), (draft, "is left from a repair that did not finish")):
+        if path.exists():
+            raise LogToolError(f"{path} {what}: name another target, or remove it")
+    if target.is_relative_to(source.path):
+        raise LogToolError(f"{target} lies within {source.path}, which is only read")
+    try:
+        return _repair(source, target, draft, advance)
+    except StorageError as error:
+        raise LogToolError(f"cannot {error}; {draft} is left unfinished") from error
+
+
+def _repair(source: Source, target: Path, draft: Path, advance: Advance) -> Repair:
+    files = source.files
+    result = Repair()
+    if source.is_partition:
+        result.partitions[str(source.places[0])] = _copy(source, source.places[0], draft, advance)
+    else:
+        files.make_directory(draft)
+        for place in source.places:
+            result.partitions[str(place)] = _copy(source, place, draft / place.directory.name, advance)
+        _copy_around(source, draft, result)
+        _write_recovery_points(files, source.places, draft, result)
+        files.sync_directory(draft)
+    files.rename(draft, target)
+    files.sync_directory(target.parent)
+    return result
+
+
+def _copy(source: Source, place: Place, target: Path, advance: Advance) -> Repaired:
+    point = source.recovery_point(place)
+    wall_ms = int(time.time() * 1000)
+    return LogRepair(source.files, place.directory, target, point, wall_ms, advance).run()
+
+
+def _copy_around(source: Source, draft: Path, result: Repair) -> None:
+    """The small files of the directory go along as they are; other directories are left behind, and told."""
+    for name in source.files.entries(source.path) or ():
+        path = source.path / name
+        if name in NOT_COPIED or name in result.partitions:
+            continue
+        if source.files.is_directory(path):
+            result.left_behind.append(path)
+        else:
+            copy_file(source.files, path, draft / name)
+
+
+def _write_recovery_points(files: Files, places: list[Place], draft: Path, result: Repair) -> None:
+    """All of the copy is synced: damage that comes to it later is damage, and no torn tail."""
+    points: dict[TopicPartition, int] = {}
+    for place in places:
+        end = result.partitions[str(place)].next_offset
+        if place.name is not None and end:
+            points[place.name] = end
+    write_offsets(files, draft / RECOVERY_POINTS, points)

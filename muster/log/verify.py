@@ -1,0 +1,116 @@
+"""The check of a whole directory: every partition's files, what their records say, and the files around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from coordinator.groups.partitioning import partition_for
+from coordinator.groups.records import decode_record
+from coordinator.topics.catalogue import CatalogueEntry
+from muster.log.places import Place, Source
+from muster.log.progress import Advance
+from protocol.errors import DecodeError
+from protocol.records import Batch, CorruptBatch, iter_records
+from storage.check_log import Checked, Finding, LogCheck, Severity, check_log, nothing_to_say
+from storage.checkpoints import META_PROPERTIES, RECOVERY_POINTS, Garbled, read_meta_properties
+from storage.log_directory import DELETED_SUFFIX
+from storage.segment_files import segments_bytes
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at, by partition, and all that was found."""
+
+    checked: dict[str, Checked] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def total_bytes(source: Source, places: Iterable[Place]) -> int:
+    """Of all segments, for the progress bar."""
+    return sum(segments_bytes(source.files, place.directory) for place in places)
+
+
+def verify(source: Source, places: Iterable[Place], advance: Advance) -> Verified:
+    """Check `places`, and what belongs to the directory as a whole. Changes nothing."""
+    result = Verified(findings=list(_directory_findings(source)))
+    count = source.offsets_partition_count()
+    for place in places:
+        check = LogCheck(
+            source.files,
+            place.directory,
+            source.recovery_point(place),
+            source.was_shut_down_cleanly,
+            OffsetsRecords(place, count).look_at if place.is_offsets else nothing_to_say,
+            advance,
+        )
+        findings, result.checked[str(place)] = check_log(check)
+        result.findings += findings
+        result.findings += _missing_offsets(source, place, result.checked[str(place)])
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRecords:
+    """What can be wrong with records of the offsets topic that arrived whole."""
+
+    place: Place
+    partition_count: int | None
+
+    def look_at(self, batch: Batch, data: memoryview) -> Iterator[tuple[int, str]]:
+        if batch.is_control:
+            return
+        offset = batch.base_offset
+        try:
+            for record in iter_records(data, batch):
+                offset = record.offset
+                typed = decode_record(record.key, record.value)
+                if typed is not None and (error := self._misplaced(typed.key.group)):
+                    yield offset, error
+        except (CorruptBatch, DecodeError) as error:
+            yield offset, f"a record that cannot be decoded: {error}"
+
+    def _misplaced(self, group: str) -> str | None:
+        """A group is looked for in one partition; what another says of it is never found."""
+        if self.partition_count is None or self.place.name is None:
+            return None
+        home = partition_for(group, self.partition_count)
+        if home == self.place.name.partition:
+            return None
+        return f"group {group} belongs to partition {home} of {self.partition_count}"
+
+
+def _directory_findings(source: Source) -> Iterator[Finding]:
+    for path, what in source.oddities:
+        yield Finding(Severity.ERROR, path, 0, None, what)
+    root = source.root
+    if root is None or source.is_partition:
+        return
+    try:
+        read_meta_properties(source.files, root / META_PROPERTIES)
+    except Garbled as error:
+        yield Finding(Severity.ERROR, root / META_PROPERTIES, 0, None, str(error))
+    for name in source.files.entries(root) or ():
+        if name.endswith(DELETED_SUFFIX):
+            yield Finding(Severity.NOTE, root / name, None, None, "an orphan: a partition on its way out")
+    present = {place.name for place in source.places}
+    for partition, point in source.recovery_points.items():
+        if partition not in present and point and partition.topic != "__cluster_metadata":
+            what = f"{partition.directory_name} is not there, but was synced up to {point}"
+            yield Finding(Severity.ERROR, root / RECOVERY_POINTS, None, point, what)
+
+
+def _missing_offsets(source: Source, place: Place, checked: Checked) -> Iterator[Finding]:
+    """A topic that is never compacted has every offset."""
+    entry = _entry(source, place)
+    if checked.missing_offsets and entry and "compact" not in entry.overrides.get("cleanup.policy", "delete"):
+        what = f"{checked.missing_offsets} offsets are missing between batches, and it is never compacted"
+        yield Finding(Severity.ERROR, place.directory, None, checked.first_offset, what)
+
+
+def _entry(source: Source, place: Place) -> CatalogueEntry | None:
+    named = (entry for entry in source.topics if place.name and entry.name == place.name.topic)
+    return next(named, None)
