@@ -80,14 +80,16 @@ class Cleaner:
     def clean_all(self) -> int:
         """Clean one log after the other until none is dirty enough; how many. Raises CleaningStopped."""
         done: WeakSet[PartitionLog] = WeakSet()  # None twice in a row: it may be dirty and yet have to wait.
+        count = 0
         while (chosen := self._choose(done)) is not None:
             done.add(chosen.log)
+            count += 1
             try:
                 self._clean(chosen)
             finally:
                 with self._guard:
                     self._busy.discard(chosen.log)
-        return len(done)
+        return count
 
     def _choose(self, done: WeakSet[PartitionLog]) -> Candidate | None:
         """The dirtiest log that nobody is at; it is marked as busy."""
