@@ -23,15 +23,23 @@ each record of a log."""
 def record_spans(data: bytes, count: int) -> list[Span]:
     """The `count` records that fill `data`. Raises CorruptBatch where they do not."""
     spans: list[Span] = []
+    append = spans.append
     position, limit = 0, len(data)
     try:
         for _ in range(count):
             start = position
-            size, position = read_varint(data, position)
+            # Numbers of one byte, and the length of two, are read here, without the call: most are of these.
+            byte = data[position]
+            if byte < 0x80:
+                size, position = (byte >> 1) ^ -(byte & 1), position + 1
+            elif (second := data[position + 1]) < 0x80:
+                rest = byte & 0x7F | second << 7
+                size, position = (rest >> 1) ^ -(rest & 1), position + 2
+            else:
+                size, position = read_varint(data, position)
             end = position + size
             if size < 0 or end > limit:
                 raise CorruptBatch(f"record of {size} bytes, {limit - position} left")
-            # A number of one byte is read here, without the call: most are.
             delta_ms = data[position + 1]
             if delta_ms < 0x80:
                 delta_ms, body = (delta_ms >> 1) ^ -(delta_ms & 1), position + 2
@@ -42,14 +50,22 @@ def record_spans(data: bytes, count: int) -> list[Span]:
                 delta, position = (delta >> 1) ^ -(delta & 1), body + 1
             else:
                 delta, position = read_varint(data, body)
-            key_size, position = read_varint(data, position)
+            key_size = data[position]
+            if key_size < 0x80:
+                key_size, position = (key_size >> 1) ^ -(key_size & 1), position + 1
+            else:
+                key_size, position = read_varint(data, position)
             key = None
             if key_size >= 0:
                 key, position = data[position : position + key_size], position + key_size
-            value_size, position = read_varint(data, position)
-            if position + max(value_size, 0) >= end:  # The number of headers follows, at least.
+            value_size = data[position]
+            if value_size < 0x80:
+                value_size, position = (value_size >> 1) ^ -(value_size & 1), position + 1
+            else:
+                value_size, position = read_varint(data, position)
+            if (position + value_size if value_size > 0 else position) >= end:  # Headers' number follows.
                 raise CorruptBatch(f"record at byte {start} holds more than its length says")
-            spans.append((delta, key, value_size < 0, delta_ms, start, body, end))
+            append((delta, key, value_size < 0, delta_ms, start, body, end))
             position = end
     except IndexError:
         raise CorruptBatch("records end too early") from None

@@ -352,6 +352,8 @@ class PartitionLog:
         error does not fail the log: it serves as before. Raises StorageError; StuckSwap after which the draft
         counts, but the next opening has to finish the work on the files.
         """
+        for segment in old:
+            segment.load()  # Before the lock is held: it may have to read.
         with self._disk:
             first = old[0].base_offset
             sealed = [segment for segment in self.segments[:-1] if segment.base_offset >= first]

@@ -5,12 +5,14 @@
 A daemon with two offsets partitions and segments of a MiB; a cleaner that hardly waits; tombstones that are to go
 at once. Clients commit to many partitions of a few groups, delete offsets, and delete whole groups. At random
 moments the daemon is killed (SIGKILL) and started again: then every offset must be the one that was
-acknowledged last, or one that was on its way. At the end the log must have shrunk. Exits with 1 and says what is wrong.
+acknowledged last, or one that was on its way. At the end the log must have shrunk. Exits with 1, and says why,
+where anything is otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -189,14 +191,11 @@ class Soak:
             total += sum(path.stat().st_size for path in sorted(directory.glob("*.log"))[:-1])
         return total
 
-    def written_bytes(self) -> int:
-        """What was cleaned away or rewritten, by the daemon's own account."""
-        lines = [line for line in self.daemon.log_path.read_text().splitlines() if "log cleaned" in line]
-        return sum(_number(line, "bytes_before") - _number(line, "bytes_after") for line in lines)
-
-
-def _number(line: str, name: str) -> int:
-    return int(line.partition(f"{name}=")[2].split()[0])
+    def freed_bytes(self) -> int:
+        """What cleanings took away, by the daemon's own account."""
+        lines = self.daemon.log_path.read_text().splitlines()
+        told = [json.loads(line) for line in lines if '"log cleaned"' in line]
+        return sum(each["bytes_before"] - each["bytes_after"] for each in told)
 
 
 def soak(folder: Path, seconds: float, seed: int) -> str:
@@ -208,7 +207,7 @@ def soak(folder: Path, seconds: float, seed: int) -> str:
             3 << 20
         )  # Of each partition: what is clean fits into a segment; two may wait their turn.
         wait_until(lambda: run.sealed_bytes() < bound, "the log has shrunk", LOADING_S)
-        freed, left = run.written_bytes(), run.sealed_bytes()
+        freed, left = run.freed_bytes(), run.sealed_bytes()
         run.compare()
         text = daemon.log_path.read_text()
     assert "not cleaned until" not in text, text
