@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.groups.effects import GroupEvent
 from coordinator.groups.group_settings import GroupSettings
@@ -128,6 +129,7 @@ class Daemon:
         self._maintenance = Maintenance(
             self.runtime, self.registry, directory, self._caretaker, settings.log_retention_check_interval_ms
         )
+        self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self.broker = self._broker(files)
         self.server = self._server()
 
@@ -193,6 +195,7 @@ class Daemon:
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
         self._maintenance.start()
+        self._cleaner.start()
 
     def _offsets_topic(self) -> list[Partition]:
         settings = self._settings
@@ -243,6 +246,7 @@ class Daemon:
         self.server.stop_reading()
         if self._history is not None:
             self._history.close()
+        self._cleaner.stop()
         self.runtime.stop()
         self._history_flusher.close()
         for workers in (self._workers, self._readers, self._caretaker):

@@ -55,10 +55,8 @@ IGNORED: Final = frozenset(
     initial.broker.registration.timeout.ms inter.broker.listener.name internal.metadata.delete.delay.millis
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-    log.cleaner.threads log.cleanup.policy log.dir.failure.timeout.ms log.flush.interval.messages
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleanup.policy
+    log.dir.failure.timeout.ms log.flush.interval.messages
     log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
     log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms

@@ -9,6 +9,7 @@ here knows groups, topics or the log: whoever needs a setting reads the attribut
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -23,13 +24,16 @@ from coordinator.settings_types import (
     CountOrZero,
     LongCount,
     LongCountOrNone,
+    LongCountOrZero,
     NonBlank,
+    Real,
     Switch,
     Whole,
     WordList,
 )
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
+FLOAT_MAX: Final = sys.float_info.max
 MS_PER_MINUTE: Final = 60_000
 MS_PER_HOUR: Final = 3_600_000
 
@@ -84,6 +88,33 @@ class Settings(BaseModel):
     )
     log_retention_check_interval_ms: LongCount = Field(300_000, description="How often retention is applied.")
     log_index_interval_bytes: CountOrZero = Field(4096, description="Log bytes between two index entries.")
+
+    # Compaction.
+    log_cleaner_enable: Switch = Field(
+        True, description="Whether topics with cleanup.policy=compact are cleaned."
+    )
+    log_cleaner_threads: Count = Field(1, description="Logs that are cleaned side by side.")
+    log_cleaner_backoff_ms: LongCountOrZero = Field(
+        15_000, description="How often the cleaner looks for logs, if there are none to clean."
+    )
+    log_cleaner_min_cleanable_ratio: Annotated[float, Real(0, 1)] = Field(
+        0.5, description="Share of a log that must be dirty for a cleaning."
+    )
+    log_cleaner_delete_retention_ms: LongCountOrZero = Field(
+        86_400_000, description="How long a tombstone stays, from the first cleaning that meets it."
+    )
+    log_cleaner_min_compaction_lag_ms: LongCountOrZero = Field(
+        0, description="Records younger than this are not cleaned."
+    )
+    log_cleaner_max_compaction_lag_ms: LongCount = Field(
+        INT64_MAX, description="Records older than this are cleaned, whatever the ratio."
+    )
+    log_cleaner_dedupe_buffer_size: LongCount = Field(
+        134_217_728, description="Memory for keys, of all cleaner threads together."
+    )
+    log_cleaner_io_max_bytes_per_second: Annotated[float, Real()] = Field(
+        FLOAT_MAX, description="Most bytes that one cleaner thread reads and writes in a second."
+    )
 
     # Topics.
     num_partitions: Count = Field(1, description="Partitions of a topic made without saying how many.")

@@ -8,6 +8,7 @@ names of settings and where no value came from.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol, TypeAlias
@@ -77,6 +78,34 @@ class Whole(_Parsed):
 
 
 @dataclass(frozen=True, slots=True)
+class Real(_Parsed):
+    """A number from `low` to `high`, either of which may be None: without a limit."""
+
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def allowed(self) -> str:
+        bounds = [
+            words.format(bound)
+            for words, bound in (("from {}", self.low), ("to {}", self.high))
+            if bound is not None
+        ]
+        return " ".join(["a number", *bounds])
+
+    def parse(self, value: object) -> float:
+        try:
+            number = float(value) if isinstance(value, str | int | float) else math.nan
+        except ValueError:
+            number = math.nan
+        is_low = self.low is not None and number < self.low
+        is_high = self.high is not None and number > self.high
+        if isinstance(value, bool) or math.isnan(number) or is_low or is_high:
+            raise ValueError(self.allowed)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
 class Flag(_Parsed):
     """`true` or `false`, in any case."""
 
@@ -143,6 +172,7 @@ Count: TypeAlias = Annotated[int, Whole(1)]
 CountOrZero: TypeAlias = Annotated[int, Whole(0)]
 CountOrNone: TypeAlias = Annotated[int, Whole(-1)]  # -1: without a limit, or as the system has it.
 LongCount: TypeAlias = Annotated[int, Whole(1, INT64_MAX)]
+LongCountOrZero: TypeAlias = Annotated[int, Whole(0, INT64_MAX)]
 LongCountOrNone: TypeAlias = Annotated[int, Whole(-1, INT64_MAX)]
 Switch: TypeAlias = Annotated[bool, Flag()]
 WordList: TypeAlias = Annotated[tuple[str, ...], Words()]

@@ -1,6 +1,7 @@
 """The small files at the top of a log directory, in Kafka's formats: read and written as text, whole.
 
-Offset checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`), `meta.properties`, and
+Offset checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+`cleaner-offset-checkpoint`), `meta.properties`, and
 the marker of a clean shutdown. What the numbers are good for says `log_directory`.
 """
 
@@ -18,6 +19,7 @@ from storage.partition_files import UUID_BYTES, decode_uuid, encode_uuid
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1

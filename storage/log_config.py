@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+INT64_MAX: Final = 2**63 - 1
 MAX_SEGMENT_BYTES: Final = 2**31 - 1  # Positions in the offset index are signed 32-bit numbers.
 
 
@@ -30,6 +31,15 @@ class LogConfig:
     retention_bytes: int = -1  # retention.bytes: oldest segments go while the rest is at least this large.
     max_batch_bytes: int = 1_048_588  # max.message.bytes: the largest batch taken, 12-byte overhead included.
     flush: FlushPolicy = FlushPolicy.FSYNC
+    is_compacted: bool = False  # cleanup.policy: whether the newest record of each key is all that is kept.
+    min_cleanable_ratio: float = (
+        0.5  # min.cleanable.dirty.ratio: share of dirty bytes that is worth a cleaning.
+    )
+    delete_retention_ms: int = 86_400_000  # delete.retention.ms: how long a tombstone stays, once it is seen.
+    min_compaction_lag_ms: int = 0  # min.compaction.lag.ms: younger records are left alone.
+    max_compaction_lag_ms: int = (
+        INT64_MAX  # max.compaction.lag.ms: older ones are cleaned whatever the ratio.
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.segment_bytes <= MAX_SEGMENT_BYTES:

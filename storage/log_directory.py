@@ -18,6 +18,7 @@ from typing import Final
 from uuid import uuid4
 
 from storage.checkpoints import (
+    CLEANED,
     LOG_STARTS,
     META_PROPERTIES,
     RECOVERY_POINTS,
@@ -59,6 +60,7 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._cleaned: dict[TopicPartition, int] = {}
         self.shut_down_cleanly = False
         self.properties = MetaProperties(-1, "", "")
 
@@ -93,6 +95,7 @@ class LogDirectory:
         present = set(self.partitions())
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, present)
         self._log_starts = self._read_checkpoint(LOG_STARTS, present)
+        self._cleaned = self._read_checkpoint(CLEANED, present)
 
     def _identify(self, node_id: int, cluster_id: str | None) -> MetaProperties:
         path = self.path / META_PROPERTIES
@@ -182,6 +185,22 @@ class LogDirectory:
         starts = {name: offset for name, offset in self._log_starts.items() if offset}
         write_offsets(self._files, self.path / LOG_STARTS, starts)
 
+    def compacted_logs(self) -> list[tuple[TopicPartition, PartitionLog, int]]:
+        """The open logs that are to be compacted, each with the offset up to which it has been cleaned."""
+        with self._guard:
+            logs = [(name, log) for name, log in self._logs.items() if log.config.is_compacted]
+            return [(name, log, self._cleaned.get(name, 0)) for name, log in logs]
+
+    def set_cleaned(self, name: TopicPartition, log: PartitionLog, offset: int) -> None:
+        """Write down that `log` has been cleaned up to `offset`, unless it was deleted meanwhile."""
+        with self._guard:
+            if self._logs.get(name) is log:
+                self._cleaned[name] = offset
+                self._write_cleaned()
+
+    def _write_cleaned(self) -> None:
+        write_offsets(self._files, self.path / CLEANED, self._cleaned)
+
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """`PartitionLog.truncate_to`, with the recovery point on the disk moved back first."""
         name = TopicPartition(topic, partition)
@@ -189,6 +208,9 @@ class LogDirectory:
             log = self._logs[name]
             self._recovery_points[name] = min(offset, log.recovery_point)
             self._write_checkpoints()
+            if self._cleaned.get(name, 0) > offset:
+                self._cleaned[name] = offset
+                self._write_cleaned()
             log.truncate_to(offset)
 
     def delete_log(self, topic: str, partition: int) -> None:
@@ -206,6 +228,8 @@ class LogDirectory:
             known = self._recovery_points.pop(name, None) is not None
             if self._log_starts.pop(name, None) is not None or known:
                 self._write_checkpoints()
+            if self._cleaned.pop(name, None) is not None:
+                self._write_cleaned()
             if exists:
                 self._purge(doomed)
 

@@ -119,13 +119,27 @@ def first_record_at(
 
 
 def newest_record(segment: Segment) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record that has the segment's largest timestamp."""
+    """Offset and timestamp of the first record that has the largest timestamp of the segment's records."""
     timestamp_ms, last_offset = segment.max_timestamp()
     for batch in walk_headers_from(segment, last_offset):
-        if batch.max_timestamp_ms == timestamp_ms:
-            for record in records_of(segment, batch):
-                if record.timestamp_ms == timestamp_ms:
-                    return record.offset, timestamp_ms
+        if batch.max_timestamp_ms == timestamp_ms and batch.record_count:
+            return first_with(segment, batch, timestamp_ms)
+    return newest_of_the_rest(segment)
+
+
+def newest_of_the_rest(segment: Segment) -> tuple[int, int] | None:
+    """The same where compaction has left only the header of the batch with the largest timestamp."""
+    newest: Batch | None = None
+    for batch in walk_headers(segment.path, segment.file.read_at, 0, segment.size_bytes):
+        if batch.record_count and (newest is None or batch.max_timestamp_ms > newest.max_timestamp_ms):
+            newest = batch
+    return first_with(segment, newest, newest.max_timestamp_ms) if newest is not None else None
+
+
+def first_with(segment: Segment, batch: Batch, timestamp_ms: int) -> tuple[int, int] | None:
+    for record in records_of(segment, batch):
+        if record.timestamp_ms == timestamp_ms:
+            return record.offset, timestamp_ms
     return None
 
 

@@ -27,6 +27,7 @@ from storage.partition_files import (
     write_partition_metadata,
 )
 from storage.segment import Segment, StagedBatch
+from storage.segment_swap import announce, take_the_place
 
 
 class LogWriter:
@@ -125,6 +126,21 @@ class LogWriter:
             segment.delete()
         if dropped:
             self._files.sync_directory(self.directory)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let the finished draft `new` take the place of `old`, neighbours of which none is the last.
+
+        Before it is announced a failure changes nothing; afterwards readers have it, whatever the files do.
+        """
+        for segment in old:
+            segment.retire()
+        announce(self._files, self.directory, new.base_offset)
+        first = self.segments.index(old[0])
+        self.segments = (*self.segments[:first], new, *self.segments[first + len(old) :])
+        take_the_place(self._files, self.directory, old, new)
+
+    def sync_directory(self) -> None:
+        self._files.sync_directory(self.directory)
 
     def cut_back(self) -> None:
         """After a failure: make the files what readers were shown, synced."""

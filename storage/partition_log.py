@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
-from protocol.record_batch import Batch, parse_header, set_base_offset
+from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_offset
 from storage.batch_walk import WINDOW_BYTES
 from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
@@ -258,10 +258,14 @@ class PartitionLog:
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that has the largest timestamp of all. Blocks."""
-        newest = max(self.segments, key=lambda segment: segment.max_timestamp()[0], default=None)
-        if newest is None or newest.max_timestamp()[0] < 0:
-            return None
-        return self._repairing(lambda: newest_record(newest))
+        newest: tuple[int, int] | None = None
+        for segment in self.segments:
+            # Compaction may have taken the very record, so a segment is only believed once it was looked at.
+            if segment.max_timestamp()[0] > (newest[1] if newest else NO_TIMESTAMP):
+                found = self._repairing(partial(newest_record, segment))
+                if found is not None and (newest is None or found[1] > newest[1]):
+                    newest = found
+        return newest
 
     # Threads that may wait: each of these takes the disk lock.
 
@@ -340,6 +344,25 @@ class PartitionLog:
             self._staged.clear()
             self._failing(lambda: self._writer.truncate_to(offset))
             self.next_offset = self.durable_offset
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> bool:
+        """Let a finished draft take the place of the segments it was made from; readers go on with those.
+
+        False, and nothing is changed, if the log has failed or is not made of these segments any more. A disk
+        error does not fail the log: it serves as before. Raises StorageError; StuckSwap after which the draft
+        counts, but the next opening has to finish the work on the files.
+        """
+        for segment in old:
+            segment.load()  # Before the lock is held: it may have to read.
+        with self._disk:
+            first = old[0].base_offset
+            sealed = [segment for segment in self.segments[:-1] if segment.base_offset >= first]
+            if self.failure is not None or sealed[: len(old)] != list(old):
+                return False
+            self._writer.replace(old, new)
+        new.indexes.sync()
+        self._writer.sync_directory()
+        return True
 
     def fail_back(self) -> None:
         """After a failure: cut the files to the durable offset, drop what is staged, and take appends again.

@@ -7,8 +7,10 @@ is reported, never cut. Above it a crash may have torn or lost anything: the fir
 and cut. After a clean shutdown nothing is walked but the batches behind the last index entry; if even these
 are not as they were left, the segment is checked like after a crash.
 
-Older segments are walked only where they lie above the recovery point or lost their indexes. Which offset is
-the recovery point, and whether the shutdown was clean, says the log directory.
+First of all a cleaning that a crash interrupted is finished or forgotten (`segment_swap`). A cleaned segment has
+gaps in its offsets; it is never the last. Older segments are walked only where they lie above the recovery point
+or lost their indexes. Which offset is the recovery point, and whether the shutdown was clean, says the log
+directory.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from storage.indexes import CorruptIndex
 from storage.log_config import LogConfig
 from storage.segment import Segment, base_offset_of
 from storage.segment_indexes import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, index_paths, sizes_look_right
+from storage.segment_swap import finish_swaps
 
 TORN_NAME: Final = re.compile(r"\d{20}\.log\.torn-\d+")
 MAX_TORN_FILES: Final = 8  # Kept per log, the newest: enough to look into a crash that repeats.
@@ -41,6 +44,7 @@ class Recovered:
     scanned_bytes: int = 0
     cut_bytes: int = 0  # The torn tail of the last segment, which begins where that ends now.
     kept_aside: Path | None = None  # The file that holds the tail.
+    swaps_completed: int = 0  # Cleaned segments that a crash kept from taking the place of others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,10 @@ class Recovery:
 
     def run(self) -> Recovered:
         """Bring the files of the log into order. Raises CorruptSegment, StorageError."""
+        result = Recovered(swaps_completed=finish_swaps(self.files, self.directory))
         names = frozenset(self.files.entries(self.directory) or ())
         base_offsets = sorted(base for name in names if (base := base_offset_of(name)) is not None)
         self._remove_orphans(names, base_offsets)
-        result = Recovered()
         if not base_offsets:
             if self.recovery_point > 0:
                 detail = f"no segments, but synced up to offset {self.recovery_point}"

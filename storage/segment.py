@@ -20,6 +20,8 @@ from storage.indexes import NO_TIMESTAMP, CorruptIndex
 from storage.segment_indexes import SegmentIndexes
 
 LOG_SUFFIX: Final = ".log"
+CLEANED_SUFFIX: Final = ".cleaned"  # Behind the name of a log file that is being made to replace others.
+SWAP_SUFFIX: Final = ".swap"  # Behind it once it is whole and is to replace them.
 DIGITS: Final = 20  # Of the base offset in a file's name.
 BLOCK_BYTES: Final = 4096  # The most that a disk writes as one: see `cut_to_published`.
 
@@ -36,6 +38,14 @@ class StagedBatch(NamedTuple):
 
 def log_path(directory: Path, base_offset: int) -> Path:
     return directory / f"{base_offset:0{DIGITS}d}{LOG_SUFFIX}"
+
+
+def cleaned_path(directory: Path, base_offset: int) -> Path:
+    return directory / f"{base_offset:0{DIGITS}d}{LOG_SUFFIX}{CLEANED_SUFFIX}"
+
+
+def swap_path(directory: Path, base_offset: int) -> Path:
+    return directory / f"{base_offset:0{DIGITS}d}{LOG_SUFFIX}{SWAP_SUFFIX}"
 
 
 def base_offset_of(name: str) -> int | None:
@@ -61,6 +71,9 @@ class Segment:
         self._max_timestamp = (NO_TIMESTAMP, base_offset)
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
+        self._is_replaced = (
+            False  # By another of the same name: what is read here is not what the name means.
+        )
         self._loading = Lock()  # Of the indexes of an older segment, by whichever reader comes first.
 
     @classmethod
@@ -73,6 +86,18 @@ class Segment:
         segment._file = files.open(segment.path, create=True)
         segment._file.truncate(0)  # A creation that failed halfway may have left one.
         segment.reset().rewrite()
+        return segment
+
+    @classmethod
+    def draft(
+        cls, files: Files, directory: Path, base_offset: int, index_interval_bytes: int, created_ms: int
+    ) -> Segment:
+        """A segment that is being made to replace others: a `.cleaned` file, and indexes in memory only."""
+        segment = cls(files, directory, base_offset, index_interval_bytes)
+        segment.created_ms = created_ms
+        segment._file = files.open(cleaned_path(directory, base_offset), create=True)
+        segment._file.truncate(0)  # An attempt that failed may have left one.
+        segment.reset()
         return segment
 
     @property
@@ -143,6 +168,18 @@ class Segment:
         self.indexes.times.maybe_add(*self._max_timestamp)
         self.indexes.sync()
 
+    def finish_draft(self, next_offset: int) -> None:
+        """Sync the bytes of a draft, which stands for all up to `next_offset` from here on."""
+        self.file.sync()
+        self.indexes.times.maybe_add(*self._max_timestamp)
+        self.next_offset = next_offset
+
+    def retire(self) -> None:
+        """Another segment is about to take the name: have all in memory that readers may still ask for."""
+        self.load()
+        _ = self.file
+        self._is_replaced = True
+
     def cut_to_published(self) -> None:
         """After a failed write or sync: make the file what is published again, by a new descriptor.
 
@@ -160,6 +197,7 @@ class Segment:
 
     def delete(self) -> None:
         """Remove the files' names, the log's first: an index without a log means nothing. Readers go on."""
+        self._files.unlink(swap_path(self._directory, self.base_offset))  # Of a swap that got stuck.
         self._files.unlink(self.path)
         SegmentIndexes(self._files, self._directory, self.base_offset).delete()
 
@@ -206,6 +244,7 @@ class Segment:
         for batch in walk_headers(self.path, self.file.read_at, 0, self.size_bytes):
             fresh.note(batch.last_offset, batch.max_timestamp_ms, batch.size_bytes)
         built.times.maybe_add(*fresh._max_timestamp)
-        built.rewrite()
+        if not self._is_replaced:
+            built.rewrite()
         self._bytes_since_entry = fresh._bytes_since_entry
         self.adopt(built)

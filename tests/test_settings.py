@@ -360,6 +360,8 @@ def same_default(option: str, type_: str, theirs: str) -> bool:
         return ours in (None, ())
     if type_ == "LIST":
         return ",".join(ours) == theirs.strip("[]").replace(", ", ",")
+    if type_ == "DOUBLE":
+        return bool(ours == float(theirs))
     shown = ",".join(ours) if isinstance(ours, tuple) else str(ours)
     return shown.lower() == theirs.lower()
 

@@ -16,6 +16,11 @@ from protocol.messages.describe_configs import ConfigType
 NOT_SETTINGS: Final = frozenset({"cluster_id", "log_flush_policy", "max_partitions", "rack"})
 LONGS: Final = frozenset(
     {
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.compaction.lag.ms",
         "log.message.timestamp.after.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.retention.bytes",
@@ -71,5 +76,7 @@ def _type(name: str, value: object) -> ConfigType:
         return ConfigType.BOOLEAN
     if isinstance(value, int):
         return ConfigType.LONG if name in LONGS else ConfigType.INT
+    if isinstance(value, float):
+        return ConfigType.DOUBLE
     is_list = isinstance(value, tuple) or name == "log.cleanup.policy"
     return ConfigType.LIST if is_list else ConfigType.STRING

@@ -31,6 +31,10 @@ class TopicSettings:
     log_segment_bytes: int = 1 << 30
     log_roll_ms: int = 604_800_000
     log_index_interval_bytes: int = 4096
+    log_cleaner_min_cleanable_ratio: float = 0.5
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_cleaner_max_compaction_lag_ms: int = INT64_MAX
     log_segment_delete_delay_ms: int = 60_000
     log_message_timestamp_type: str = "CreateTime"
     log_message_timestamp_before_max_ms: int = INT64_MAX

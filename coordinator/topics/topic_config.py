@@ -67,7 +67,10 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey("compression.type", _COMPRESSIONS, _fixed("producer"), "compression.type"),
         TopicKey("compression.zstd.level", whole(INT, -131072, 22), _fixed(3), "compression.zstd.level"),
         TopicKey(
-            "delete.retention.ms", whole(LONG, 0), _fixed(86_400_000), "log.cleaner.delete.retention.ms"
+            "delete.retention.ms",
+            whole(LONG, 0),
+            lambda s: s.log_cleaner_delete_retention_ms,
+            "log.cleaner.delete.retention.ms",
         ),
         TopicKey(
             "file.delete.delay.ms",
@@ -88,7 +91,10 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey("local.retention.bytes", whole(LONG, -2), _fixed(-2), "log.local.retention.bytes"),
         TopicKey("local.retention.ms", whole(LONG, -2), _fixed(-2), "log.local.retention.ms"),
         TopicKey(
-            "max.compaction.lag.ms", whole(LONG, 1), _fixed(INT64_MAX), "log.cleaner.max.compaction.lag.ms"
+            "max.compaction.lag.ms",
+            whole(LONG, 1),
+            lambda s: s.log_cleaner_max_compaction_lag_ms,
+            "log.cleaner.max.compaction.lag.ms",
         ),
         TopicKey("max.message.bytes", whole(INT, 0), lambda s: s.message_max_bytes, "message.max.bytes"),
         TopicKey(
@@ -109,8 +115,18 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_message_timestamp_type,
             "log.message.timestamp.type",
         ),
-        TopicKey("min.cleanable.dirty.ratio", FRACTION, _fixed("0.5"), "log.cleaner.min.cleanable.ratio"),
-        TopicKey("min.compaction.lag.ms", whole(LONG, 0), _fixed(0), "log.cleaner.min.compaction.lag.ms"),
+        TopicKey(
+            "min.cleanable.dirty.ratio",
+            FRACTION,
+            lambda s: s.log_cleaner_min_cleanable_ratio,
+            "log.cleaner.min.cleanable.ratio",
+        ),
+        TopicKey(
+            "min.compaction.lag.ms",
+            whole(LONG, 0),
+            lambda s: s.log_cleaner_min_compaction_lag_ms,
+            "log.cleaner.min.compaction.lag.ms",
+        ),
         TopicKey(
             "min.insync.replicas", whole(INT, 1), lambda s: s.min_insync_replicas, "min.insync.replicas"
         ),
@@ -211,12 +227,20 @@ def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, 
 
 def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
     deletes = "delete" in values["cleanup.policy"]  # Without it nothing goes by age or size.
+    compacts = "compact" in values["cleanup.policy"]
+    # What must be cleaned after a while must have left the active segment by then.
+    most_ms = values["max.compaction.lag.ms"] if compacts else INT64_MAX
     return LogConfig(
         segment_bytes=values["segment.bytes"],
-        segment_ms=values["segment.ms"],
+        segment_ms=min(values["segment.ms"], most_ms),
         index_interval_bytes=values["index.interval.bytes"],
         retention_ms=values["retention.ms"] if deletes else -1,
         retention_bytes=max(values["retention.bytes"], -1) if deletes else -1,
         max_batch_bytes=values["max.message.bytes"],
         flush=flush,
+        is_compacted=compacts,
+        min_cleanable_ratio=values["min.cleanable.dirty.ratio"],
+        delete_retention_ms=values["delete.retention.ms"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
     )

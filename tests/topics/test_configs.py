@@ -101,6 +101,33 @@ def test_without_the_delete_policy_nothing_goes_by_age_or_size() -> None:
     assert (config.is_compacted, config.is_deleting) == (True, False)
 
 
+def test_what_compaction_goes_by(tmp_path: Path) -> None:
+    settings = TopicSettings(
+        log_cleaner_min_cleanable_ratio=0.25,
+        log_cleaner_delete_retention_ms=5,
+        log_cleaner_min_compaction_lag_ms=6,
+        log_cleaner_max_compaction_lag_ms=700,
+    )
+    by_default = topic_config({"cleanup.policy": "compact,delete"}, settings).log
+    assert by_default.is_compacted
+    assert (by_default.min_cleanable_ratio, by_default.delete_retention_ms) == (0.25, 5)
+    assert (by_default.min_compaction_lag_ms, by_default.max_compaction_lag_ms) == (6, 700)
+    assert by_default.segment_ms == 700  # Else a record could stay in the active segment for longer.
+    overrides = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.75",
+        "delete.retention.ms": "50",
+        "min.compaction.lag.ms": "60",
+        "max.compaction.lag.ms": "70",
+        "segment.ms": "8",
+    }
+    own = topic_config(overrides, settings).log
+    assert (own.min_cleanable_ratio, own.delete_retention_ms) == (0.75, 50)
+    assert (own.min_compaction_lag_ms, own.max_compaction_lag_ms, own.segment_ms) == (60, 70, 8)
+    deleting = topic_config({}, settings).log
+    assert (deleting.is_compacted, deleting.segment_ms) == (False, settings.log_roll_ms)
+
+
 # DescribeConfigs.
 
 

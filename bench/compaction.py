@@ -1,0 +1,198 @@
+"""What compaction costs: how fast an offsets log is cleaned, and what commits feel of it.
+
+    python -m bench.compaction [--seconds 10] [--offsets 200000]
+
+First a log as the coordinator writes it is cleaned in this process, as fast as it goes and at the daemon's pace.
+Then a daemon with a backlog of dirty segments is asked for commits, turn by turn with and without its cleaner:
+one request in flight on each of a few connections, the latency of each measured. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from bench.load import COMMIT_VERSION, Member, check_answers, close, commit_frame, connect, join
+from coordinator.cleaner_pace import Pace
+from coordinator.groups.effects import Record
+from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
+from coordinator.groups.records import encode_record
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.records import Record as LogRecord
+from protocol.records import encode_batch
+from storage.cleanable import cleanable
+from storage.compaction import Cleaned, Compaction
+from storage.files import Files
+from storage.log_config import FlushPolicy, LogConfig
+from storage.log_directory import LogDirectory
+from storage.partition_log import PartitionLog
+from tests.daemon import MusterDaemon
+from tests.processes import wait_until
+
+SEGMENT_BYTES = 4 << 20
+KEYS = 20_000
+RECORDS_PER_BATCH = 20
+CONNECTIONS = 20
+LOADING_S = 60
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES, flush=FlushPolicy.OS, is_compacted=True)
+
+
+def offset_record(number: int) -> LogRecord:
+    """One of the commits of `KEYS` partitions, which come in turn."""
+    key = OffsetCommitKey(
+        group=f"bench-group-{number % 1000:05d}", topic="bench-topic", partition=number % KEYS
+    )
+    value = OffsetCommitValue(
+        offset=number, leader_epoch=-1, metadata="", commit_timestamp=NOW_MS, expire_timestamp=-1
+    )
+    return LogRecord(*encode_record(Record(key, value)), timestamp_ms=NOW_MS)
+
+
+def fill(log: PartitionLog, offsets: int, records_per_batch: int = RECORDS_PER_BATCH) -> None:
+    """So many commits, in batches as they come of a loaded coordinator, in sealed segments."""
+    for first in range(0, offsets, records_per_batch):
+        batch = encode_batch([offset_record(first + number) for number in range(records_per_batch)])
+        log.append(batch, wall_ms=NOW_MS)
+        if first % 2000 == 0:
+            log.flush()
+    log.flush()
+    log.roll(NOW_MS)
+
+
+def clean(log: PartitionLog, pace: Callable[[int], None]) -> tuple[Cleaned, float, float]:
+    """What was cleaned, the seconds it took, and those of CPU."""
+    part = cleanable(log, 0, NOW_MS)
+    compaction = Compaction(log, Files(), part, wall_ms=NOW_MS, buffer_bytes=128 << 20, pace=pace)
+    began, cpu = time.perf_counter(), time.process_time()
+    cleaned = compaction.run()
+    return cleaned, time.perf_counter() - began, time.process_time() - cpu
+
+
+def bench_speed(offsets: int) -> None:
+    print("| log | MiB | MiB left | at full speed, MiB/s | of CPU, MiB/s | at the daemon's pace, MiB/s |")
+    print("|---|---|---|---|---|---|")
+    for records_per_batch in (1, RECORDS_PER_BATCH):
+        speeds: list[float] = []
+        with tempfile.TemporaryDirectory() as folder:
+            for number, pace in enumerate((lambda _: None, Pace(Event(), float("inf")))):
+                log = PartitionLog.open(Path(folder) / f"c-{number}", CONFIG, Files())
+                fill(log, offsets, records_per_batch)
+                cleaned, seconds, cpu = clean(log, pace)
+                mib = cleaned.bytes_before / 2**20
+                speeds += [mib / seconds, mib / cpu]
+                log.close()
+            print(
+                f"| {offsets:,} commits, {records_per_batch} in a batch | {mib:.0f} | "
+                f"{cleaned.bytes_after / 2**20:.1f} | {speeds[0]:.1f} | {speeds[1]:.1f} | {speeds[2]:.1f} |"
+            )
+
+
+def dirty(log_dir: Path, partitions: int, offsets: int) -> None:
+    """Make `partitions` of the daemon's offsets topic, which is stopped, dirty."""
+    directory = LogDirectory.open(log_dir, Files(), node_id=1)
+    for partition in range(partitions):
+        fill(directory.open_log("__consumer_offsets", partition, CONFIG), offsets)
+    for failure in directory.close():
+        raise failure
+
+
+def latencies_ms(members: list[Member], frames: list[bytes], seconds: float) -> list[float]:
+    """One request in flight on each connection; what each took."""
+    poll = select.epoll()
+    lanes: dict[int, tuple[Member, bytes]] = {}
+    sent: dict[int, float] = {}
+    for member, frame in zip(members, frames, strict=True):
+        poll.register(member.client.socket, select.EPOLLIN)
+        lanes[member.client.socket.fileno()] = (member, frame)
+    for descriptor, (member, frame) in lanes.items():
+        sent[descriptor] = time.perf_counter()
+        member.client.socket.send(frame)
+    found: list[float] = []
+    until = time.perf_counter() + seconds
+    while sent:
+        for descriptor, _ in poll.poll(10.0):
+            member, frame = lanes[descriptor]
+            member.last_answer = member.client.socket.recv(4096)
+            now = time.perf_counter()
+            found.append((now - sent.pop(descriptor)) * 1000)
+            if now < until:
+                sent[descriptor] = now
+                member.client.socket.send(frame)
+    poll.close()
+    return found
+
+
+def bench_latency(seconds: float, offsets: int, rounds: int = 3) -> None:
+    print("\n| | commits/s | p50 ms | p99 ms | largest ms | cleaned meanwhile |")
+    print("|---|---|---|---|---|---|")
+    p99: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(rounds):
+        for cleaning in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                found, cleaned = one_round(Path(folder), cleaning, seconds, offsets)
+            found.sort()
+            p99[cleaning].append(found[int(len(found) * 0.99)])
+            print(
+                f"| {'compacting' if cleaning else 'without'} | {len(found) / seconds:,.0f} "
+                f"| {statistics.median(found):.2f} | {p99[cleaning][-1]:.2f} | {found[-1]:.1f} | {cleaned} logs |"
+            )
+    ratio = statistics.median(b / a for a, b in zip(p99[False], p99[True], strict=True))
+    print(
+        f"\np99 of a commit while compacting: **{ratio:.2f} times** that without (median of {rounds} pairs)."
+    )
+
+
+def one_round(folder: Path, cleaning: bool, seconds: float, offsets: int) -> tuple[list[float], int]:
+    overrides = {
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.enable": str(cleaning).lower(),
+    }
+    daemon = MusterDaemon(folder, overrides)
+    with daemon:
+        topic = CreatableTopic(name="bench-topic", num_partitions=1, replication_factor=1)
+        members = connect(daemon.port, CONNECTIONS)
+        assert members[0].client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
+        close(members)
+        daemon.terminate()
+        dirty(daemon.log_dir, partitions=8, offsets=offsets)
+        daemon.start()
+        members = connect(daemon.port, CONNECTIONS)
+        for member in members:
+            wait_until(partial(is_loaded, member), "shards are loaded", LOADING_S)
+            join(member)
+        frames = [commit_frame(member, "bench-topic") for member in members]
+        latencies_ms(members, frames, 0.5)
+        found = latencies_ms(members, frames, seconds)
+        check_answers(members, 8, COMMIT_VERSION)
+        close(members)
+    return found, daemon.log_path.read_text().count("log cleaned")
+
+
+def is_loaded(member: Member) -> bool:
+    group = OffsetFetchRequestGroup(group_id=member.group_id, topics=None)
+    answer = member.client.ask(OffsetFetchRequest(groups=[group]), 8).groups[0]
+    assert answer.error_code in (0, 14), answer
+    return bool(answer.error_code == 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--offsets", type=int, default=200_000)
+    chosen = parser.parse_args()
+    bench_speed(chosen.offsets)
+    bench_latency(chosen.seconds, chosen.offsets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""A shard reads the same from its log before and after any cleaning of it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from struct import Struct
+
+import pytest
+
+from coordinator.clock import Clock
+from coordinator.groups.effects import Record
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_schemas import (
+    RECORD_TYPES,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator.groups.records import (
+    encode_record,
+    new_group_tombstone,
+    new_offset_commit_tombstone,
+)
+from coordinator.groups.shard import Shard
+from coordinator.groups.states import EMPTY
+from coordinator.loading import load_shard
+from protocol.records import Codec, encode_batch
+from protocol.records import Record as LogRecord
+from storage.partition_log import PartitionLog
+from tests.groups.driver import Topics
+from tests.storage.cleaning import COMPACTED, NOW_MS, RETENTION_MS, clean, data_records, open_compacted, roll
+
+GROUPS = [f"g{number}" for number in range(4)]
+PARTITIONS = range(3)
+TYPE = Struct(">h")
+NO_ERROR = 0
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    return open_compacted(tmp_path / "__consumer_offsets-0", config=replace(COMPACTED, segment_bytes=2000))
+
+
+def append(log: PartitionLog, *records: Record | LogRecord, codec: Codec = Codec.NONE) -> None:
+    encoded = [
+        each if isinstance(each, LogRecord) else LogRecord(*encode_record(each), timestamp_ms=NOW_MS)
+        for each in records
+    ]
+    log.append(encode_batch(encoded, codec=codec), wall_ms=NOW_MS)
+    log.flush()
+
+
+def commit(group: str, partition: int, offset: int) -> Record:
+    value = OffsetCommitValue(
+        offset=offset, leader_epoch=-1, metadata="", commit_timestamp=NOW_MS, expire_timestamp=-1
+    )
+    return Record(OffsetCommitKey(group=group, topic="t", partition=partition), value)
+
+
+def metadata(group: str, generation: int) -> Record:
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=generation,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=NOW_MS,
+        members=[],
+    )
+    return Record(GroupMetadataKey(group=group), value)
+
+
+def removal(group: str) -> list[Record]:
+    return [
+        *(new_offset_commit_tombstone(group, "t", each) for each in PARTITIONS),
+        new_group_tombstone(group),
+    ]
+
+
+def load(log: PartitionLog) -> Shard:
+    shard = Shard(0, GroupSettings(), Topics(t=3))
+    return load_shard(log, shard, Clock(), 1 << 20, cut_back=False).shard
+
+
+def told(shard: Shard) -> dict[str, object]:
+    """All that the log decides: every committed offset, every stored group."""
+    offsets = {
+        f"{group}-{partition}": shard.offsets.get(group, "t", partition)
+        for group in GROUPS
+        for partition in PARTITIONS
+    }
+    return {**offsets, **shard.stored, "groups": sorted(shard.groups)}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_history_reads_the_same_after_any_cleaning(log: PartitionLog, seed: int) -> None:
+    chance = random.Random(seed)
+    shadow = open_compacted(log.directory.with_name("shadow-0"))  # The same, and never cleaned.
+    checkpoint, wall_ms = 0, NOW_MS
+    for number in range(120):
+        group, partition = chance.choice(GROUPS), chance.choice(PARTITIONS)
+        records = chance.choice(
+            (
+                [commit(group, partition, number), commit(group, (partition + 1) % 3, number)],
+                [commit(group, partition, number)],
+                [metadata(group, number)],
+                [new_offset_commit_tombstone(group, "t", partition)],
+                [
+                    *(new_offset_commit_tombstone(group, "t", each) for each in PARTITIONS),
+                    new_group_tombstone(group),
+                ],
+            )
+        )
+        codec = chance.choice(list(Codec))
+        append(log, *records, codec=codec)
+        append(shadow, *records, codec=codec)
+        if chance.random() < 0.1:
+            wall_ms += chance.choice((0, RETENTION_MS))
+            roll(log)
+            checkpoint = clean(log, checkpoint=checkpoint, wall_ms=wall_ms, buffer_bytes=4000).end_offset
+            assert told(load(log)) == told(load(shadow)), f"seed={seed}"
+    assert checkpoint > 0
+    assert len(list(data_records(log))) < len(list(data_records(shadow)))
+
+
+def of_another_type(kind: int, group: str, value: bytes | None = b"\x00\x00\x00\x00\x00\x01") -> LogRecord:
+    """A record of a consumer, share or streams group, as far as we read it: its type."""
+    name = group.encode()
+    return LogRecord(TYPE.pack(kind) + TYPE.pack(len(name)) + name, value, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("issue", "kinds"),
+    [("KAFKA-19862", (3, 5, 6, 7, 8)), ("KAFKA-20254", (17, 19, 20, 21))],
+)
+def test_commits_of_a_former_classic_group_before_records_of_its_new_type(
+    log: PartitionLog, issue: str, kinds: tuple[int, ...]
+) -> None:
+    """A classic group became one of another type: the tombstone that said so is compacted away, its offset
+    commits are not, and so the new type's records follow on what looks like a simple group."""
+    assert all(kind in RECORD_TYPES for kind in kinds), issue
+    append(log, metadata("g0", 1), commit("g0", 0, 5), commit("g0", 1, 6))
+    append(log, new_group_tombstone("g0"), *(of_another_type(kind, "g0") for kind in kinds))
+    append(log, commit("g0", 1, 7))
+    before = told(load(log))
+    roll(log)
+    clean(log, wall_ms=NOW_MS)
+    assert told(load(log)) == before
+    roll(log)
+    clean(log, wall_ms=NOW_MS + RETENTION_MS)
+    kept = [
+        (each.offset, TYPE.unpack_from(each.key or b"")[0], each.value is None) for each in data_records(log)
+    ]
+    assert kept == [
+        (1, 1, False),
+        *((4 + n, kind, False) for n, kind in enumerate(kinds)),
+        (4 + len(kinds), 1, False),
+    ]
+
+    shard = load(log)
+    assert told(shard) == before
+    assert [shard.offsets.get("g0", "t", each).offset for each in (0, 1)] == [5, 7]  # type: ignore[union-attr]
+    assert "g0" not in shard.stored
+    assert shard.groups["g0"].state is EMPTY
+
+
+@pytest.mark.parametrize("kind", [3, 17])
+def test_a_group_that_came_back_to_be_classic_is_what_its_newest_record_says(
+    log: PartitionLog, kind: int
+) -> None:
+    """The downgrade (KAFKA-21117): the tombstones of the other type may be gone, or not."""
+    append(log, commit("g0", 0, 5), of_another_type(kind, "g0"))
+    append(log, of_another_type(kind, "g0", None), metadata("g0", 9), commit("g0", 0, 6))
+    before = told(load(log))
+    for wall_ms in (NOW_MS, NOW_MS + RETENTION_MS):
+        roll(log)
+        clean(log, wall_ms=wall_ms)
+        shard = load(log)
+        assert told(shard) == before
+        assert shard.stored["g0"].generation_id == 9
+    assert [each.offset for each in data_records(log)] == [3, 4]

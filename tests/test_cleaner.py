@@ -1,0 +1,185 @@
+"""Which log the cleaner takes, when, and what it makes of a failure."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator.cleaner import Cleaner
+from coordinator.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pace
+from coordinator.settings import Settings
+from storage.checkpoints import CLEANED
+from storage.files import Files
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.partition_log import PartitionLog
+from tests.processes import wait_until
+from tests.storage.cleaning import COMPACTED, NOW_MS, clean, put, roll, table, texts
+from tests.storage.faulty_files import FaultyFiles, Operation
+
+SETTINGS = Settings(log_cleaner_backoff_ms=1)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FaultyFiles:
+    (tmp_path / "logs").mkdir()
+    return FaultyFiles(tmp_path)
+
+
+@pytest.fixture
+def directory(tmp_path: Path, files: FaultyFiles) -> Iterator[LogDirectory]:
+    directory = LogDirectory.open(tmp_path / "logs", files, node_id=1)
+    yield directory
+    files.fault = None
+    directory.close()
+
+
+def cleaner(directory: LogDirectory, files: Files, settings: Settings = SETTINGS) -> Cleaner:
+    return Cleaner(directory, files, settings, lambda: NOW_MS)
+
+
+def dirty(directory: LogDirectory, topic: str, commits: int, config: LogConfig = COMPACTED) -> PartitionLog:
+    """A log of one key, all of it in sealed segments but for the last."""
+    log = directory.open_log(topic, 0, replace(config, segment_bytes=10_000))
+    for number in range(commits):
+        put(log, ("a", str(number)))
+    roll(log)
+    put(log, ("b", "1"))
+    return log
+
+
+def test_the_dirtiest_log_comes_first_and_clean_ones_not_at_all(
+    directory: LogDirectory, files: FaultyFiles, tmp_path: Path
+) -> None:
+    half = dirty(directory, "half", 10)
+    directory.set_cleaned(directory.compacted_logs()[0][0], half, clean(half, files).end_offset)
+    for number in range(12):
+        put(half, ("a", f"{number}"))
+    roll(half)
+    whole = dirty(directory, "whole", 10)
+    put_only = dirty(directory, "deleted-only", 10, replace(COMPACTED, is_compacted=False))
+    picky = dirty(directory, "picky", 10, replace(COMPACTED, min_cleanable_ratio=1.0))
+    with capture_logs() as logs:
+        assert cleaner(directory, files).clean_all() == 2
+    assert [line["partition"] for line in logs] == ["whole-0", "half-0"]
+    assert [len(texts(log)) for log in (whole, put_only, picky)] == [2, 11, 11]
+    text = (tmp_path / "logs" / CLEANED).read_text()
+    assert sorted(text.splitlines()[2:]) == ["half 0 23", "whole 0 10"]
+    assert cleaner(directory, files).clean_all() == 0
+
+
+def test_a_log_that_is_overdue_is_cleaned_whatever_its_ratio(
+    directory: LogDirectory, files: FaultyFiles
+) -> None:
+    config = replace(COMPACTED, min_cleanable_ratio=1.0, max_compaction_lag_ms=1000)
+    log = dirty(directory, "late", 3, config)
+    assert cleaner(directory, files).clean_all() == 0
+    assert Cleaner(directory, files, SETTINGS, lambda: NOW_MS + 1001).clean_all() == 1
+    assert len(texts(log)) == 2
+
+
+def test_a_failure_is_told_once_and_the_log_serves_on(directory: LogDirectory, files: FaultyFiles) -> None:
+    bad, good = dirty(directory, "bad", 10), dirty(directory, "good", 5)
+    segment = bad.segments[0]
+    data = bytearray(segment.path.read_bytes())
+    data[-1] ^= 1
+    segment.path.write_bytes(data)
+    made = cleaner(directory, files)
+    with capture_logs() as logs:
+        assert [made.clean_all(), made.clean_all()] == [2, 0]
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["partition"] == "bad-0"
+    assert str(segment.path) in line["error"]
+    assert bad.failure is None
+    put(bad, ("c", "1"))
+    assert table(good) == {"a": "4", "b": "1"}
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_full_disk_is_waited_for_and_a_broken_one_is_not(
+    directory: LogDirectory, files: FaultyFiles, number: int
+) -> None:
+    log = dirty(directory, "c", 10)
+
+    def fault(operation: Operation) -> OSError | None:
+        is_draft = operation.path.suffix == ".cleaned"
+        return OSError(number, "no") if is_draft and operation.name == "write" else None
+
+    files.fault = fault
+    made = cleaner(directory, files)
+    assert made.clean_all() == 1
+    files.fault = None
+    assert made.clean_all() == (1 if number == errno.ENOSPC else 0)
+    assert len(texts(log)) == (2 if number == errno.ENOSPC else 11)
+    assert table(log) == {"a": "9", "b": "1"}
+
+
+def test_a_deleted_log_is_no_failure(directory: LogDirectory, files: FaultyFiles) -> None:
+    dirty(directory, "gone", 10)
+
+    def fault(operation: Operation) -> None:
+        if operation.path.suffix == ".cleaned":
+            files.fault = None
+            directory.delete_log("gone", 0)
+
+    files.fault = fault
+    with capture_logs() as logs:
+        assert cleaner(directory, files).clean_all() == 1
+    assert [line for line in logs if line["log_level"] != "debug"] == []
+
+
+def test_threads_clean_until_they_are_stopped(directory: LogDirectory, files: FaultyFiles) -> None:
+    logs = [dirty(directory, f"c{number}", 5) for number in range(3)]
+    made = cleaner(directory, files, SETTINGS.model_copy(update={"log_cleaner_threads": 2}))
+    made.start()
+    wait_until(lambda: all(len(texts(log)) == 2 for log in logs), "all are cleaned", 10)
+    made.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
+
+
+def test_a_stop_breaks_a_cleaning_off(directory: LogDirectory, files: FaultyFiles) -> None:
+    log = dirty(directory, "c", 10)
+    made = cleaner(directory, files, SETTINGS.model_copy(update={"log_cleaner_io_max_bytes_per_second": 1.0}))
+    made.start()
+    began = time.monotonic()
+    wait_until(lambda: made._busy, "it is at work", 10)
+    made.stop()
+    assert time.monotonic() - began < 10  # At a byte a second the log would take many minutes.
+    assert len(texts(log)) == 11
+
+
+def test_it_can_be_switched_off(directory: LogDirectory, files: FaultyFiles) -> None:
+    made = cleaner(directory, files, SETTINGS.model_copy(update={"log_cleaner_enable": False}))
+    made.start()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
+    made.stop()
+
+
+def test_the_pace_rests_between_pieces_of_work_and_keeps_to_its_bytes() -> None:
+    stopping = threading.Event()
+    pace = Pace(stopping, 1_000_000.0)
+    began = time.perf_counter()
+    for _ in range(20):
+        until = time.perf_counter() + 2 * WORK_S
+        while time.perf_counter() < until:
+            pass
+        pace(10_000)
+    assert time.perf_counter() - began >= 0.19
+
+    pace = Pace(stopping, float("inf"))
+    began = time.thread_time()
+    wall = time.perf_counter()
+    while time.perf_counter() < wall + 200 * (WORK_S + REST_S):
+        pace(1 << 20)
+    assert time.thread_time() - began < 0.75 * (time.perf_counter() - wall)
+    stopping.set()
+    time.sleep(WORK_S)
+    with pytest.raises(CleaningStopped):
+        pace(1)
