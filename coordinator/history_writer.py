@@ -35,6 +35,7 @@ class HistoryWriter:
         self._partition = partition
         self._call_soon = call_soon
         self._is_busy = False
+        self._is_losing = False
 
     def record(self, events: tuple[GroupEvent, ...]) -> None:
         """Keep `events` and have them written once this turn's requests are through."""
@@ -69,8 +70,9 @@ class HistoryWriter:
     def _on_written(self, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
         self._is_busy = False
-        if error:
-            log.error("history events were lost", error=error.name)
+        if error and not self._is_losing:  # Told once, however long it lasts.
+            log.error("history events are being lost", error=error.name)
+        self._is_losing = bool(error)
         self._maybe_write()
 
 

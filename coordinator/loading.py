@@ -9,6 +9,7 @@ from coordinator.groups.effects import Result
 from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
 from protocol.records import read_records
+from storage.files import StorageError
 from storage.partition_log import PartitionLog
 
 MAX_INFLATED_BYTES = 256 << 20
@@ -30,13 +31,22 @@ def load_shard(
     """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring its groups to life.
 
     Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
-    after a failed flush. Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps
-    the shard from loading past it.
+    after a failed flush; if there is no room even for that, what is durable can be read all the same.
+    Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps the shard from loading
+    past it.
     """
     if cut_back:
-        partition_log.fail_back()
+        _cut_back(partition_log)
     records = _replay(partition_log, shard, buffer_bytes)
     return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records)
+
+
+def _cut_back(partition_log: PartitionLog) -> None:
+    try:
+        partition_log.fail_back()
+    except StorageError as error:
+        if not (error.is_no_room and partition_log.is_open):
+            raise
 
 
 def _replay(partition_log: PartitionLog, shard: Shard, buffer_bytes: int) -> int:

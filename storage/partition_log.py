@@ -87,15 +87,16 @@ class Opening(NamedTuple):
     topic_id: bytes | None = None
 
 
+UNKNOWN: Final = Opening()
+
+
 class PartitionLog:
     """Opened by `open`, or made first and opened by `recover`; until then everything but that is refused.
 
     Methods say on which thread they run; those that block may raise StorageError.
     """
 
-    def __init__(
-        self, directory: Path, config: LogConfig, files: Files, opening: Opening = Opening()
-    ) -> None:
+    def __init__(self, directory: Path, config: LogConfig, files: Files, opening: Opening = UNKNOWN) -> None:
         self.directory = directory
         self.log_start_offset = 0
         self.next_offset = 0  # What the next append gets: counts what is staged.
@@ -135,6 +136,8 @@ class PartitionLog:
         tried again; until it goes well, its error is what everything else raises.
         """
         with self._disk:
+            if self.is_open:
+                return
             try:
                 self._recover()
             except StorageError as error:
@@ -406,8 +409,8 @@ class PartitionLog:
             return
         with self._disk:
             self._staged.clear()
-            self._writer.cut_back()
             self.next_offset = self.durable_offset
+            self._writer.cut_back()
             self.failure = None
 
     def close(self) -> None:
