@@ -48,6 +48,7 @@ from storage.files import Files, StorageError
 from storage.flusher import Flusher
 from storage.log_config import FlushPolicy
 from storage.log_directory import LogDirectory, LogDirectoryError
+from storage.room import probe_room
 
 log = structlog.get_logger("muster.daemon")
 
@@ -124,6 +125,7 @@ class Daemon:
             self._new_shard,
             self._record_history,
             settings.offsets_load_buffer_size,
+            probe_room=lambda: probe_room(files, directory.path),
         )
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
@@ -135,7 +137,9 @@ class Daemon:
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
         flusher = HistoryApart(self._flusher, self._history_flusher)
-        machinery = Machinery(flusher, self._readers, self._clock.wall_ms, self._on_advanced)
+        machinery = Machinery(
+            flusher, self._readers, self._clock.wall_ms, self._on_advanced, self.runtime.outages
+        )
         settings = topic_settings(self._settings, directory.properties.cluster_id)
         policy = FlushPolicy(self._settings.muster_flush_policy)
         try:
@@ -220,6 +224,8 @@ class Daemon:
 
     def _open_shards(self, offsets: list[Partition]) -> None:
         codec = Codec(self._settings.offsets_topic_compression_codec)
+        for partition in offsets:
+            partition.has_writer = True
         runners = [
             ShardRunner(
                 partition.index,

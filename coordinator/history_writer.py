@@ -46,6 +46,7 @@ class HistoryWriter:
         self._partition = partition
         self._call_soon = call_soon
         self._is_busy = False
+        self._is_losing = False
 
     def record(self, events: tuple[GroupEvent, ...]) -> None:
         """Keep `events` and have them written once this turn's requests are through."""
@@ -73,8 +74,10 @@ class HistoryWriter:
     def _on_written(self, batch: Batch, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
         if error:
-            log.error("history events were lost", lost=batch.count, error=error.name)
+            if not self._is_losing:  # Told once, however long it lasts; on the topic all of it is told.
+                log.error("history events are being lost", error=error.name)
             self._history.lost(batch.count, batch.wall_ms)
+        self._is_losing = bool(error)
         self._is_busy = False
         self._maybe_write()
 

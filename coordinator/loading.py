@@ -11,6 +11,7 @@ from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
 from coordinator.open_transactions import OpenTransactions
 from protocol.records import Batch, read_records
+from storage.files import StorageError
 from storage.partition_log import PartitionLog
 
 MAX_INFLATED_BYTES = 256 << 20
@@ -33,14 +34,23 @@ def load_shard(
     """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring its groups to life.
 
     Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
-    after a failed flush. Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps
-    the shard from loading past it.
+    after a failed flush; if there is no room even for that, what is durable can be read all the same.
+    Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps the shard from loading
+    past it.
     """
     if cut_back:
-        partition_log.fail_back()
+        _cut_back(partition_log)
     batches = partition_log.batches(partition_log.log_start_offset, buffer_bytes)
     records, skipped = replay_batches(batches, shard)
     return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records, skipped)
+
+
+def _cut_back(partition_log: PartitionLog) -> None:
+    try:
+        partition_log.fail_back()
+    except StorageError as error:
+        if not (error.is_no_room and partition_log.is_open):
+            raise
 
 
 def replay_batches(batches: Iterable[tuple[Batch, memoryview]], shard: Shard) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from coordinator.groups.effects import GroupEvent
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.loading import Loaded, load_shard
+from coordinator.outages import TRY_AGAIN_MS, Outages
 from coordinator.purgatory.delayed import KeyedTimers, Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.shard_runner import ShardRunner
@@ -36,8 +37,8 @@ PULSE_MS = 500
 """While anything has a deadline the loop wakes up this often: how long the process was stopped is known no
 better than that, and a deadline loses no more to a stop."""
 
-LOAD_AGAIN_MS = 10_000
-"""After so long a shard that the disk would not let us read is tried again: files run out, disks come back."""
+LOAD_AGAIN_MS = TRY_AGAIN_MS
+"""After so long a shard that the disk would not let us read is tried again."""
 
 
 class Runtime:
@@ -51,8 +52,12 @@ class Runtime:
         record_history: Callable[[tuple[GroupEvent, ...]], None],
         load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
+        probe_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """`loop` is the running one, unless a simulation brings its own."""
+        """`loop` is the running one, unless a simulation brings its own.
+
+        `probe_room` raises StorageError while the disk is full; it may block.
+        """
         self._clock = clock
         self._flusher = flusher
         self._load_buffer_bytes = load_buffer_bytes
@@ -73,6 +78,8 @@ class Runtime:
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
         self.schedule_flush = flusher.schedule
+        self.outages = Outages(self, probe_room, self._on_loader)
+        self.wait_for_room = self.outages.wait_for_room
 
     def runner_for(self, group_id: str) -> ShardRunner:
         """The shard that owns `group_id`."""
@@ -142,7 +149,7 @@ class Runtime:
         """Take over the offsets partitions and begin to load them; empty ones serve at once."""
         self.runners = runners
         for runner in runners:
-            if runner.log.next_offset == runner.log.log_start_offset:
+            if runner.log.failure is None and runner.log.next_offset == runner.log.log_start_offset:
                 shard = self._new_shard(runner.partition)
                 runner.start(
                     load_shard(runner.log, shard, self._clock, self._load_buffer_bytes, cut_back=False)
@@ -158,6 +165,9 @@ class Runtime:
     def timer_fired(self, runner: ShardRunner) -> None:
         """Try again to read the log of a shard that gave up."""
         self.reload(runner)
+
+    def _on_loader(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
+        self._loop.run_in_executor(self._loaders, work).add_done_callback(done)
 
     def _load(self, runner: ShardRunner, *, cut_back: bool) -> None:
         self._loading += 1
@@ -204,6 +214,7 @@ class Runtime:
         From here on no timer fires and nothing is loaded.
         """
         self._is_stopped = True
+        self.outages.stop()
         if self._alarm is not None:
             self._alarm.cancel()
         for runner in self.runners:

@@ -5,6 +5,10 @@ way, so a batch is as large as the disk is slow and nothing waits for a fixed li
 at once; a reply leaves when the log is durable up to what its handler had seen, or says an error when that
 takes too long. A disk error fails the shard: everybody who waits is answered with the mapped error and the
 state is read again from the log.
+
+When the disk was full, the shard then stands still until there is room: requests that may write are refused
+before they are looked at, and timers wait. So no handler has to know, and nothing is forgotten that could
+not be written. Heartbeats, fetches and whatever else only reads go on.
 """
 
 from __future__ import annotations
@@ -34,12 +38,27 @@ from coordinator.groups.shard import Shard
 from coordinator.held import Asked, Held, HeldQueue
 from coordinator.loading import Loaded
 from protocol.errors import EncodeError, ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.records import BATCH_OVERHEAD, Codec, encode_batch
 from protocol.records import Record as LogRecord
 from storage.files import StorageError
 from storage.partition_log import PartitionLog
 
 log = structlog.get_logger("muster.shard")
+
+MAY_WRITE: Final = frozenset(
+    {OffsetCommitRequest, JoinGroupRequest, LeaveGroupRequest, DeleteGroupsRequest, OffsetDeleteRequest}
+)
+"""What a shard does not take on while there is no room. SyncGroup is not among them: a shard that stands still
+was just read from its log, and no group in it waits for an assignment."""
+
+NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""The code that clients repeat with the same member id and generation, after another look for the coordinator
+(which finds us). So is NOT_COORDINATOR, but that would say there is another one."""
 
 RECORD_OVERHEAD_BYTES = 24
 """At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
@@ -61,6 +80,7 @@ class World(Protocol):
     def on_dirty(self, runner: ShardRunner) -> None: ...
     def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
     def reload(self, runner: ShardRunner) -> None: ...
+    def wait_for_room(self, runner: ShardRunner, error: StorageError) -> None: ...
 
 
 class ShardState(Enum):
@@ -109,7 +129,11 @@ class ShardRunner:
         # connection is gone, and that no member holds any more, needs no answer.
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
         self._current: Asked | None = None
-        self._missed: list[TopicDeleted] = []  # While loading; as many as topics can be deleted meanwhile.
+        self._missed: list[
+            TopicDeleted
+        ] = []  # While not serving; as many as topics can be deleted meanwhile.
+        self._is_full = False  # Of the disk: nothing is written until there is room.
+        self._late_timers: dict[Hashable, None] = {}  # Came meanwhile.
         self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
 
     # Events in.
@@ -119,6 +143,9 @@ class ShardRunner:
         asked = Asked(context.reply_to, request, context.api_version)
         if self.shard is None:
             self._refuse(asked)
+            return
+        if self._is_full and type(request) in MAY_WRITE:
+            asked.fail(NO_ROOM_ANSWER)
             return
         self._current = asked
         self._handle(RequestReceived(request, context))
@@ -135,14 +162,17 @@ class ShardRunner:
             return
         if key is OVERDUE:
             self._give_up_overdue()
+        elif self._is_full:
+            self._late_timers[key] = None
         else:
             self._handle(TimerFired(key, self._world.wall_ms()))
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         deleted = TopicDeleted(topic, topic_id, self._world.wall_ms())
-        if self.state is ShardState.LOADING:
-            self._missed.append(deleted)  # The log will bring offsets of the topic back.
-        self._handle(deleted)
+        if self.shard is None or self._is_full:
+            self._missed.append(deleted)  # The log will bring offsets of the topic back, or has no room.
+        else:
+            self._handle(deleted)
 
     def _handle(self, event: Event) -> None:
         if self.shard is None:
@@ -181,6 +211,7 @@ class ShardRunner:
 
     def _append(self, records: tuple[Record, ...]) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
+        assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
         try:
             encoded = [LogRecord(*encode_record(record), timestamp_ms=wall_ms) for record in records]
@@ -262,7 +293,10 @@ class ShardRunner:
 
         The disk's may come to light in any event: the log refuses appends before its flush has told us why.
         """
-        if isinstance(error, StorageError):
+        if isinstance(error, StorageError) and error.is_no_room:
+            self._stand_still(error)
+            self.fail(NO_ROOM_ANSWER)
+        elif isinstance(error, StorageError):
             log.error("offsets partition failed", partition=self.partition, error=str(error))
             self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
@@ -306,9 +340,35 @@ class ShardRunner:
         """Serve with a shard into which the whole log has been replayed."""
         self.shard, self.state = loaded.shard, ShardState.ACTIVE
         self._carry_out(loaded.result)
+        failure = self.log.failure
+        if failure is not None and failure.is_no_room:
+            self._stand_still(failure)
+        if not self._is_full:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Handle what came while this shard did not serve, or not write."""
+        late, self._late_timers = self._late_timers, {}
+        for key in late:
+            self._handle(TimerFired(key, self._world.wall_ms()))
         missed, self._missed = self._missed, []
         for deleted in missed:
             self._handle(deleted)
+
+    # No room.
+
+    def _stand_still(self, error: StorageError) -> None:
+        self._is_full = True
+        self._world.wait_for_room(self, error)
+
+    def try_again(self) -> None:
+        """There is room: go on where it stopped, with full sessions for members that could not join again."""
+        self._is_full = False
+        if self.log.failure is not None:
+            self.fail(NO_ROOM_ANSWER)  # Not even cut back yet.
+        elif self.shard is not None:
+            self._carry_out(self.shard.renew_sessions(self._world.now_ms()))
+            self._catch_up()
 
     def stop(self) -> None:
         """Serve no more: whoever still waits in a Join or Sync is sent to look for the coordinator (3.73).
@@ -329,6 +389,7 @@ class ShardRunner:
         self._is_flushing = False
         self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
         self._overdue_timer_is_set = False
+        self._late_timers.clear()
         waiting = self._held.clear()
         if self._current is not None:
             waiting.append(self._current)

@@ -117,10 +117,19 @@ def write_clean_shutdown(files: Files, directory: Path) -> None:
 
 
 def take_clean_shutdown(files: Files, directory: Path) -> bool:
-    """Whether the marker is there; it is removed durably, for it says nothing about what comes now."""
+    """Whether the marker is there; it is removed durably, for it says nothing about what comes now.
+
+    Raises Garbled, after that, if it is not as it was written: then nobody knows how the last life ended.
+    """
     path = directory / CLEAN_SHUTDOWN
-    if files.read_small(path) is None:
+    data = files.read_small(path)
+    if data is None:
         return False
     files.unlink(path)
     files.sync_directory(directory)
+    try:
+        if json.loads(data)["version"] != 0:
+            raise Garbled(f"{path} has another version than 0")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Garbled(f"{path} is no marker of a clean shutdown: {error}") from error
     return True

@@ -25,6 +25,7 @@ Chunk: TypeAlias = bytes | bytearray
 
 MAX_BUFFERS_PER_WRITE: Final = 1024  # Linux takes no more buffers (IOV_MAX) in one pwritev.
 RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)  # 0 where the system has no such flag.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _WOULD_BLOCK: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -37,6 +38,11 @@ class StorageError(Exception):
         self.path = path
         self.reason = reason
         self.errno = number
+
+    @property
+    def is_no_room(self) -> bool:
+        """Whether the disk is full, or a quota is used up: nothing is broken then."""
+        return self.errno in _NO_ROOM
 
     @classmethod
     def of(cls, operation: str, path: Path, error: OSError) -> StorageError:

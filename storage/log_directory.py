@@ -35,7 +35,7 @@ from storage.checkpoints import (
 )
 from storage.files import File, Files, StorageError
 from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.partition_log import Opening, PartitionLog
 
 LOCK: Final = ".lock"
 DELETED_SUFFIX: Final = "-delete"
@@ -90,12 +90,19 @@ class LogDirectory:
 
     def _load(self, node_id: int, cluster_id: str | None) -> None:
         self.properties = self._identify(node_id, cluster_id)
-        self.shut_down_cleanly = take_clean_shutdown(self._files, self.path)
+        self.shut_down_cleanly = self._take_clean_shutdown()
         self._purge_deleted()
         present = set(self.partitions())
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, present)
         self._log_starts = self._read_checkpoint(LOG_STARTS, present)
         self._cleaned = self._read_checkpoint(CLEANED, present)
+
+    def _take_clean_shutdown(self) -> bool:
+        try:
+            return take_clean_shutdown(self._files, self.path)
+        except Garbled as error:
+            self.warnings.append(f"{error}; the shutdown is taken for unclean")
+            return False
 
     def _identify(self, node_id: int, cluster_id: str | None) -> MetaProperties:
         path = self.path / META_PROPERTIES
@@ -150,21 +157,29 @@ class LogDirectory:
         self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes | None = None
     ) -> PartitionLog:
         """Open one partition's log; logs may be opened side by side. Raises CorruptSegment, StorageError."""
+        log = self.add_log(topic, partition, config, topic_id=topic_id)
+        try:
+            log.recover()
+        except BaseException:
+            with self._guard:
+                del self._logs[TopicPartition(topic, partition)]
+            raise
+        return log
+
+    def add_log(
+        self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes | None = None
+    ) -> PartitionLog:
+        """One partition's log, not opened yet: its `recover` does that, and may be tried again."""
         name = TopicPartition(topic, partition)
         with self._guard:
             assert name not in self._logs, f"{name.directory_name} is open"
-            recovery_point = self._recovery_points.get(name)
-            log_start_offset = self._log_starts.get(name, 0)
-        log = PartitionLog.open(
-            self.path / name.directory_name,
-            config,
-            self._files,
-            recovery_point=recovery_point,
-            shut_down_cleanly=self.shut_down_cleanly,
-            log_start_offset=log_start_offset,
-            topic_id=topic_id,
-        )
-        with self._guard:
+            opening = Opening(
+                self._recovery_points.get(name),
+                self.shut_down_cleanly,
+                self._log_starts.get(name, 0),
+                topic_id,
+            )
+            log = PartitionLog(self.path / name.directory_name, config, self._files, opening)
             self._logs[name] = log
         return log
 
@@ -175,8 +190,9 @@ class LogDirectory:
         """
         with self._guard:
             for name, log in self._logs.items():
-                self._recovery_points[name] = log.recovery_point
-                self._log_starts[name] = log.log_start_offset
+                if log.is_open:
+                    self._recovery_points[name] = log.recovery_point
+                    self._log_starts[name] = _start_to_remember(log)
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
@@ -259,6 +275,13 @@ class LogDirectory:
         if any(log.failure is not None for log in self._logs.values()):
             return False
         return self.shut_down_cleanly or self._logs.keys() >= set(self.partitions())
+
+
+def _start_to_remember(log: PartitionLog) -> int:
+    """The log's start where its files do not tell it; else 0, as in Kafka: what is not written cannot rot."""
+    segments = log.segments
+    is_told = bool(segments) and segments[0].base_offset == log.log_start_offset
+    return 0 if is_told else log.log_start_offset
 
 
 def deleted_name(name: TopicPartition) -> str:

@@ -40,6 +40,7 @@ class LogWriter:
         self.durable_offset = 0
         self.recovery_point = 0
         self._files = files
+        self._unborn: Segment | None = None  # While it is being made: its files may be there in part.
         self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
 
     def write(self, staged: Sequence[StagedBatch]) -> None:
@@ -78,7 +79,7 @@ class LogWriter:
         active = self.segments[-1]
         active.write(run)
         if self.config.flush is FlushPolicy.FSYNC:
-            active.file.sync()
+            active.sync()
             self._sync_names()
         active.publish(run)
         self.durable_offset = run[-1].last_offset + 1
@@ -90,12 +91,14 @@ class LogWriter:
         """Seal the active segment and begin a new, empty one at the end of the log."""
         if self.segments:
             self.seal()
-        config = self.config
-        new = Segment.create(
-            self._files, self.directory, self.durable_offset, config.index_interval_bytes, wall_ms
-        )
+        self._unborn = self._segment(self.durable_offset)
         self._names_unsynced.append(self.directory)
-        self.segments += (new,)
+        self._unborn.create(wall_ms)
+        self.segments += (self._unborn,)
+        self._unborn = None
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(self._files, self.directory, base_offset, self.config.index_interval_bytes)
 
     def seal(self) -> None:
         """Sync everything, so that a clean start has to walk nothing."""
@@ -144,6 +147,9 @@ class LogWriter:
 
     def cut_back(self) -> None:
         """After a failure: make the files what readers were shown, synced."""
+        if self._unborn is not None:  # It would end the log too early if the active segment grows after all.
+            self._unborn.delete()
+            self._unborn = None
         if self.segments:
             self.segments[-1].cut_to_published()
         self._sync_names()
@@ -166,10 +172,11 @@ class LogWriter:
 
     def _shortened(self, segment: Segment, offset: int) -> Segment:
         """A copy of `segment` that shows only what ends before `offset`; the file is as it was."""
-        copy = Segment(self._files, self.directory, segment.base_offset, self.config.index_interval_bytes)
+        copy = self._segment(segment.base_offset)
         copy.created_ms = segment.created_ms
         copy.reset()
         end = seek(segment, offset, segment.size_bytes, segment.file.read_at)
         for batch in walk_headers(segment.path, segment.file.read_at, 0, end):
             copy.note(batch.last_offset, batch.max_timestamp_ms, batch.size_bytes)
+        copy.synced_bytes = min(segment.synced_bytes, copy.size_bytes)
         return copy

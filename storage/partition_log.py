@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_offset
 from storage.batch_walk import WINDOW_BYTES
-from storage.files import Chunk, Files, StorageError
+from storage.files import Chunk, CorruptSegment, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_read import (
     WouldBlock,
@@ -41,7 +41,13 @@ from storage.log_read import (
     read_batches,
 )
 from storage.log_writer import LogWriter
-from storage.partition_files import LeaderEpochs, read_leader_epochs, read_partition_metadata
+from storage.partition_files import (
+    PARTITION_METADATA,
+    LeaderEpochs,
+    encode_uuid,
+    read_leader_epochs,
+    read_partition_metadata,
+)
 from storage.recovery import Recovered, Recovery
 from storage.retention import expired
 from storage.segment import Segment, StagedBatch
@@ -68,17 +74,39 @@ class Appended(NamedTuple):
     last_offset: int
 
 
-class PartitionLog:
-    """Opened by `open`. Methods say on which thread they run; those that block may raise StorageError."""
+class Opening(NamedTuple):
+    """What is known of a log before its files are looked at.
 
-    def __init__(self, directory: Path, config: LogConfig, files: Files) -> None:
+    `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
+    is written when the directory is made.
+    """
+
+    recovery_point: int | None = None
+    shut_down_cleanly: bool = False
+    log_start_offset: int = 0
+    topic_id: bytes | None = None
+
+
+UNKNOWN: Final = Opening()
+
+
+class PartitionLog:
+    """Opened by `open`, or made first and opened by `recover`; until then everything but that is refused.
+
+    Methods say on which thread they run; those that block may raise StorageError.
+    """
+
+    def __init__(self, directory: Path, config: LogConfig, files: Files, opening: Opening = UNKNOWN) -> None:
         self.directory = directory
         self.log_start_offset = 0
         self.next_offset = 0  # What the next append gets: counts what is staged.
         self.recovered = Recovered()  # What opening found and did.
         self.topic_id: bytes | None = None
         self.leader_epochs: LeaderEpochs = FIRST_EPOCHS
-        self.failure: StorageError | None = None
+        self.failure: StorageError | None = StorageError("use", directory, "not opened yet")
+        self.is_open = False
+        self._files = files
+        self._opening = opening
         self._writer = LogWriter(directory, config, files)
         self._staged: deque[StagedBatch] = deque()
         self._disk = Lock()
@@ -95,25 +123,45 @@ class PartitionLog:
         log_start_offset: int = 0,
         topic_id: bytes | None = None,
     ) -> PartitionLog:
-        """Open the log in `directory`, which need not exist, and bring its files into order (see `recovery`).
-
-        `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
-        is written when the directory is made. Blocks. Raises CorruptSegment where synced bytes no longer
-        check: the segments are then as they were.
-        """
-        log = cls(directory, config, files)
-        log.recovered = Recovery(files, directory, config, recovery_point or 0, shut_down_cleanly).run()
-        log.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
-        log.topic_id = read_partition_metadata(files, directory) or topic_id
-        segments = log.recovered.segments
-        log._writer.segments = tuple(segments)
-        log._writer.durable_offset = segments[-1].next_offset if segments else 0
-        log.log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
-        if log.log_start_offset > log.durable_offset:  # All there was has been deleted by its users.
-            log._writer.drop_first(len(segments))
-            log._writer.durable_offset = log.log_start_offset
-        log.next_offset = log._writer.recovery_point = log.durable_offset
+        """Make and `recover` the log in `directory`, which need not exist."""
+        opening = Opening(recovery_point, shut_down_cleanly, log_start_offset, topic_id)
+        log = cls(directory, config, files, opening)
+        log.recover()
         return log
+
+    def recover(self) -> None:
+        """Bring the files into order (see `recovery`), and serve. Blocks.
+
+        Raises CorruptSegment where synced bytes no longer check: the segments are then as they were. May be
+        tried again; until it goes well, its error is what everything else raises.
+        """
+        with self._disk:
+            if self.is_open:
+                return
+            try:
+                self._recover()
+            except StorageError as error:
+                self.failure = error
+                raise
+            self.failure, self.is_open = None, True
+
+    def _recover(self) -> None:
+        files, directory, (recovery_point, is_clean, log_start_offset, topic_id) = (
+            self._files,
+            self.directory,
+            self._opening,
+        )
+        self.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
+        self.topic_id = _same_topic(read_partition_metadata(files, directory), topic_id, directory)
+        self.recovered = Recovery(files, directory, self.config, recovery_point or 0, is_clean).run()
+        segments, writer = self.recovered.segments, self._writer
+        writer.segments = tuple(segments)
+        writer.durable_offset = segments[-1].next_offset if segments else 0
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
+        if self.log_start_offset > self.durable_offset:  # All there was has been deleted by its users.
+            writer.drop_first(len(segments))
+            writer.durable_offset = self.log_start_offset
+        self.next_offset = writer.recovery_point = self.durable_offset
 
     @property
     def config(self) -> LogConfig:
@@ -174,6 +222,11 @@ class PartitionLog:
         if (failure := self.failure) is not None:
             raise StorageError(failure.operation, failure.path, failure.reason, failure.errno)
 
+    def _refuse_unless_open(self) -> None:
+        if not self.is_open:
+            assert self.failure is not None, "a log that is not open says why"
+            raise self.failure.with_traceback(None)
+
     def read_nowait(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> Chunk | None:
@@ -196,6 +249,7 @@ class PartitionLog:
         return self._repairing(lambda: self._read(offset, max_bytes, at_least_one, up_to, wait=True))
 
     def _read(self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool) -> Chunk:
+        self._refuse_unless_open()
         end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
         segments = self._segments_from(offset)  # Before the check: the start moves before segments go.
         if not self.log_start_offset <= offset <= self.next_offset:
@@ -235,6 +289,7 @@ class PartitionLog:
         The memory view is exactly the batch, and `batch.position` its place in it: 0. Blocks. Raises
         CorruptSegment, naming file and byte, at the first batch that does not check.
         """
+        self._refuse_unless_open()
         end = self.durable_offset
         for segment in self._segments_from(start_offset):
             start = self._repairing(partial(first_position, segment, start_offset))
@@ -245,6 +300,7 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`. Blocks."""
+        self._refuse_unless_open()
         return self._repairing(lambda: self._first_record_at(timestamp_ms))
 
     def _first_record_at(self, timestamp_ms: int) -> tuple[int, int] | None:
@@ -258,6 +314,7 @@ class PartitionLog:
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that has the largest timestamp of all. Blocks."""
+        self._refuse_unless_open()
         newest: tuple[int, int] | None = None
         for segment in self.segments:
             # Compaction may have taken the very record, so a segment is only believed once it was looked at.
@@ -367,12 +424,16 @@ class PartitionLog:
     def fail_back(self) -> None:
         """After a failure: cut the files to the durable offset, drop what is staged, and take appends again.
 
-        Raises StorageError if the disk still fails; the log then stays failed.
+        A log that could not be opened is opened. Raises StorageError if the disk still fails; the log then
+        stays failed.
         """
+        if not self.is_open:
+            self.recover()
+            return
         with self._disk:
             self._staged.clear()
-            self._writer.cut_back()
             self.next_offset = self.durable_offset
+            self._writer.cut_back()
             self.failure = None
 
     def close(self) -> None:
@@ -393,3 +454,11 @@ class PartitionLog:
             self.failure = StorageError("use", self.directory, "the partition was deleted")
             for segment in self.segments:
                 segment.close()
+
+
+def _same_topic(found: bytes | None, wanted: bytes | None, directory: Path) -> bytes | None:
+    """The topic id that a directory has, or gets. Raises CorruptSegment if it is another topic's."""
+    if found is not None and wanted is not None and found != wanted:
+        path = directory / PARTITION_METADATA
+        raise CorruptSegment(path, 0, f"topic id {encode_uuid(found)}, expected {encode_uuid(wanted)}")
+    return found or wanted

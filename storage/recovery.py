@@ -98,7 +98,8 @@ class Recovery:
                 raise CorruptSegment(segment.path, segment.size_bytes, f"of {size_bytes}, all of them synced")
             segment.indexes.rewrite()
             segment.seal()
-        segment.size_bytes, segment.next_offset = size_bytes, next_base
+        segment.size_bytes = segment.synced_bytes = size_bytes
+        segment.next_offset = next_base
         return segment
 
     def _last(self, base_offset: int, names: frozenset[str], result: Recovered) -> Segment:
@@ -112,6 +113,8 @@ class Recovery:
             if found.batch.base_offset != segment.next_offset:
                 detail = f"offset {found.batch.base_offset} follows on {segment.next_offset - 1}"
                 raise CorruptSegment(segment.path, found.position, detail)
+            if found.batch.last_offset < self.recovery_point:
+                segment.synced_bytes = found.end
         if segment.next_offset < self.recovery_point:
             detail = f"offset {segment.next_offset} is gone, all was synced up to {self.recovery_point}"
             raise CorruptSegment(segment.path, segment.size_bytes, detail)
@@ -145,6 +148,7 @@ class Recovery:
                 return False
             promised = None
             segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
+        segment.synced_bytes = segment.size_bytes
         return segment.size_bytes == size_bytes and segment.next_offset == self.recovery_point
 
 

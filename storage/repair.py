@@ -158,7 +158,9 @@ class LogRepair:
             self._segment = self._new_segment()
 
     def _new_segment(self) -> Segment:
-        return Segment.create(self.files, self.target, self._base, INDEX_INTERVAL_BYTES, self.wall_ms)
+        segment = Segment(self.files, self.target, self._base, INDEX_INTERVAL_BYTES)
+        segment.create(self.wall_ms)
+        return segment
 
     def _write_run(self) -> None:
         run, self._run, self._run_bytes = self._run, [], 0

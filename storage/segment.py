@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
-from storage.batch_walk import walk_headers
-from storage.files import Buffer, File, Files
+from storage.batch_walk import WINDOW_BYTES, walk_checked, walk_headers
+from storage.files import Buffer, CorruptSegment, File, Files
 from storage.indexes import NO_TIMESTAMP, CorruptIndex
 from storage.segment_indexes import SegmentIndexes
 
@@ -55,18 +55,20 @@ def base_offset_of(name: str) -> int | None:
 
 
 class Segment:
-    """Made by `create`, or by recovery. Every method that reaches the disk raises StorageError."""
+    """Made new by `create`, or known by recovery. Every method that reaches the disk raises StorageError."""
 
     def __init__(self, files: Files, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.path = log_path(directory, base_offset)
         self.size_bytes = 0
+        self.synced_bytes = 0  # Of the file, from its start: where a batch ends.
         self.next_offset = base_offset
         self.first_timestamp_ms: int | None = None  # Of the first batch; None while there is none.
         self.created_ms = 0
         self._files = files
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
+        self._written_bytes = 0  # Published or not.
         self._bytes_since_entry = 0
         self._max_timestamp = (NO_TIMESTAMP, base_offset)
         self._file: File | None = None
@@ -76,17 +78,12 @@ class Segment:
         )
         self._loading = Lock()  # Of the indexes of an older segment, by whichever reader comes first.
 
-    @classmethod
-    def create(
-        cls, files: Files, directory: Path, base_offset: int, index_interval_bytes: int, wall_ms: int
-    ) -> Segment:
-        """A new, empty segment with its three files, whose names are not synced yet."""
-        segment = cls(files, directory, base_offset, index_interval_bytes)
-        segment.created_ms = wall_ms
-        segment._file = files.open(segment.path, create=True)
-        segment._file.truncate(0)  # A creation that failed halfway may have left one.
-        segment.reset().rewrite()
-        return segment
+    def create(self, wall_ms: int) -> None:
+        """Make the three files of a new, empty segment; their names are not synced yet."""
+        self.created_ms = wall_ms
+        self._file = self._files.open(self.path, create=True)
+        self._file.truncate(0)  # A creation that failed halfway may have left one.
+        self.reset().rewrite()
 
     @classmethod
     def draft(
@@ -139,6 +136,12 @@ class Segment:
     def write(self, run: Sequence[StagedBatch]) -> None:
         """Write the batches behind what is published; they do not count yet."""
         self.file.write_at([batch.data for batch in run], self.size_bytes)
+        self._written_bytes = self.size_bytes + sum(len(batch.data) for batch in run)
+
+    def sync(self) -> None:
+        """Return once all that was written is on the disk."""
+        self.file.sync()
+        self.synced_bytes = max(self._written_bytes, self.size_bytes)
 
     def publish(self, run: Sequence[StagedBatch]) -> None:
         """Count the batches just written: from here on they are read."""
@@ -164,7 +167,7 @@ class Segment:
 
         Done when the segment is rolled, and when the log is closed.
         """
-        self.file.sync()
+        self.sync()
         self.indexes.times.maybe_add(*self._max_timestamp)
         self.indexes.sync()
 
@@ -181,19 +184,33 @@ class Segment:
         self._is_replaced = True
 
     def cut_to_published(self) -> None:
-        """After a failed write or sync: make the file what is published again, by a new descriptor.
+        """After a failed write or sync: make the file what is published again, by a new descriptor, synced.
 
-        The failed write may have shared a disk block with acknowledged bytes, and the system may take
-        that block for clean now. Writing those bytes again gives the sync that follows something to prove.
+        Needs no room on the disk. Raises CorruptSegment if the disk no longer has what was published.
         """
         self._file = None
         file = self.file
         file.truncate(self.size_bytes)
-        tail = self.size_bytes % BLOCK_BYTES
-        if tail:
-            file.write_at([file.read_at(tail, self.size_bytes - tail)], self.size_bytes - tail)
-        file.sync()
-        self.indexes.rewrite()
+        self._write_again(file)
+        self._written_bytes = self.size_bytes
+        self.sync()
+        self.indexes.start_over()
+
+    def _write_again(self, file: File) -> None:
+        """Give the next sync something to prove: write again what no sync has covered, and its first block.
+
+        A failed sync may leave pages that count as clean and are not on the disk, also such as share a block
+        with what was synced before. If the system has let go of one of them, it reads as the disk has it.
+        """
+        end = self.synced_bytes
+        for found in walk_checked(file, end, self.size_bytes):
+            end = found.end
+        if end < self.size_bytes:
+            raise CorruptSegment(self.path, end, "written, but never on the disk")
+        start = self.synced_bytes - self.synced_bytes % BLOCK_BYTES
+        for position in range(start, self.size_bytes, WINDOW_BYTES):
+            data = file.read_at(min(WINDOW_BYTES, self.size_bytes - position), position)
+            file.write_at([data], position)
 
     def delete(self) -> None:
         """Remove the files' names, the log's first: an index without a log means nothing. Readers go on."""

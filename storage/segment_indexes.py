@@ -61,6 +61,20 @@ class SegmentIndexes:
         self._saved = (len(self.offsets), len(self.times))
         self._synced = (-1, -1)
 
+    def start_over(self) -> None:
+        """Nothing in the files counts any more; the next `save` writes all of it. Needs no room.
+
+        What is too long is cut, since `save` never shortens a file.
+        """
+        sizes = (len(self.offsets) * OFFSET_ENTRY.size, len(self.times) * TIME_ENTRY.size)
+        for path, size_bytes in zip(self._paths, sizes, strict=True):
+            file = self._files.open(path, create=True)
+            if file.size_bytes() > size_bytes:
+                file.truncate(size_bytes)
+            file.close()
+        self._saved = (0, 0)
+        self._synced = (-1, -1)
+
     def _write(self, path: Path, data: bytes, position: int) -> None:
         if data:
             file = self._files.open(path, create=True)

@@ -141,6 +141,14 @@ class Shard:
         revived = [self._revive(group, at) for group in self.groups.values()]
         return combine([self._sweep.schedule(now_ms), *revived])
 
+    def renew_sessions(self, now_ms: int) -> Result:
+        """Give every member a full session from now on, as after a load: it was not theirs to be heard."""
+        timers: list[SetTimer] = []
+        for group in self.groups.values():
+            for member in group.members.values():
+                timers += expect_heartbeat(group.group_id, member, now_ms)
+        return Result(timers=tuple(timers))
+
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is None:
             self.stored.pop(group_id, None)

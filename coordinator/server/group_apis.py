@@ -25,6 +25,8 @@ from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
+NOT_TOLD = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
+
 
 class GroupApis:
     """Handlers for the API table; `runtime` has the shards."""
@@ -162,10 +164,14 @@ class GroupApis:
             runner.request(part(positions), self._context(pending, gather.part(index)))
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
-        """All shards' groups; the first error (one is loading: 14) is the answer's (KAFKA.md 2.3)."""
+        """All shards' groups; the first error (one is loading: 14) is the answer's (KAFKA.md 2.3).
+
+        A shard whose log cannot be read has none to tell of, as in Kafka, and leaves the others theirs.
+        """
 
         def put_together(responses: list[ListGroupsResponse]) -> None:
-            error = next((each.error_code for each in responses if each.error_code), ErrorCode.NONE)
+            errors = (each.error_code for each in responses)
+            error = next((e for e in errors if e not in NOT_TOLD), ErrorCode.NONE)
             groups = [] if error else [group for each in responses for group in each.groups]
             pending.reply(ListGroupsResponse(error_code=error, groups=groups))
 

@@ -109,6 +109,8 @@ def _read(
         return _refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
     if wanted.last_fetched_epoch > LEADER_EPOCH:
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if not partition.is_readable:
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     end = partition.log.next_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
         return _good(partition, b"", limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end))

@@ -103,6 +103,8 @@ def _error(
         return ErrorCode.UNSUPPORTED_VERSION
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not partition.is_readable:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     return leader_epoch_error(asked.current_leader_epoch)
 
 

@@ -23,7 +23,9 @@ UNDEFINED: Final = -1
 
 
 def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: Pending) -> None:
-    """Answer per partition. Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH."""
+    """Answer per partition. Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR.
+    """
     topics = [
         OffsetForLeaderTopicResult(
             topic=topic.topic,
@@ -39,6 +41,9 @@ def _answer(registry: TopicRegistry, topic: str, asked: OffsetForLeaderPartition
     partition = registry.partition(topic, asked.partition)
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    if not partition.is_readable:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
     answer.error_code = leader_epoch_error(asked.current_leader_epoch)
     if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:

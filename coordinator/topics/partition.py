@@ -5,9 +5,11 @@ Appends stage a batch and at once change the producers' state; whoever needs the
 pipelined requests share it. When it is done the high watermark, which is the log's durable end, has moved:
 the waiters run, then `on_advanced` wakes parked fetches.
 
-A failed flush takes the partition out of service: the waiters get the error, the log is cut back to its
-durable end on a thread, and what producers sent is read again from the log when next asked for. Nothing
-else runs off the event-loop thread. Knows no requests and no topics beside its own name.
+A failed flush takes the partition out of service for appends: the waiters get the error, the log is cut back
+to its durable end on a thread, and what producers sent is read again from the log when next asked for. Where
+the disk was full, appends are taken again when there is room; where it cannot be cut back, or could not be
+opened at all, that is tried again every now and then, unless the log is corrupt. What is durable is read
+meanwhile. Nothing else runs off the event-loop thread. Knows no requests and no topics beside its own name.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode
 from protocol.record_batch import NO_PRODUCER_ID, Batch, parse_header
-from storage.files import StorageError
+from storage.files import CorruptSegment, StorageError
 from storage.partition_log import PartitionLog
 
 LEADER_EPOCH: Final = 0
 """There is one node and no election, so every partition's leader epoch is and stays the first."""
+
+NO_LEADER: Final = -1
 
 Durable = Callable[[ErrorCode], None]
 """Told NONE once what it waited for is durable, or why it never will be."""
@@ -44,6 +48,13 @@ class LogFlusher(Protocol):
     def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
 
 
+class Outages(Protocol):
+    """Where a partition waits that cannot write: its `try_again` is called in time."""
+
+    def wait_for_room(self, who: Partition, error: StorageError) -> None: ...
+    def try_later(self, who: Partition) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Machinery:
     """What every partition works with, shared by all."""
@@ -52,6 +63,7 @@ class Machinery:
     workers: Workers
     wall_ms: Callable[[], int]
     on_advanced: Advanced
+    outages: Outages
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +79,12 @@ class Partition:
 
     __slots__ = (
         "_flushing",
+        "_is_out_of_room",
         "_machinery",
         "_queued",
         "_waiters",
         "flushed_bytes",
+        "has_writer",
         "index",
         "is_deleted",
         "is_offline",
@@ -88,19 +102,25 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = partition_log
-        self.is_offline = False
+        self.is_offline = partition_log.failure is not None
         self.is_deleted = False
+        self.has_writer = False  # Of its own, a shard, who mends the log as well.
         self.flushed_bytes = (
             0  # Of what was appended through here since the start: parked fetches count by it.
         )
         self.staged_bytes = 0
         self.producers = (
-            ProducerState() if partition_log.next_offset == partition_log.log_start_offset else None
+            ProducerState()
+            if partition_log.next_offset == partition_log.log_start_offset and not self.is_offline
+            else None
         )
         self._machinery = machinery
         self._flushing = False
+        self._is_out_of_room = False  # And waits for it.
         self._waiters: deque[Waiter] = deque()
         self._queued: list[Callable[[], None]] = []  # Appends that wait for `producers` to be read.
+        if partition_log.failure is not None:
+            self._stay_offline(partition_log.failure)
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -115,6 +135,11 @@ class Partition:
     @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
+
+    @property
+    def is_readable(self) -> bool:
+        """False where the log could not be opened: nobody knows what is in it."""
+        return self.log.is_open
 
     # Appending.
 
@@ -131,7 +156,7 @@ class Partition:
         After a start the first idempotent batch has it read from the log, on a thread; appends wait for
         that in their order. Their number is bounded by what connections may have unanswered.
         """
-        if self.producers is not None:
+        if self.producers is not None or self.is_offline:
             append()
             return
         self._queued.append(append)
@@ -160,7 +185,7 @@ class Partition:
                 "producer state cannot be read", topic=self.topic, partition=self.index, error=str(error)
             )
             self.is_offline = True
-            self.producers = ProducerState()
+            self._stay_offline(error)
         queued, self._queued = self._queued, []
         for append in queued:
             append()
@@ -242,26 +267,62 @@ class Partition:
         if self.is_deleted:
             self._release_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
-        log.error("partition failed", topic=self.topic, partition=self.index, error=str(error))
-        self.producers = None
+        if error.is_no_room:
+            self._is_out_of_room = True
+        else:
+            log.error("partition failed", topic=self.topic, partition=self.index, error=str(error))
         self._release_all(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._machinery.workers.submit(self.log.fail_back, self._on_cut_back)
+        self._cut_back(error)
+
+    def _cut_back(self, why: StorageError) -> None:
+        self.producers = None
+        self._machinery.workers.submit(self.log.fail_back, lambda cut: self._on_cut_back(cut, why))
 
     def _release_all(self, error: ErrorCode) -> None:
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
             waiter.durable(error)
 
-    def _on_cut_back(self, cut: Future[None]) -> None:
-        """Serve again after the log was cut to its durable end; if even that fails, stay out of service."""
+    def _on_cut_back(self, cut: Future[None], why: StorageError) -> None:
+        """The log was cut to its durable end: serve again, if there is room."""
         try:
             cut.result()
         except StorageError as error:
-            log.error("partition stays offline", topic=self.topic, partition=self.index, error=str(error))
+            self._stay_offline(error)
             return
         self.staged_bytes = self.flushed_bytes
+        if self._is_out_of_room:
+            self._machinery.outages.wait_for_room(self, why)
+        else:
+            self._serve_again()
+
+    def _stay_offline(self, error: StorageError) -> None:
+        """Wait for a better day; damage does not heal, and is left to people."""
+        if error.is_no_room:
+            self._is_out_of_room = True
+            self._machinery.outages.wait_for_room(self, error)
+            return
+        log.error("partition stays offline", topic=self.topic, partition=self.index, error=str(error))
+        if not isinstance(error, CorruptSegment):
+            self._machinery.outages.try_later(self)
+
+    def try_again(self) -> None:
+        """There may be room now, or a disk that works."""
+        if self.is_deleted or not self.is_offline:
+            return
+        self._is_out_of_room = False
+        failure = self.log.failure
+        if failure is None:
+            self._serve_again()
+        elif self.has_writer:
+            self._machinery.outages.try_later(self)
+        else:
+            self._cut_back(failure)
+
+    def _serve_again(self) -> None:
         self.is_offline = False
-        log.warning("partition serves again", topic=self.topic, partition=self.index)
+        log.info("partition serves again", topic=self.topic, partition=self.index)
+        self._machinery.on_advanced(self)
 
     def keep(self) -> None:
         """Its topic could not be deleted after all: go on, with what was staged before."""

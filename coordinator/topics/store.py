@@ -44,6 +44,9 @@ class TopicStore:
             self._refuse_partitions_of_others()
         known = {entry.topic_id for entry in self._entries.values()}
         for partition in self._directory.partitions():
+            entry = self._entries.get(partition.topic)
+            if entry is not None and partition.partition < entry.partitions:
+                continue  # Whatever id it names: the way was clear when the topic was made, so it is this one's.
             topic_id = self._stored_topic_id(partition.directory_name)
             if topic_id is None:
                 log.warning("not known to be a partition, left alone", directory=partition.directory_name)
@@ -66,12 +69,25 @@ class TopicStore:
             log.warning("a partition's metadata cannot be read", error=str(error))
             return None
 
-    def open_logs(self, entry: CatalogueEntry, config: LogConfig, first: int = 0) -> list[PartitionLog]:
-        """The logs of the partitions from `first` on."""
-        return [
-            self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
-            for partition in range(first, entry.partitions)
-        ]
+    def open_logs(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
+        """The logs of a topic's partitions; what cannot be opened is told, and has failed (`log.failure`)."""
+        return [self._open(entry, partition, config) for partition in range(entry.partitions)]
+
+    def _open(self, entry: CatalogueEntry, partition: int, config: LogConfig) -> PartitionLog:
+        opened = self._directory.add_log(entry.name, partition, config, topic_id=entry.topic_id)
+        try:
+            opened.recover()
+        except StorageError as error:
+            log.error("partition cannot be opened", topic=entry.name, partition=partition, error=str(error))
+        if cut_bytes := opened.recovered.cut_bytes:
+            log.warning(
+                "the end of a log was torn, and cut",
+                file=str(opened.segments[-1].path),
+                byte=opened.segments[-1].size_bytes,
+                cut_bytes=cut_bytes,
+                kept_aside=str(opened.recovered.kept_aside),
+            )
+        return opened
 
     def create(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
         """Make a topic; it is durable when this returns."""
@@ -90,7 +106,10 @@ class TopicStore:
         """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""
         for partition in range(first, entry.partitions):
             self._clear_way(f"{entry.name}-{partition}", entry.name, partition)
-        logs = self.open_logs(entry, config, first)
+        logs = [
+            self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
+            for partition in range(first, entry.partitions)
+        ]
         try:
             self._write({**self._entries, entry.name: entry})
         except StorageError:

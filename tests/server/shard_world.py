@@ -99,6 +99,7 @@ class ShardWorld:
         self.history: list[GroupEvent] = []
         self.flushes: list[Done] = []
         self.reloads = 0
+        self.no_room: list[StorageError] = []
         self.advanced = 0
         self._is_dirty = False
         self.runner = ShardRunner(
@@ -137,6 +138,9 @@ class ShardWorld:
 
     def reload(self, runner: ShardRunner) -> None:
         self.reloads += 1
+
+    def wait_for_room(self, runner: ShardRunner, error: StorageError) -> None:
+        self.no_room.append(error)
 
     def _on_durable(self) -> None:
         self.advanced += 1

@@ -82,6 +82,7 @@ class BrokenLog:
     """The log of a shard whose first readings end in `errors`."""
 
     log_start_offset, next_offset, durable_offset = 0, 1, 1
+    failure = None
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)

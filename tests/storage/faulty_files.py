@@ -1,25 +1,37 @@
 """A double of `storage.files` on real files: it records every operation, breaks some, and crashes.
 
-A crash keeps what a disk promises to keep and nothing more: of each file the bytes and the length as of its
-last sync, under the names as of the last sync of their directory. Everything else is lost, as if the power
-had gone. Operations are recorded in order, so a test can say what came before what. A sync is only noted: the
-real disk is not asked to, which makes this double quick as well.
+What a disk promises is kept and nothing more. Of each file the bytes and the length as of its last sync are
+safe, under the names as of the last sync of their directory. What came after is lost in a crash; or, given a
+`Random`, any of it may be there: of each sector any version that was written since, any length that the file
+had, and of the changes of a directory any number from the first on (file systems keep those in order). A sync
+that fails drops what it was to write, as Linux does: the file reads as before, the pages count as clean, and
+the next sync succeeds without them.
+
+Operations are recorded in order, so a test can say what came before what. A sync is only noted: the real disk
+is not asked to, which makes this double quick as well.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
+from threading import RLock
+from typing import TypeAlias
 
 from storage.files import Buffer, File, Files, StorageError
+
+PAGE_BYTES = 4096  # What is dirty or clean as one.
+SECTOR_BYTES = 512  # What reaches the disk whole or not at all.
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation that changes the disk or makes it last."""
+    """One operation that changes the disk or makes it last; or, for `read_fault`, one that only looks."""
 
     name: str
     path: Path
@@ -29,11 +41,93 @@ class Operation:
         return f"{self.name} {self.path.name}"
 
 
-@dataclass(slots=True, eq=False)
-class Inode:
-    """A file apart from its names: what of it is on the disk for good."""
+Fault: TypeAlias = Callable[[Operation], OSError | int | None]
+"""What becomes of an operation: an error, so many bytes of a write, or None: it goes well."""
 
-    synced: bytes = b""
+
+class Inode:
+    """A file apart from its names: what of it is on the disk for good, and what has not been synced."""
+
+    __slots__ = ("sizes", "synced", "versions")
+
+    def __init__(self, synced: bytes = b"") -> None:
+        self.synced = bytearray(synced)
+        self.versions: dict[int, list[bytes]] = {}  # By dirty page, each as it was after every change.
+        self.sizes: list[int] = []  # Since the last sync.
+
+    def changed(self, file: File, first: int, end: int) -> None:
+        """Bytes [first, end) are other ones now."""
+        for page in range(first // PAGE_BYTES, -(-end // PAGE_BYTES)):
+            data = File.read_at(file, PAGE_BYTES, page * PAGE_BYTES)
+            self.versions.setdefault(page, []).append(data.ljust(PAGE_BYTES, b"\0"))
+        self.sizes.append(file.size_bytes())
+
+    def reach_the_disk(self, size_bytes: int) -> None:
+        for page, versions in self.versions.items():
+            self.put(self.synced, page * PAGE_BYTES, versions[-1])
+        self.resize(self.synced, size_bytes)
+        self.drop()
+
+    def drop(self) -> None:
+        self.versions.clear()
+        self.sizes.clear()
+
+    def after_crash(self, random: Random | None) -> bytes:
+        """What the disk has when the power is back."""
+        data = bytearray(self.synced)
+        if random is not None and self.sizes:
+            for page, versions in self.versions.items():
+                for start in range(0, PAGE_BYTES, SECTOR_BYTES):
+                    version = random.randrange(-1, len(versions))
+                    if version >= 0:
+                        self.put(
+                            data, page * PAGE_BYTES + start, versions[version][start : start + SECTOR_BYTES]
+                        )
+            self.resize(data, random.choice([len(self.synced), *self.sizes]))
+        return bytes(data)
+
+    @staticmethod
+    def put(data: bytearray, position: int, piece: bytes) -> None:
+        if len(data) < position + len(piece):
+            data.extend(bytes(position + len(piece) - len(data)))
+        data[position : position + len(piece)] = piece
+
+    @staticmethod
+    def resize(data: bytearray, size_bytes: int) -> None:
+        del data[size_bytes:]
+        data.extend(bytes(size_bytes - len(data)))
+
+
+@dataclass(slots=True, eq=False)
+class Folder:
+    """A directory: what is in it, what was when it was synced, and the changes since, in order."""
+
+    entries: dict[str, Inode | Folder] = field(default_factory=dict)
+    synced: dict[str, Inode | Folder] = field(default_factory=dict)
+    changes: list[dict[str, Inode | Folder | None]] = field(default_factory=list)
+
+    def change(self, change: dict[str, Inode | Folder | None]) -> None:
+        """Add the names with something behind them, remove those with None: as one."""
+        self.changes.append(change)
+        apply(self.entries, change)
+
+    def sync(self) -> None:
+        self.synced = dict(self.entries)
+        self.changes.clear()
+
+    def after_crash(self, random: Random | None) -> dict[str, Inode | Folder]:
+        kept = dict(self.synced)
+        for change in self.changes[: random.randint(0, len(self.changes)) if random else 0]:
+            apply(kept, change)
+        return kept
+
+
+def apply(entries: dict[str, Inode | Folder], change: dict[str, Inode | Folder | None]) -> None:
+    for name, node in change.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
 
 
 class FaultyFile(File):
@@ -47,15 +141,36 @@ class FaultyFile(File):
     def _write_some(self, buffers: Sequence[Buffer], position: int) -> int:
         data = b"".join(buffers)
         allowed = self.files.perform("write", self.path, len(data))
-        return super()._write_some([data[:allowed]], position)
+        with self.files.guard:
+            count = super()._write_some([data[:allowed]], position)
+            self.inode.changed(self, position, position + count)
+        return count
 
     def truncate(self, size_bytes: int) -> None:
         self.files.perform("truncate", self.path, size_bytes)
-        super().truncate(size_bytes)
+        with self.files.guard:
+            before = self.size_bytes()
+            super().truncate(size_bytes)
+            self.inode.changed(self, min(before, size_bytes), max(before, size_bytes))
 
     def sync(self) -> None:
-        self.files.perform("sync", self.path)
-        self.inode.synced = self.read_at(self.size_bytes(), 0)
+        try:
+            self.files.perform("sync", self.path)
+        except StorageError:
+            with self.files.guard:
+                self.inode.drop()
+            raise
+        with self.files.guard:
+            self.inode.reach_the_disk(self.size_bytes())
+
+    def read_at(self, length: int, position: int) -> bytes:
+        self.files.look("read", self.path)
+        return self.files.flipped(self.path, super().read_at(length, position), position)
+
+    def read_at_nowait(self, length: int, position: int) -> bytearray | None:
+        self.files.look("read", self.path)
+        data = super().read_at_nowait(length, position)
+        return data if data is None else bytearray(self.files.flipped(self.path, data, position))
 
 
 class FaultyFiles(Files):
@@ -64,17 +179,11 @@ class FaultyFiles(Files):
     def __init__(self, root: Path) -> None:
         self.root = root
         self.operations: list[Operation] = []
-        self.fault: Callable[[Operation], OSError | int | None] | None = None
-        self._names: dict[Path, Inode] = {}
-        self._synced_names: dict[Path, Inode] = {}
-        self._directories = {root}
-        self._synced_directories = {root}
-        for path in sorted(root.rglob("*")):
-            if path.is_dir():
-                self._directories.add(path)
-                self._synced_directories.add(path)
-            else:
-                self._names[path] = self._synced_names[path] = Inode(path.read_bytes())
+        self.fault: Fault | None = None
+        self.read_fault: Fault | None = None  # Of "open", "read", "list" and "stat", which are not recorded.
+        self.flips: dict[Path, dict[int, int]] = {}  # By file and byte: what a read comes out with is XORed.
+        self.guard = RLock()
+        self._tree = adopted(root)
 
     # Faults.
 
@@ -87,9 +196,45 @@ class FaultyFiles(Files):
         """Let every operation of this name fail from now on."""
         self.fault = lambda op: OSError(number, os.strerror(number)) if op.name == name else None
 
+    def fail_randomly(self, random: Random, share: float, numbers: Sequence[int] = (errno.EIO,)) -> None:
+        """Let this share of all operations fail, with one of these numbers; of writes, half come out short."""
+
+        def fault(operation: Operation) -> OSError | int | None:
+            if random.random() >= share:
+                return None
+            if operation.name == "write" and operation.size_bytes and random.random() < 0.5:
+                return random.randrange(operation.size_bytes)
+            number = random.choice(numbers)
+            return OSError(number, os.strerror(number))
+
+        self.fault = fault
+
     def write_short(self, size_bytes: int) -> None:
         """Let every write from now on take at most this many bytes."""
         self.fault = lambda op: min(size_bytes, op.size_bytes) if op.name == "write" else None
+
+    def run_out_of_room(self, left_bytes: int = 0) -> None:
+        """Let writes have so many bytes in all from now on; then they, and new names, fail with ENOSPC."""
+        left = [left_bytes]
+
+        def fault(operation: Operation) -> OSError | int | None:
+            if operation.name == "write" and left[0] > 0:
+                count = min(left[0], operation.size_bytes)
+                left[0] -= count
+                return count
+            if operation.name in ("write", "create", "mkdir"):
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return None
+
+        self.fault = fault
+
+    def refuse_to_open(self, suffix: str, number: int = errno.EMFILE) -> None:
+        """Let no file whose path ends so be opened any more."""
+        self.read_fault = lambda op: (
+            OSError(number, os.strerror(number))
+            if op.name == "open" and str(op.path).endswith(suffix)
+            else None
+        )
 
     def perform(self, name: str, path: Path, size_bytes: int = 0) -> int:
         """Record an operation, and fail it if its turn has come; else how many bytes it may write."""
@@ -101,79 +246,148 @@ class FaultyFiles(Files):
         self.operations.append(operation)
         return size_bytes if outcome is None else outcome
 
+    def look(self, name: str, path: Path) -> None:
+        """Fail an operation that changes nothing, if it is to."""
+        outcome = self.read_fault(Operation(name, path)) if self.read_fault else None
+        if isinstance(outcome, OSError):
+            raise StorageError.of(name, path, outcome)
+
+    def flipped(self, path: Path, data: Buffer, position: int) -> bytes:
+        """What a read of `data` at `position` comes out with."""
+        flips = self.flips.get(path)
+        if not flips:
+            return bytes(data)
+        damaged = bytearray(data)
+        for byte, mask in flips.items():
+            if position <= byte < position + len(damaged):
+                damaged[byte - position] ^= mask
+        return bytes(damaged)
+
     def history(self, suffix: str = "") -> list[str]:
         """The operations on names that end with `suffix`, as text."""
         return [str(operation) for operation in self.operations if operation.path.name.endswith(suffix)]
 
     # The crash.
 
-    def crash(self) -> None:
-        """Lose everything that was not synced. Files that are open are not to be used any more."""
-        for path in sorted(self._directories - {self.root}, reverse=True):
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-        for file in self.root.iterdir():
-            file.unlink()
-        self._directories = {path for path in self._synced_directories if self._survives(path)}
-        for path in sorted(self._directories - {self.root}):
-            path.mkdir()
-        self._names = {path: i for path, i in self._synced_names.items() if path.parent in self._directories}
-        self._synced_names = dict(self._names)
-        for path, inode in self._names.items():
-            path.write_bytes(inode.synced)
+    def crash(self, random: Random | None = None) -> None:
+        """Lose what was not synced: all of it, or what `random` draws. Open files are of no use any more."""
+        self.put_image(self.root, random)
+        self._tree = adopted(self.root)
 
-    def _survives(self, directory: Path) -> bool:
-        ancestors = [path for path in (directory, *directory.parents) if path.is_relative_to(self.root)]
-        return all(path in self._synced_directories for path in ancestors)
+    def put_image(self, target: Path, random: Random | None = None) -> None:
+        """Make `target` what `root` would be if the power went now; this disk goes on."""
+        with self.guard:
+            empty(target)
+            for path, data in self._surviving(self._tree, target, random):
+                if data is None:
+                    path.mkdir()
+                else:
+                    path.write_bytes(data)
+
+    def _surviving(
+        self, folder: Folder, path: Path, random: Random | None
+    ) -> Iterator[tuple[Path, bytes | None]]:
+        for name, node in sorted(folder.after_crash(random).items()):
+            if isinstance(node, Folder):
+                yield path / name, None
+                yield from self._surviving(node, path / name, random)
+            else:
+                yield path / name, node.after_crash(random)
 
     # The operations.
 
+    def _folder(self, path: Path) -> Folder:
+        folder = self._tree
+        for depth, name in enumerate(path.relative_to(self.root).parts, 1):
+            node = folder.entries.get(name)
+            if node is None:  # Made behind our back, by the test: taken for safe.
+                node = adopted(self.root.joinpath(*path.relative_to(self.root).parts[:depth]))
+                folder.entries[name] = folder.synced[name] = node
+            assert isinstance(node, Folder), path
+            folder = node
+        return folder
+
+    def _node(self, path: Path) -> Inode | Folder | None:
+        return self._folder(path.parent).entries.get(path.name)
+
     def open(self, path: Path, *, create: bool = False) -> File:
-        if create and path not in self._names:
+        self.look("open", path)
+        if create and not path.exists():
             self.perform("create", path)
+            with self.guard:
+                self._folder(path.parent).change({path.name: Inode()})
         return super().open(path, create=create)
 
     def _file(self, path: Path, fd: int) -> File:
-        return FaultyFile(path, fd, self, self._names.setdefault(path, Inode()))
+        with self.guard:
+            node = self._node(path)
+            if node is None:
+                folder = self._folder(path.parent)
+                node = folder.entries[path.name] = folder.synced[path.name] = Inode(path.read_bytes())
+        assert isinstance(node, Inode), path
+        return FaultyFile(path, fd, self, node)
+
+    def read_small(self, path: Path) -> bytes | None:
+        self.look("read", path)
+        data = super().read_small(path)
+        return data if data is None else self.flipped(path, data, 0)
+
+    def entries(self, directory: Path) -> list[str] | None:
+        self.look("list", directory)
+        return super().entries(directory)
+
+    def size_bytes(self, path: Path) -> int:
+        self.look("stat", path)
+        return super().size_bytes(path)
 
     def make_directory(self, path: Path) -> bool:
-        if path not in self._directories:
+        if not path.is_dir():
             self.perform("mkdir", path)
-        self._directories.add(path)
+            with self.guard:
+                self._folder(path.parent).change({path.name: Folder()})
         return super().make_directory(path)
 
     def sync_directory(self, path: Path) -> None:
         self.perform("sync", path)
-        kept = {name: inode for name, inode in dict(self._synced_names).items() if name.parent != path}
-        self._synced_names = kept | {n: inode for n, inode in dict(self._names).items() if n.parent == path}
-        others = {directory for directory in self._synced_directories if directory.parent != path}
-        self._synced_directories = others | {d for d in self._directories if d.parent == path}
+        with self.guard:
+            self._folder(path).sync()
 
     def rename(self, source: Path, target: Path) -> None:
+        assert source.parent == target.parent, "a rename within one directory is one change"
         self.perform("rename", target)
-        super().rename(source, target)
-        if source in self._directories:
-            self._move_directory(source, target)
-        else:
-            self._names[target] = self._names.pop(source)
-
-    def _move_directory(self, source: Path, target: Path) -> None:
-        """What is in a directory keeps its state, synced or not, under the new name."""
-        self._directories = {target if path == source else path for path in self._directories}
-        moved = {path: target / path.name if path.parent == source else path for path in self._names}
-        self._names = {moved[path]: inode for path, inode in self._names.items()}
-        self._synced_names |= {
-            moved[path]: inode for path, inode in self._synced_names.items() if moved.get(path, path) != path
-        }
+        with self.guard:
+            super().rename(source, target)
+            folder = self._folder(source.parent)
+            folder.change({source.name: None, target.name: folder.entries[source.name]})
 
     def unlink(self, path: Path) -> None:
-        if path in self._names:
+        if path.exists():
             self.perform("unlink", path)
-            del self._names[path]
+            with self.guard:
+                self._folder(path.parent).change({path.name: None})
         super().unlink(path)
 
     def remove_directory(self, path: Path) -> None:
         self.perform("rmdir", path)
         super().remove_directory(path)
-        self._directories.discard(path)
+        with self.guard:
+            self._folder(path.parent).change({path.name: None})
+
+
+def adopted(path: Path) -> Folder:
+    """What is in the real directory `path`, all of it safe."""
+    folder = Folder()
+    for entry in os.scandir(path):
+        child = path / entry.name
+        folder.entries[entry.name] = adopted(child) if entry.is_dir() else Inode(child.read_bytes())
+    folder.sync()
+    return folder
+
+
+def empty(path: Path) -> None:
+    """Leave nothing in the real directory `path`."""
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry)
+        else:
+            os.unlink(entry)

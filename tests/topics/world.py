@@ -83,7 +83,9 @@ class World:
         self.wheel = TimingWheel(self.time_ms)
         self.purgatory = Purgatory(self.wheel)
         self.logs = LogDirectory.open(directory, self.files, node_id=1)
-        machinery = Machinery(self, self, lambda: self.wall, self._on_advanced)
+        self.waiting_for_room: list[Partition] = []
+        self.waiting: list[Partition] = []
+        machinery = Machinery(self, self, lambda: self.wall, self._on_advanced, self)
         store = TopicStore(self.logs, self.files)
         self.registry = TopicRegistry(store, self.settings, machinery, self)
         self.registry.open({})
@@ -117,6 +119,20 @@ class World:
 
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         self.queue.append(lambda: InlineWorkers().submit(work, done))
+
+    def wait_for_room(self, who: Partition, error: StorageError) -> None:
+        self.waiting_for_room.append(who)
+
+    def try_later(self, who: Partition) -> None:
+        self.waiting.append(who)
+
+    def try_again(self) -> None:
+        """Tell those who could not write that they may be lucky now."""
+        waiting = self.waiting_for_room + self.waiting
+        self.waiting_for_room, self.waiting = [], []
+        for who in waiting:
+            who.try_again()
+        self.settle()
 
     def settle(self) -> None:
         """Let the threads do all they have to."""

@@ -1,0 +1,290 @@
+"""Shards, topics and logs of one directory without threads, sockets and clocks, and what clients were told.
+
+A `CrashWorld` runs a workload on the double of the disk and keeps accounts: of every key what was sent and what of
+it was acknowledged, in order. `look` opens a directory, as a daemon does that starts on it, and says what
+clients would find there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from coordinator.clock import Clock
+from coordinator.groups.effects import GroupEvent, RequestContext
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.partitioning import partition_for
+from coordinator.groups.shard import Shard
+from coordinator.loading import load_shard
+from coordinator.shard_runner import ShardRunner
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.settings import TopicSettings
+from protocol.errors import DecodeError
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.records import Codec, CorruptBatch, read_records
+from storage.files import Files, StorageError
+from storage.log_config import FlushPolicy
+from tests.server.shard_world import Asker
+from tests.topics.requests import produce_request
+from tests.topics.world import FakePending, World, batch
+
+SHARDS = 2
+SHARD_LOG = {"cleanup.policy": "compact", "index.interval.bytes": "300"}
+SHARD_SEGMENT_BYTES, TOPIC_SEGMENT_BYTES = 1500, 700  # Smaller than any setting allows.
+TOPIC_LOG = {"index.interval.bytes": "200", "retention.bytes": "1500"}
+GROUP_SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0)
+ABSENT = None
+
+
+@dataclass(slots=True)
+class Account:
+    """Of one thing: all that it was to become, in order, and how far that was acknowledged."""
+
+    sent: list[Any] = field(default_factory=lambda: [ABSENT])
+    acknowledged: int = 0  # The index of the newest that was.
+
+    def possible(self) -> list[Any]:
+        """What may be found after a crash: the newest that was acknowledged, or anything sent since."""
+        return self.sent[self.acknowledged :]
+
+
+class CrashWorld(World):
+    """`World` with shards of groups; implements `shard_runner.World` on top of it."""
+
+    def __init__(
+        self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
+    ) -> None:
+        settings = TopicSettings(log_flush_policy=policy)
+        self.dirty: dict[ShardRunner, None] = {}
+        self.timers: dict[tuple[Any, ...], int | None] = {}
+        super().__init__(directory, settings, files)
+        self.accounts: dict[tuple[str, ...], Account] = {}
+        topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
+        self.runners = [
+            ShardRunner(
+                partition.index,
+                partition.log,
+                self,  # type: ignore[arg-type]
+                partition.advanced,
+                max_batch_bytes=1000,
+                codec=Codec.NONE,
+                commit_timeout_ms=5000,
+            )
+            for partition in topic.partitions
+        ]
+        self._shrink_segments()
+        for runner in self.runners:
+            try:
+                self._load(runner, cut_back=False)
+            except (StorageError, CorruptBatch, DecodeError):
+                if not tolerant:
+                    raise
+                runner.gave_up()
+
+    def _shrink_segments(self) -> None:
+        for topic in self.registry.all():
+            size_bytes = SHARD_SEGMENT_BYTES if topic.is_internal else TOPIC_SEGMENT_BYTES
+            for partition in topic.partitions:
+                flush = FlushPolicy.FSYNC if topic.is_internal else self.settings.log_flush_policy
+                config = replace(partition.log.config, segment_bytes=size_bytes, flush=flush)
+                partition.log.config = config
+
+    def _load(self, runner: ShardRunner, *, cut_back: bool) -> None:
+        shard = Shard(runner.partition, GROUP_SETTINGS, self.registry)
+        runner.start(load_shard(runner.log, shard, Clock(), 4096, cut_back))
+
+    # What runners call.
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+        self.timers[key] = deadline_ms
+
+    def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
+
+    def on_dirty(self, runner: ShardRunner) -> None:
+        self.dirty[runner] = None
+
+    def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
+        self.schedule(log, done)
+
+    def reload(self, runner: ShardRunner) -> None:
+        self.queue.append(lambda: self._load(runner, cut_back=True))
+
+    def settle(self) -> None:
+        while self.queue or self.dirty:
+            dirty, self.dirty = self.dirty, {}
+            for runner in dirty:
+                runner.end_turn()
+            super().settle()
+
+    # What clients do.
+
+    def group_request(self, group_id: str, request: Any, version: int) -> Any:
+        asker = Asker()
+        context = RequestContext(asker, version, "client", "/127.0.0.1", self.wall, "u" * 22)
+        self.runners[partition_for(group_id, SHARDS)].request(request, context)
+        self._fire_join_timers()
+        self.settle()
+        return asker.answer
+
+    def _fire_join_timers(self) -> None:
+        for key, at_ms in list(self.timers.items()):
+            if at_ms is not None and at_ms <= self.time_ms:
+                del self.timers[key]
+                key[0].timer_fired(*key[1:])
+
+    def _change(self, key: tuple[str, ...], value: Any, do: Callable[[], int]) -> None:
+        account = self.accounts.setdefault(key, Account())
+        account.sent.append(value)
+        index = len(account.sent) - 1
+        if do() == 0:
+            account.acknowledged = index
+
+    def commit(self, group_id: str, offset: int, metadata: str = "", topic: str = "t") -> None:
+        entry = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=metadata
+        )
+        request = OffsetCommitRequest(
+            group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=[entry])]
+        )
+        self._change(
+            ("offset", group_id, topic),
+            offset,
+            lambda: self.group_request(group_id, request, 8).topics[0].partitions[0].error_code,
+        )
+
+    def rebalance(self, group_id: str, member_id: str = "") -> str:
+        """A group of one member gets its next generation; the member's id."""
+        joined = self.group_request(group_id, _join(group_id, member_id), 3)
+        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a" * 40)
+        request = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[mine],
+        )
+        self._change(
+            ("generation", group_id),
+            joined.generation_id,
+            lambda: self.group_request(group_id, request, 3).error_code,
+        )
+        return str(joined.member_id)
+
+    def delete_group(self, group_id: str, topic: str = "t") -> None:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        self._change(
+            ("offset", group_id, topic),
+            ABSENT,
+            lambda: self.group_request(group_id, request, 1).results[0].error_code,
+        )
+
+    def create_topic(self, name: str) -> None:
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in TOPIC_LOG.items()]
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=1)
+        self._change(("topic", name), "there", lambda: self.ask(request, 5).topics[0].error_code)
+        self._shrink_segments()
+
+    def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
+        self._change(("topic", name), ABSENT, lambda: self.ask(request, 6).responses[0].error_code)
+        self.accounts.pop(("records", name), None)
+
+    def produce(self, name: str, size_bytes: int = 50) -> None:
+        key = ("records", name)
+        count = (self.accounts[key].sent[-1] or 0) + 1 if key in self.accounts else 1
+
+        def do() -> int:
+            waiting: FakePending = self.start(produce_request(batch(b"v" * size_bytes), name), 9)
+            self.settle()
+            return int(waiting.answer.responses[0].partition_responses[0].error_code)
+
+        self._change(key, count, do)
+
+    def retain(self) -> None:
+        """Let old segments of topics go, and write the checkpoints, as maintenance does."""
+        for topic in self.registry.all():
+            for partition in topic.partitions:
+                if topic.config.is_deleting:
+                    partition.log.apply_retention(self.wall)
+        self.logs.checkpoint()
+
+    def stop(self) -> None:
+        """A clean shutdown."""
+        self.settle()
+        assert self.logs.close() == []
+
+
+def _join(group_id: str, member_id: str) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m" * 30)],
+    )
+
+
+@contextmanager
+def opened(
+    directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, *, tolerant: bool = False
+) -> Iterator[CrashWorld]:
+    """A world on `directory`; afterwards it is let go of as a process does that is killed.
+
+    With `tolerant`, shards whose logs cannot be read serve nothing, as in the daemon.
+    """
+    world = CrashWorld(directory, files, policy, tolerant)
+    try:
+        yield world
+    finally:
+        world.logs._lock_file.close()
+
+
+def found(world: CrashWorld, key: tuple[str, ...]) -> Any:
+    """What a client would find of one thing; every batch that is read on the way has to check."""
+    kind, name, *rest = key
+    if kind == "topic":
+        return ABSENT if world.registry.get(name) is None else "there"
+    if kind == "records":
+        return count_records(world, name)
+    shard = world.runners[partition_for(name, SHARDS)].shard
+    if shard is None:
+        raise StorageError("read", world.directory, "a shard that could not be loaded")
+    if kind == "offset":
+        committed = shard.offsets.get(name, rest[0], 0)
+        return ABSENT if committed is None else committed.offset
+    stored = shard.stored.get(name)
+    return stored.generation_id if stored is not None and stored.generation_id else ABSENT
+
+
+def count_records(world: CrashWorld, name: str) -> int | None:
+    """The end of a topic's log, which has no gap behind its start."""
+    partition = world.registry.partition(name, 0)
+    if partition is None:
+        return ABSENT
+    log = partition.log
+    offset = None
+    for each, data in log.batches(log.log_start_offset):
+        for record in read_records(data, each):
+            assert offset in (None, record.offset), "no gap"
+            offset = record.offset + 1
+    assert offset in (None, log.next_offset)
+    return log.next_offset or ABSENT
