@@ -15,7 +15,7 @@ import pytest
 from protocol.record_batch import walk
 from protocol.records import Codec, Record, encode_batch, read_records
 from storage.checkpoints import TopicPartition
-from storage.files import CorruptSegment, File, Files, StorageError
+from storage.files import CorruptSegment, Files, StorageError
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 from storage.segment_swap import StuckSwap
@@ -30,7 +30,7 @@ from tests.storage.cleaning import (
     table,
     texts,
 )
-from tests.storage.faulty_files import FaultyFiles, Inode, Operation
+from tests.storage.faulty_files import FaultyFiles, Operation
 from tests.storage.logs import reopen
 
 SMALL = replace(COMPACTED, segment_bytes=600)
@@ -42,11 +42,7 @@ class Crash(BaseException):
 
 
 class LossyFiles(FaultyFiles):
-    """Of names that were changed and not synced, and of bytes, a crash may also keep some, in any mixture."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._pending: list[tuple[str, Path, Path, Inode]] = []
+    """The power goes after so many operations."""
 
     def crash_after(self, count: int) -> None:
         left = iter(range(count))
@@ -58,41 +54,9 @@ class LossyFiles(FaultyFiles):
         self.fault = fault
 
     def crash_keeping_some(self, chance: random.Random) -> None:
+        """Of what was not synced the disk may have any."""
         self.fault = None
-        names = dict(self._synced_names)
-        for name, source, target, inode in self._pending:
-            if chance.random() < 0.5:
-                names.pop(source, None)
-                if name != "unlink":
-                    names[target] = inode
-        self._synced_names = names
-        for path, inode in self._names.items():
-            if chance.random() < 0.5 and path.exists():
-                inode.synced = path.read_bytes()
-        self._pending.clear()
-        self.crash()
-
-    def open(self, path: Path, *, create: bool = False) -> File:
-        is_new = create and path not in self._names
-        file = super().open(path, create=create)
-        if is_new:
-            self._pending.append(("create", path, path, self._names[path]))
-        return file
-
-    def rename(self, source: Path, target: Path) -> None:
-        super().rename(source, target)
-        if target in self._names:
-            self._pending.append(("rename", source, target, self._names[target]))
-
-    def unlink(self, path: Path) -> None:
-        inode = self._names.get(path)
-        super().unlink(path)
-        if inode is not None:
-            self._pending.append(("unlink", path, path, inode))
-
-    def sync_directory(self, path: Path) -> None:
-        super().sync_directory(path)
-        self._pending = [op for op in self._pending if op[2].parent != path]
+        self.crash(chance)
 
 
 class Workload:
