@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.bulk_replay import BulkReplay
 from coordinator.clock import Clock
 from coordinator.groups.effects import Result
-from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
-from protocol.records import read_records
 from storage.partition_log import PartitionLog
-
-MAX_INFLATED_BYTES = 256 << 20
-"""One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +36,9 @@ def load_shard(
 
 
 def _replay(partition_log: PartitionLog, shard: Shard, buffer_bytes: int) -> int:
-    count = 0
+    replay = BulkReplay(shard)
     for batch, data in partition_log.batches(partition_log.log_start_offset, buffer_bytes):
-        if batch.is_control:
-            continue
-        for record in read_records(data, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
-            count += 1
-            typed = decode_record(record.key, record.value)
-            if typed is not None:
-                shard.replay(typed, record.offset)
-    return count
+        if not batch.is_control:
+            replay.take(data, batch)
+    replay.finish()
+    return replay.records

@@ -54,6 +54,7 @@ __all__ = [
     "UnsupportedMagic",
     "check_crc",
     "encode_batch",
+    "iter_payload",
     "iter_records",
     "parse_header",
     "payload_of",
@@ -201,17 +202,21 @@ def iter_records(
     Raises CorruptBatch where the payload does not inflate within the bound, or is anything but exactly
     `record_count` whole records. The CRC is the caller's to check.
     """
-    data = payload_of(buffer, batch, max_inflated_bytes)
+    return iter_payload(payload_of(buffer, batch, max_inflated_bytes), batch)
+
+
+def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -> Iterator[Record]:
+    """As `iter_records`, of an inflated payload; from record number `first` on, which begins at `position`."""
     base_offset, base_ms = batch.base_offset, batch.base_timestamp_ms
     fixed_ms = batch.max_timestamp_ms if batch.is_log_append_time else None
-    position, limit = 0, len(data)
+    limit = len(data)
     try:
-        for _ in range(batch.record_count):
+        for _ in range(first, batch.record_count):
             size, position = read_varint(data, position)
             end = position + size
             if end > limit:
                 raise CorruptBatch(f"record of {size} bytes, {limit - position} left")
-            # A number of one byte is read here, without the call: most are, and this is the loop of a load.
+            # A number of one byte is read here, without the call: most are.
             delta_ms = data[position + 1]
             if delta_ms < 0x80:
                 delta_ms, position = (delta_ms >> 1) ^ -(delta_ms & 1), position + 2
