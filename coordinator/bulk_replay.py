@@ -27,17 +27,17 @@ MAX_INFLATED_BYTES: Final = 256 << 20
 PARTITION: Final = Struct(">i")
 LOG_OFFSET: Final = Struct(">q")
 OFFSET_COMMIT_LEAD: Final = OFFSET_COMMIT.to_bytes(2, "big")  # How the key of a commit begins.
-PLAIN_END: Final = Struct(">i3s21s3s16sB")
+PLAIN_END: Final = Struct(">i3s21s20s")
 """How a record ends that commits an offset and nothing else: partition, length and version of the value, the
-row's part of it, the head of the topic id, the topic id, the number of headers."""
+row's part of it, the tagged topic id with the number of headers."""
 PLAIN_LEAD: Final = b"\x54\x00\x04"  # 42 bytes, of version 4.
 NO_METADATA: Final = 1  # Its compact length; a row has it behind offset and leader epoch.
 METADATA_AT: Final = 12
 TOPIC_ID_LEAD: Final = b"\x01\x00\x10"  # One tagged field: number 0, 16 bytes.
+NO_HEADERS: Final = b"\x00"
 PLAIN_BYTES: Final = PLAIN_END.size
-
-MAX_HEAD_BYTES: Final = 8  # Length and offset of two bytes each, the attributes, and three for the timestamp.
-MAX_TWO_BYTES: Final = 0x3FFF  # What two bytes of a varint hold; an odd one is a negative number.
+UNUSUAL: Final = ~0x3FFE
+"""The bits of a zigzag number that is negative or needs more than the two bytes that are looked at."""
 
 
 class BulkReplay:
@@ -77,27 +77,18 @@ class BulkReplay:
             if size > 0x7F:
                 size, at = size & 0x7F | data[at] << 7, at + 1
             end = at + (size >> 1)
-            at += 1  # Attributes, of which there are none.
-            while data[at] > 0x7F:  # The timestamp, which nobody asks for.
-                at += 1
+            at += 1  # The attributes, of which there are none.
+            if data[at] > 0x7F:  # The timestamp, which nobody asks for.
+                at = read_varint(data, at)[1] - 1
             delta, at = data[at + 1], at + 2
             if delta > 0x7F:
                 delta, at = delta & 0x7F | data[at] << 7, at + 1
             tail = end - PLAIN_BYTES
             prefix = data[at:tail]
             found = by_prefix.get(prefix) or self._learn(prefix)
-            if found is not None and end <= limit and not (size | delta) & 1:
-                partition, lead, row, id_lead, topic_id, headers = unpack_end(data, tail)
-                if (
-                    topic_id == found.topic_id
-                    and lead == PLAIN_LEAD
-                    and id_lead == TOPIC_ID_LEAD
-                    and row[METADATA_AT] == NO_METADATA
-                    and not headers
-                    and at - start <= MAX_HEAD_BYTES
-                    and size <= MAX_TWO_BYTES
-                    and delta <= MAX_TWO_BYTES
-                ):
+            if found is not None and end <= limit and not (size | delta) & UNUSUAL:
+                partition, lead, row, rest = unpack_end(data, tail)
+                if rest == found.plain_end and lead == PLAIN_LEAD and row[METADATA_AT] == NO_METADATA:
                     found.newest[partition] = row + pack_offset(base_offset + (delta >> 1))
                     continue
             end = self._take_slowly(data, batch, start, number)
@@ -162,4 +153,5 @@ class BulkReplay:
         topic_id = self._shared.setdefault(committed.topic_id, committed.topic_id)
         if found.topic_id is None:
             found.topic_id = topic_id
+            found.plain_end = TOPIC_ID_LEAD + topic_id + NO_HEADERS
         found.newest[partition] = committed._replace(topic_id=topic_id)

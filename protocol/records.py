@@ -18,6 +18,7 @@ from typing import Final
 from protocol.compression import MAX_INFLATED_BYTES, compress, decompress
 from protocol.record_batch import (
     BATCH_OVERHEAD,
+    CODEC_MASK,
     CONTROL_BIT,
     CRC,
     CRC_POSITION,
@@ -188,7 +189,8 @@ def payload_of(buffer: Buffer, batch: Batch, max_inflated_bytes: int = MAX_INFLA
             f"batch of {batch.size_bytes} bytes is cut short at {len(buffer) - batch.position}"
         )
     compressed = memoryview(buffer)[batch.position + BATCH_OVERHEAD : batch.end]
-    payload = decompress(batch.codec, compressed, max_inflated_bytes)
+    is_compressed = batch.attributes & CODEC_MASK
+    payload = decompress(batch.codec, compressed, max_inflated_bytes) if is_compressed else bytes(compressed)
     if not 0 <= batch.record_count * MIN_RECORD_BYTES <= len(payload):
         raise CorruptBatch(f"{batch.record_count} records in {len(payload)} bytes")
     return payload

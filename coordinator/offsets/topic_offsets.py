@@ -41,10 +41,11 @@ class CommittedOffset(NamedTuple):
 class NewestOffsets:
     """Of each partition of one group and topic the newest that a replay has met so far."""
 
-    __slots__ = ("newest", "topic_id")
+    __slots__ = ("newest", "plain_end", "topic_id")
 
     def __init__(self) -> None:
         self.topic_id: bytes | None = None  # Of the first commit: the one that is meant by a row.
+        self.plain_end = b""  # How the record ends that says so; the replay's own.
         self.newest: dict[int, bytes | CommittedOffset | None] = {}
         """A row as it is kept, with the topic id above; or all of a commit; or None, if it was deleted."""
 
