@@ -44,6 +44,14 @@ def topic_name(number: int) -> str:
     return f"orders-of-region-{number:02d}"
 
 
+def committed_offset(number: int, partition: int) -> int:
+    return 1_000_000 + 37 * partition + number
+
+
+def offsets_config(segment_bytes: int, policy: FlushPolicy) -> LogConfig:
+    return LogConfig(segment_bytes=segment_bytes, flush=policy)
+
+
 def write_offsets_log(
     directory: Path, offsets: int, records_per_batch: int, *, segment_bytes: int = 100 << 20
 ) -> None:
@@ -59,8 +67,7 @@ def write_offsets_log(
         SHARDS,
         {**OFFSETS_OVERRIDES, "segment.bytes": str(segment_bytes)},
     )
-    config = LogConfig(segment_bytes=segment_bytes, flush=FlushPolicy.OS)
-    logs = TopicStore(held, files).create(entry, config)
+    logs = TopicStore(held, files).create(entry, offsets_config(segment_bytes, FlushPolicy.OS))
     randomness = random.Random(offsets)
     topic_ids = [randomness.randbytes(16) for _ in range(TOPICS_PER_GROUP)]
     for partition, log in enumerate(logs):
@@ -98,7 +105,7 @@ def _records(
 
 def _commit(number: int, topic: int, topic_id: bytes, partition: int, wall_ms: int) -> Record:
     value = OffsetCommitValue(
-        offset=1_000_000 + 37 * partition + number, leader_epoch=0, metadata="", commit_timestamp=wall_ms,
+        offset=committed_offset(number, partition), leader_epoch=0, metadata="", commit_timestamp=wall_ms,
         topic_id=topic_id,
     )  # fmt: skip
     return Record(
