@@ -31,8 +31,8 @@ from storage.flusher import Flusher
 log = structlog.get_logger("muster.runtime")
 
 LOADER_THREADS = 1
-"""Shards that are read from the log at a time. A second one only takes turns with the first on the interpreter: the
-load takes as long, costs a third more CPU, and requests wait for two."""
+"""Shards that are read from the log at a time. A second one only takes turns with the first on the interpreter:
+the load takes as long, costs a third more CPU, and requests wait for two."""
 
 LOADING_SWITCH_S = 0.0005
 """While shards load, whoever holds the interpreter hands it on after so long: a request waits for the loader

@@ -144,9 +144,18 @@ class LogDirectory:
         ]
 
     def open_log(
-        self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes | None = None
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None = None,
+        is_replayed: bool = False,
     ) -> PartitionLog:
-        """Open one partition's log; logs may be opened side by side. Raises CorruptSegment, StorageError."""
+        """Open one partition's log; logs may be opened side by side. See `PartitionLog.open`.
+
+        Raises CorruptSegment, StorageError.
+        """
         name = TopicPartition(topic, partition)
         with self._guard:
             assert name not in self._logs, f"{name.directory_name} is open"
@@ -160,6 +169,7 @@ class LogDirectory:
             shut_down_cleanly=self.shut_down_cleanly,
             log_start_offset=log_start_offset,
             topic_id=topic_id,
+            is_replayed=is_replayed,
         )
         with self._guard:
             self._logs[name] = log

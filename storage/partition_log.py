@@ -94,15 +94,19 @@ class PartitionLog:
         shut_down_cleanly: bool = False,
         log_start_offset: int = 0,
         topic_id: bytes | None = None,
+        is_replayed: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which need not exist, and bring its files into order (see `recovery`).
 
         `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
-        is written when the directory is made. Blocks. Raises CorruptSegment where synced bytes no longer
-        check: the segments are then as they were.
+        is written when the directory is made. `is_replayed` promises that `batches` will be read to the end
+        before anything in the log counts. Blocks. Raises CorruptSegment where synced bytes no longer check:
+        the segments are then as they were.
         """
         log = cls(directory, config, files)
-        log.recovered = Recovery(files, directory, config, recovery_point or 0, shut_down_cleanly).run()
+        log.recovered = Recovery(
+            files, directory, config, recovery_point or 0, shut_down_cleanly, is_replayed
+        ).run()
         log.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
         log.topic_id = read_partition_metadata(files, directory) or topic_id
         segments = log.recovered.segments

@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from coordinator.topics.catalogue import CatalogueEntry, read_catalogue, write_catalogue
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -57,7 +58,13 @@ class TopicStore:
     def open_logs(self, entry: CatalogueEntry, config: LogConfig, first: int = 0) -> list[PartitionLog]:
         """The logs of the partitions from `first` on."""
         return [
-            self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
+            self._directory.open_log(
+                entry.name,
+                partition,
+                config,
+                topic_id=entry.topic_id,
+                is_replayed=entry.name == GROUP_METADATA_TOPIC,
+            )
             for partition in range(first, entry.partitions)
         ]
 
