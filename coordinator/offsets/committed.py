@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
-from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets
+from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
 from protocol.primitives import ZERO_UUID
 
 __all__ = [
@@ -33,14 +33,17 @@ def committed_from_record(
         return CommittedOffset(
             value.offset, -1, value.metadata, value.commit_timestamp, NO_EXPIRY, ZERO_UUID, log_offset
         )
-    return CommittedOffset(
-        offset=value.offset,
-        leader_epoch=value.leader_epoch,
-        metadata=value.metadata,
-        commit_wall_ms=value.commit_timestamp,
-        expire_wall_ms=value.expire_timestamp,
-        topic_id=bytes(value.topic_id),
-        log_offset=log_offset,
+    return new_tuple(
+        CommittedOffset,
+        (
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            bytes(value.topic_id),
+            log_offset,
+        ),
     )
 
 

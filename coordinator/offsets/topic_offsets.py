@@ -19,6 +19,8 @@ from protocol.primitives import ZERO_UUID
 NO_EXPIRY: Final = -1
 
 ROW: Final = Struct(">qixqq")
+ROW_BYTES: Final = ROW.size
+pack_row_into, unpack_row = ROW.pack_into, ROW.unpack_from
 """Offset, leader epoch, commit time, log offset. Up to the commit time it is as the bytes of the record have it
 whose metadata is empty, one byte for its length included, so that a load copies them."""
 
@@ -36,6 +38,11 @@ class CommittedOffset(NamedTuple):
     expire_wall_ms: int  # NO_EXPIRY unless an old client asked for a retention of its own.
     topic_id: bytes  # ZERO_UUID: not known.
     log_offset: int  # Of the record itself: of two commits the later record counts (O2).
+
+
+new_tuple: Final = tuple.__new__
+"""Makes a named tuple in a third of the time that its own class takes: a commit makes one, a fetch one for
+each partition."""
 
 
 class NewestOffsets:
@@ -82,16 +89,16 @@ class TopicOffsets:
     def put(self, partition: int, committed: CommittedOffset) -> None:
         """The newest commit of `partition`."""
         offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset = committed
-        partitions = self._partitions
-        slot = self._slot(partition)
-        if slot == len(partitions) or partitions[slot] != partition:
-            if not partitions:
+        slot = self._find(partition)
+        if slot is None:
+            slot = bisect_left(self._partitions, partition)
+            if not self._partitions:
                 self._topic_id = topic_id
-            partitions.insert(slot, partition)
-            at = slot * ROW.size
+            self._partitions.insert(slot, partition)
+            at = slot * ROW_BYTES
             self._rows[at:at] = ROW.pack(offset, epoch, commit_wall_ms, log_offset)
         else:
-            ROW.pack_into(self._rows, slot * ROW.size, offset, epoch, commit_wall_ms, log_offset)
+            pack_row_into(self._rows, slot * ROW_BYTES, offset, epoch, commit_wall_ms, log_offset)
         if self._extras or metadata or expire_wall_ms != NO_EXPIRY or topic_id != self._topic_id:
             self._note_extra(partition, committed)
 
@@ -107,42 +114,53 @@ class TopicOffsets:
 
     def remove(self, partition: int) -> None:
         """Forget `partition`; one that is not there changes nothing."""
-        slot = self._slot(partition)
-        if slot < len(self._partitions) and self._partitions[slot] == partition:
+        slot = self._find(partition)
+        if slot is not None:
             del self._partitions[slot]
-            del self._rows[slot * ROW.size : (slot + 1) * ROW.size]
+            del self._rows[slot * ROW_BYTES : (slot + 1) * ROW_BYTES]
             if self._extras is not None:
                 self._extras.pop(partition, None)
 
-    def _slot(self, partition: int) -> int:
-        """Where `partition` is, or belongs."""
+    def _find(self, partition: int) -> int | None:
+        """Which row is of `partition`, or None."""
         partitions = self._partitions
         if 0 <= partition < len(partitions) and partitions[partition] == partition:
             return partition
-        return bisect_left(partitions, partition)
+        slot = bisect_left(partitions, partition)
+        return slot if slot < len(partitions) and partitions[slot] == partition else None
 
     def get(self, partition: int) -> CommittedOffset | None:
         """The offset of `partition`, or None."""
-        slot = self._slot(partition)
-        if slot == len(self._partitions) or self._partitions[slot] != partition:
-            return None
-        return self._committed(partition, *ROW.unpack_from(self._rows, slot * ROW.size))
+        partitions = self._partitions
+        slot: int | None = partition
+        if not 0 <= partition < len(partitions) or partitions[partition] != partition:  # Saves a call.
+            slot = self._find(partition)
+            if slot is None:
+                return None
+        row = unpack_row(self._rows, slot * ROW_BYTES)
+        if self._extras is not None:
+            return self._committed(partition, row)
+        offset, epoch, commit_wall_ms, log_offset = row
+        return new_tuple(
+            CommittedOffset, (offset, epoch, "", commit_wall_ms, NO_EXPIRY, self._topic_id, log_offset)
+        )
 
-    def _committed(
-        self, partition: int, offset: int, epoch: int, commit_wall_ms: int, log_offset: int
-    ) -> CommittedOffset:
+    def _committed(self, partition: int, row: tuple[int, int, int, int]) -> CommittedOffset:
+        offset, epoch, commit_wall_ms, log_offset = row
         metadata, expire_wall_ms, topic_id = "", NO_EXPIRY, self._topic_id
         if self._extras is not None and (extra := self._extras.get(partition)) is not None:
             if isinstance(extra, str):
                 metadata = extra
             else:
                 metadata, expire_wall_ms, topic_id = extra
-        return CommittedOffset(offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset)
+        return new_tuple(
+            CommittedOffset, (offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset)
+        )
 
     def items(self) -> Iterator[tuple[int, CommittedOffset]]:
         """Partition and offset of each."""
         for partition, row in zip(self._partitions, ROW.iter_unpack(self._rows), strict=True):
-            yield partition, self._committed(partition, *row)
+            yield partition, self._committed(partition, row)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._partitions)
