@@ -132,11 +132,12 @@ class TopicOffsets:
     def get(self, partition: int) -> CommittedOffset | None:
         """The offset of `partition`, or None."""
         partitions = self._partitions
-        slot: int | None = partition
+        slot = partition
         if not 0 <= partition < len(partitions) or partitions[partition] != partition:  # Saves a call.
-            slot = self._find(partition)
-            if slot is None:
+            found = self._find(partition)
+            if found is None:
                 return None
+            slot = found
         row = unpack_row(self._rows, slot * ROW_BYTES)
         if self._extras is not None:
             return self._committed(partition, row)
