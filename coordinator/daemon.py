@@ -8,6 +8,7 @@ groups, topics or the wire do not belong here.
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -191,6 +192,7 @@ class Daemon:
         try:
             offsets = self._offsets_topic()
             self._history = self._open_history()
+            gc.freeze()  # All so far is here to stay: a collection while shards load need not look at it.
             self._open_shards(offsets)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)

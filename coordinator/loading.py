@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from coordinator.bulk_replay import BulkReplay
 from coordinator.clock import Clock
 from coordinator.groups.effects import Result
-from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
-from coordinator.open_transactions import OpenTransactions
-from protocol.records import Batch, read_records
+from protocol.records import Batch
 from storage.files import StorageError
 from storage.partition_log import PartitionLog
-
-MAX_INFLATED_BYTES = 256 << 20
-"""One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +50,12 @@ def _cut_back(partition_log: PartitionLog) -> None:
 
 
 def replay_batches(batches: Iterable[tuple[Batch, memoryview]], shard: Shard) -> tuple[int, int]:
-    """Replay a whole log into `shard`; how many records there were, and how many of unknown types.
+    """Replay a whole log into the fresh `shard`; how many records there were, and how many of unknown types.
 
     What was committed in a transaction counts from its marker on. Raises CorruptBatch, DecodeError.
     """
-    count = skipped = 0
-    transactions = OpenTransactions(shard)
+    replay = BulkReplay(shard)
     for batch, data in batches:
-        for record in read_records(data, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
-            count += 1
-            if batch.is_control:
-                transactions.end(batch.producer_id, record.key)
-                continue
-            typed = decode_record(record.key, record.value)
-            if typed is None:
-                skipped += 1
-            elif batch.is_transactional:
-                transactions.hold(batch.producer_id, typed, record.offset)
-            else:
-                shard.replay(typed, record.offset)
-    return count, skipped
+        replay.take(data, batch)
+    replay.finish()
+    return replay.records, replay.skipped

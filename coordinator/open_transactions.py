@@ -7,12 +7,11 @@ control batch of the same producer that commits or aborts them. What has no mark
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from coordinator.groups.effects import Record
-from coordinator.groups.record_schemas import GroupMetadataKey
-from coordinator.groups.shard import Shard
 from protocol.errors import DecodeError
 
 MARKER_KEY: Final = Struct(">hh")  # A version, and which of the two it is.
@@ -21,10 +20,10 @@ COMMIT: Final = 1
 
 
 class OpenTransactions:
-    """The transactions of one log that have no marker yet."""
+    """The transactions of one log that have no marker yet. `count(record, offset)` takes what counts."""
 
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
+    def __init__(self, count: Callable[[Record, int], None]) -> None:
+        self._count = count
         self._held: dict[int, list[tuple[Record, int]]] = defaultdict(list)
 
     def hold(self, producer_id: int, record: Record, offset: int) -> None:
@@ -32,20 +31,17 @@ class OpenTransactions:
         self._held[producer_id].append((record, offset))
 
     def end(self, producer_id: int, marker_key: bytes | None) -> None:
-        """The marker: replay what was held, or forget it. Raises DecodeError for one that is neither."""
+        """The marker: count what was held, or forget it. Raises DecodeError for one that is neither."""
         if marker_key is None or len(marker_key) < MARKER_KEY.size:
             raise DecodeError("a control batch of the offsets log holds no marker")
         _, kind = MARKER_KEY.unpack_from(marker_key)
         if kind not in (ABORT, COMMIT):
             return  # Of raft, say: nothing that ends a transaction.
         for record, offset in self._held.pop(producer_id, ()):
-            if kind == COMMIT and not self._is_outdated(record, offset):
-                self._shard.replay(record, offset)
+            if kind == COMMIT:
+                self._count(record, offset)
 
-    def _is_outdated(self, record: Record, offset: int) -> bool:
-        """Whether a commit that stands behind this one in the log has counted already (O2)."""
-        key = record.key
-        if isinstance(key, GroupMetadataKey):
-            return False
-        known = self._shard.offsets.get(key.group, key.topic, key.partition)
-        return known is not None and known.log_offset > offset
+    def forget(self, key: Any) -> None:
+        """A tombstone takes what is held for its key along (KAFKA.md O16)."""
+        for producer_id, held in self._held.items():
+            self._held[producer_id] = [(record, offset) for record, offset in held if record.key != key]

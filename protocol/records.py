@@ -18,6 +18,7 @@ from typing import Final
 from protocol.compression import MAX_INFLATED_BYTES, compress, decompress
 from protocol.record_batch import (
     BATCH_OVERHEAD,
+    CODEC_MASK,
     CONTROL_BIT,
     CRC,
     CRC_POSITION,
@@ -54,6 +55,7 @@ __all__ = [
     "UnsupportedMagic",
     "check_crc",
     "encode_batch",
+    "iter_payload",
     "iter_records",
     "parse_header",
     "payload_of",
@@ -187,7 +189,8 @@ def payload_of(buffer: Buffer, batch: Batch, max_inflated_bytes: int = MAX_INFLA
             f"batch of {batch.size_bytes} bytes is cut short at {len(buffer) - batch.position}"
         )
     compressed = memoryview(buffer)[batch.position + BATCH_OVERHEAD : batch.end]
-    payload = decompress(batch.codec, compressed, max_inflated_bytes)
+    is_compressed = batch.attributes & CODEC_MASK
+    payload = decompress(batch.codec, compressed, max_inflated_bytes) if is_compressed else bytes(compressed)
     if not 0 <= batch.record_count * MIN_RECORD_BYTES <= len(payload):
         raise CorruptBatch(f"{batch.record_count} records in {len(payload)} bytes")
     return payload
@@ -201,17 +204,21 @@ def iter_records(
     Raises CorruptBatch where the payload does not inflate within the bound, or is anything but exactly
     `record_count` whole records. The CRC is the caller's to check.
     """
-    data = payload_of(buffer, batch, max_inflated_bytes)
+    return iter_payload(payload_of(buffer, batch, max_inflated_bytes), batch)
+
+
+def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -> Iterator[Record]:
+    """As `iter_records`, of an inflated payload; from record number `first` on, which begins at `position`."""
     base_offset, base_ms = batch.base_offset, batch.base_timestamp_ms
     fixed_ms = batch.max_timestamp_ms if batch.is_log_append_time else None
-    position, limit = 0, len(data)
+    limit = len(data)
     try:
-        for _ in range(batch.record_count):
+        for _ in range(first, batch.record_count):
             size, position = read_varint(data, position)
             end = position + size
             if end > limit:
                 raise CorruptBatch(f"record of {size} bytes, {limit - position} left")
-            # A number of one byte is read here, without the call: most are, and this is the loop of a load.
+            # A number of one byte is read here, without the call: most are.
             delta_ms = data[position + 1]
             if delta_ms < 0x80:
                 delta_ms, position = (delta_ms >> 1) ^ -(delta_ms & 1), position + 2

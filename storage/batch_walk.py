@@ -79,21 +79,34 @@ def walk_checked(
     Stops at `end` or before the first that does not check: compare with the `end` of the last that came.
     """
     window = Window(file.read_at, end, window_bytes)
-    position = start
+    position, needed_bytes = start, BATCH_OVERHEAD
     while position < end:
-        head = window.view(position, BATCH_OVERHEAD)
-        if len(head) < BATCH_OVERHEAD:
+        view = window.view(position, needed_bytes)
+        if len(view) < needed_bytes:
             return
-        size_bytes = LOG_OVERHEAD + int.from_bytes(head[8:LOG_OVERHEAD], "big", signed=True)
-        if not BATCH_OVERHEAD <= size_bytes <= min(end - position, LARGEST_BATCH_BYTES):
+        at = 0
+        while batch := read_batch(view, at, min_offset):
+            if batch.size_bytes > LARGEST_BATCH_BYTES or position + batch.size_bytes > end:
+                return
+            begin, at = at, batch.end
+            batch.position = 0
+            yield Located(position, batch, view[begin:at])
+            position += batch.size_bytes
+            min_offset = batch.last_offset + 1
+        needed_bytes = missing_bytes(view[at:], end - position)
+        if not needed_bytes:
             return
-        data = window.view(position, size_bytes)[:size_bytes]
-        batch = read_batch(data, 0, min_offset)
-        if batch is None:
-            return
-        yield Located(position, batch, data)
-        position += size_bytes
-        min_offset = batch.last_offset + 1
+
+
+def missing_bytes(view: memoryview, left_bytes: int) -> int:
+    """How many bytes the batch needs that `view` begins with; 0 if they are there, or it can never be whole.
+
+    `left_bytes` is where it has to end.
+    """
+    if len(view) < BATCH_OVERHEAD:
+        return BATCH_OVERHEAD
+    size_bytes = LOG_OVERHEAD + int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
+    return size_bytes if len(view) < size_bytes <= min(left_bytes, LARGEST_BATCH_BYTES) else 0
 
 
 def walk_spans(path: Path, read: Read, start: int, end: int) -> Iterator[Span]:

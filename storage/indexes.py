@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from struct import Struct
 from typing import Final
@@ -76,6 +76,11 @@ class OffsetIndex:
             return None
         return self._positions[-1], self._offsets[-1] + self._base_offset
 
+    def forget_from(self, offset: int) -> None:
+        """Keep only the entries of batches that end before `offset`."""
+        kept = bisect_left(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET))
+        del self._offsets[kept:], self._positions[kept:]
+
     def encode(self, first: int = 0) -> bytes:
         """The file's bytes from entry `first` on."""
         pairs = zip(self._offsets[first:], self._positions[first:], strict=True)
@@ -131,6 +136,11 @@ class TimeIndex:
         if not self._timestamps:
             return NO_TIMESTAMP, self._base_offset
         return self._timestamps[-1], self._offsets[-1] + self._base_offset
+
+    def forget_from(self, offset: int) -> None:
+        """Keep only the entries of batches that end before `offset`."""
+        kept = bisect_left(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET))
+        del self._offsets[kept:], self._timestamps[kept:]
 
     def encode(self, first: int = 0) -> bytes:
         """The file's bytes from entry `first` on."""

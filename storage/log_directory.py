@@ -154,10 +154,16 @@ class LogDirectory:
         ]
 
     def open_log(
-        self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes | None = None
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None = None,
+        is_replayed: bool = False,
     ) -> PartitionLog:
         """Open one partition's log; logs may be opened side by side. Raises CorruptSegment, StorageError."""
-        log = self.add_log(topic, partition, config, topic_id=topic_id)
+        log = self.add_log(topic, partition, config, topic_id=topic_id, is_replayed=is_replayed)
         try:
             log.recover()
         except BaseException:
@@ -167,9 +173,18 @@ class LogDirectory:
         return log
 
     def add_log(
-        self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes | None = None
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        topic_id: bytes | None = None,
+        is_replayed: bool = False,
     ) -> PartitionLog:
-        """One partition's log, not opened yet: its `recover` does that, and may be tried again."""
+        """One partition's log, not opened yet: its `recover` does that, and may be tried again.
+
+        `is_replayed` is as in `Opening`.
+        """
         name = TopicPartition(topic, partition)
         with self._guard:
             assert name not in self._logs, f"{name.directory_name} is open"
@@ -178,6 +193,7 @@ class LogDirectory:
                 self.shut_down_cleanly,
                 self._log_starts.get(name, 0),
                 topic_id,
+                is_replayed,
             )
             log = PartitionLog(self.path / name.directory_name, config, self._files, opening)
             self._logs[name] = log

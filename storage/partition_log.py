@@ -78,13 +78,15 @@ class Opening(NamedTuple):
     """What is known of a log before its files are looked at.
 
     `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
-    is written when the directory is made.
+    is written when the directory is made. `is_replayed` promises that `batches` will be read to the end before
+    anything in the log counts.
     """
 
     recovery_point: int | None = None
     shut_down_cleanly: bool = False
     log_start_offset: int = 0
     topic_id: bytes | None = None
+    is_replayed: bool = False
 
 
 UNKNOWN: Final = Opening()
@@ -122,9 +124,10 @@ class PartitionLog:
         shut_down_cleanly: bool = False,
         log_start_offset: int = 0,
         topic_id: bytes | None = None,
+        is_replayed: bool = False,
     ) -> PartitionLog:
         """Make and `recover` the log in `directory`, which need not exist."""
-        opening = Opening(recovery_point, shut_down_cleanly, log_start_offset, topic_id)
+        opening = Opening(recovery_point, shut_down_cleanly, log_start_offset, topic_id, is_replayed)
         log = cls(directory, config, files, opening)
         log.recover()
         return log
@@ -146,14 +149,12 @@ class PartitionLog:
             self.failure, self.is_open = None, True
 
     def _recover(self) -> None:
-        files, directory, (recovery_point, is_clean, log_start_offset, topic_id) = (
-            self._files,
-            self.directory,
-            self._opening,
-        )
+        files, directory = self._files, self.directory
+        recovery_point, is_clean, log_start_offset, topic_id, is_replayed = self._opening
         self.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
         self.topic_id = _same_topic(read_partition_metadata(files, directory), topic_id, directory)
-        self.recovered = Recovery(files, directory, self.config, recovery_point or 0, is_clean).run()
+        recovery = Recovery(files, directory, self.config, recovery_point or 0, is_clean, is_replayed)
+        self.recovered = recovery.run()
         segments, writer = self.recovered.segments, self._writer
         writer.segments = tuple(segments)
         writer.durable_offset = segments[-1].next_offset if segments else 0

@@ -8,9 +8,14 @@ and cut. After a clean shutdown nothing is walked but the batches behind the las
 are not as they were left, the segment is checked like after a crash.
 
 First of all a cleaning that a crash interrupted is finished or forgotten (`segment_swap`). A cleaned segment has
-gaps in its offsets; it is never the last. Older segments are walked only where they lie above the recovery point
-or lost their indexes. Which offset is the recovery point, and whether the shutdown was clean, says the log
-directory.
+gaps in its offsets; it is never the last.
+
+A log that is replayed whole before it is used has every byte checked then. Of its last segment only what lies
+above the recovery point is checked here: from the last index entry below it on, if that leads to the batch that
+it names.
+
+Older segments are walked only where they lie above the recovery point or lost their indexes. Which offset is
+the recovery point, and whether the shutdown was clean, says the log directory.
 """
 
 from __future__ import annotations
@@ -56,6 +61,7 @@ class Recovery:
     config: LogConfig
     recovery_point: int
     shut_down_cleanly: bool
+    is_replayed: bool = False
 
     def run(self) -> Recovered:
         """Bring the files of the log into order. Raises CorruptSegment, StorageError."""
@@ -108,7 +114,7 @@ class Recovery:
         size_bytes = segment.file.size_bytes()
         if self.shut_down_cleanly and self._resume(segment, size_bytes):
             return segment
-        for found in self._count(segment, size_bytes, result):
+        for found in self._count_unsynced(segment, size_bytes, result):
             # Only compaction leaves gaps, and never here: this base offset (no CRC covers it) is wrong.
             if found.batch.base_offset != segment.next_offset:
                 detail = f"offset {found.batch.base_offset} follows on {segment.next_offset - 1}"
@@ -134,6 +140,35 @@ class Recovery:
         for found in walk_checked(segment.file, 0, size_bytes, min_offset=segment.base_offset):
             yield found
             segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
+
+    def _count_unsynced(self, segment: Segment, size_bytes: int, result: Recovered) -> Iterator[Located]:
+        """As `_count`, but of a log that is replayed without what lies below the recovery point, as a rule."""
+        position = self._trusted_position(segment, size_bytes) if self.is_replayed else 0
+        if not position:
+            yield from self._count(segment, size_bytes, result)
+            return
+        result.scanned_bytes += size_bytes - position
+        for found in walk_checked(segment.file, position, size_bytes, min_offset=segment.next_offset):
+            yield found
+            segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
+
+    def _trusted_position(self, segment: Segment, size_bytes: int) -> int:
+        """Where the last batch below the recovery point begins that the index names; `segment` counts up to it.
+
+        0, and nothing is counted, if there is none or the index cannot be right: a crash may leave it so.
+        """
+        try:
+            indexes = segment.read_indexes(size_bytes)
+        except CorruptIndex:
+            return 0
+        indexes.forget_from(self.recovery_point)
+        position, promised = indexes.offsets.last() or (0, None)
+        found = next(walk_checked(segment.file, position, size_bytes, min_offset=segment.base_offset), None)
+        if found is None or found.batch.last_offset != promised:
+            return 0
+        segment.resume_at(position, indexes)
+        segment.next_offset, segment.synced_bytes = found.batch.base_offset, position
+        return position
 
     def _resume(self, segment: Segment, size_bytes: int) -> bool:
         """Count from the last index entry on; False if anything is not as a clean shutdown leaves it."""

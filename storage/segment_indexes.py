@@ -41,6 +41,12 @@ class SegmentIndexes:
         indexes._saved = (len(indexes.offsets), len(indexes.times))
         return indexes
 
+    def forget_from(self, offset: int) -> None:
+        """Keep only the entries, in memory, that tell of batches which end before `offset`."""
+        self.offsets.forget_from(offset)
+        _, last_offset = self.offsets.last() or (0, -1)
+        self.times.forget_from(last_offset + 1)
+
     def save(self) -> None:
         """Append to the files what was added since; nothing is synced."""
         counts = (len(self.offsets), len(self.times))

@@ -125,10 +125,11 @@ def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | No
         return None
     key_schema, value_schema = schemas
     decoded_key: Any = decode(key_schema, _KEY_VERSION, key, _PREFIX.size)
-    return Record(decoded_key, None if value is None else _decode_value(value_schema, value))
+    return Record(decoded_key, None if value is None else decode_value(value_schema, value))
 
 
-def _decode_value(schema: type, value: bytes | memoryview) -> Any:
+def decode_value(schema: type, value: bytes | memoryview) -> Any:
+    """Read the value of a record whose key says that it is a `schema`. Raises DecodeError, as above."""
     version = _prefix(value, "value version")
     known = spec(schema)
     if not known.min_version <= version <= known.max_version:

@@ -58,6 +58,7 @@ from coordinator.offsets.delete import delete_offsets, delete_topic_offsets
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.topic_catalog import TopicCatalog
+from coordinator.offsets.topic_offsets import NewestOffsets, TopicOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -115,7 +116,7 @@ class Shard:
         return heartbeat(self.groups, request, now_ms)
 
     def replay(self, record: Record, offset: int) -> None:
-        """Take in one record of the log, in order; the only code that changes stored state."""
+        """Take in one record of the log, in order. Only here, and in `replay_newest`, does stored state change."""
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)
@@ -126,6 +127,16 @@ class Shard:
             self.offsets.put(key.group, key.topic, key.partition, committed)
             if self.is_loaded and key.group not in self.groups:
                 self.groups[key.group] = Group(key.group)
+
+    def replay_newest(self, group_id: str, topic: str, found: NewestOffsets) -> None:
+        """What `replay` of every commit and tombstone of one group and topic would have left, in one go.
+
+        For the replay of a whole log, which meets most keys several times; before `loaded` only.
+        """
+        assert not self.is_loaded, "a living shard is told record by record"
+        offsets = TopicOffsets.of_newest(found)
+        if offsets:
+            self.offsets.put_all(group_id, topic, offsets)
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """The log has been read: bring the groups to life, and give every member a full session (3.65).

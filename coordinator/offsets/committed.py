@@ -1,32 +1,28 @@
 """The committed offsets of one shard, as the log has them: stored state, changed by `replay` alone.
 
-Kept as dicts of group, topic and partition, with one tuple for each offset: a group that is gone costs
-nothing, and the question asked most - one group, one topic - costs two look-ups. It knows no group rules.
+Kept as dicts of group and topic over the packed rows of `TopicOffsets`: a group that is gone costs nothing, and
+the question asked most - one group, one topic - costs two look-ups. It knows no group rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
+from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
 from protocol.primitives import ZERO_UUID
 
-NO_EXPIRY: Final = -1
-NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = MappingProxyType({})
+__all__ = [
+    "NO_EXPIRY",
+    "CommittedOffset",
+    "CommittedOffsets",
+    "committed_from_record",
+    "is_known_topic_id",
+    "same_topic",
+]
 
-
-class CommittedOffset(NamedTuple):
-    """Where a group stands in one partition, and the commit that said so."""
-
-    offset: int  # The next one to read.
-    leader_epoch: int  # -1: not known.
-    metadata: str  # The client's own note.
-    commit_wall_ms: int
-    expire_wall_ms: int  # NO_EXPIRY unless an old client asked for a retention of its own.
-    topic_id: bytes  # ZERO_UUID: not known.
-    log_offset: int  # Of the record itself: of two commits the later record counts (O2).
+NO_OFFSETS: Final = TopicOffsets()
 
 
 def committed_from_record(
@@ -37,14 +33,17 @@ def committed_from_record(
         return CommittedOffset(
             value.offset, -1, value.metadata, value.commit_timestamp, NO_EXPIRY, ZERO_UUID, log_offset
         )
-    return CommittedOffset(
-        offset=value.offset,
-        leader_epoch=value.leader_epoch,
-        metadata=value.metadata,
-        commit_wall_ms=value.commit_timestamp,
-        expire_wall_ms=value.expire_timestamp,
-        topic_id=bytes(value.topic_id),
-        log_offset=log_offset,
+    return new_tuple(
+        CommittedOffset,
+        (
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            bytes(value.topic_id),
+            log_offset,
+        ),
     )
 
 
@@ -52,28 +51,41 @@ class CommittedOffsets:
     """All offsets of one shard's groups."""
 
     def __init__(self) -> None:
-        self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._by_group: dict[str, dict[str, TopicOffsets]] = {}
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a commit."""
-        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        offsets = topics.get(topic)
+        if offsets is None:
+            offsets = topics[topic] = TopicOffsets()
+        offsets.put(partition, committed)
+
+    def put_all(self, group_id: str, topic: str, offsets: TopicOffsets) -> None:
+        """Take what the replay of a whole log left of one topic, of which nothing was known before."""
+        topics = self._by_group.setdefault(group_id, {})
+        assert topic not in topics, f"{group_id} has offsets of {topic}"
+        topics[topic] = offsets
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Replay a tombstone; one for an offset that is not there changes nothing."""
         topics = self._by_group.get(group_id, {})
-        partitions = topics.get(topic, {})
-        partitions.pop(partition, None)
-        if not partitions:
-            topics.pop(topic, None)
+        if (offsets := topics.get(topic)) is None:
+            return
+        offsets.remove(partition)
+        if not offsets:
+            del topics[topic]
         if not topics:
-            self._by_group.pop(group_id, None)
+            del self._by_group[group_id]
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """One offset, or None."""
         return self.of_topic(group_id, topic).get(partition)
 
-    def of_topic(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
-        """The group's offsets in `topic`, by partition."""
+    def of_topic(self, group_id: str, topic: str) -> TopicOffsets:
+        """The group's offsets in `topic`, by partition; not to be changed."""
         return self._by_group.get(group_id, {}).get(topic, NO_OFFSETS)
 
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:

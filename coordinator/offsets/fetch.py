@@ -115,9 +115,10 @@ def _read(
 ) -> Iterator[tuple[int, CommittedOffset | None]]:
     """Each partition asked for with its offset; one committed for a topic since re-created does not count."""
     known = offsets.of_topic(group_id, topic.name)
+    any_topic = not is_known_topic_id(topic.topic_id)
     for index in topic.partitions:
         committed = known.get(index)
-        if committed is not None and not same_topic(committed.topic_id, topic.topic_id):
+        if not any_topic and committed is not None and not same_topic(committed.topic_id, topic.topic_id):
             committed = None
         yield index, committed
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -74,7 +75,10 @@ class TopicStore:
         return [self._open(entry, partition, config) for partition in range(entry.partitions)]
 
     def _open(self, entry: CatalogueEntry, partition: int, config: LogConfig) -> PartitionLog:
-        opened = self._directory.add_log(entry.name, partition, config, topic_id=entry.topic_id)
+        is_replayed = entry.name == GROUP_METADATA_TOPIC
+        opened = self._directory.add_log(
+            entry.name, partition, config, topic_id=entry.topic_id, is_replayed=is_replayed
+        )
         try:
             opened.recover()
         except StorageError as error:

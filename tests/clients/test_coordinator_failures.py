@@ -13,7 +13,9 @@ from tests.clients.groups import Group
 from tests.clients.observer import Observer
 from tests.processes import ServerProcess
 
-LEFT_MS = 4_000  # At least, of a session of 6 s that is renewed every second, and of a stop known to half a one.
+LEFT_MS = (
+    4_000  # At least, of a session of 6 s that is renewed every second, and of a stop known to half a one.
+)
 SLEEP_S = 8
 REBALANCING = "PREPARING_REBALANCING"
 # librdkafka gives up a session that was not answered for its length, and joins as somebody new. The others keep

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -127,3 +129,33 @@ async def test_a_bug_in_the_replay_costs_its_shard_and_no_other(runtime: Runtime
     runtime.open_shards([broken, whole])
     await until(broken, ShardState.FAILED)
     await until(whole, ShardState.ACTIVE)
+
+
+class HeldLog(BrokenLog):
+    """The log of a shard that loads until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = Event(), Event()
+
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE_S)
+        return iter(())
+
+
+async def test_a_shard_that_has_loaded_serves_while_others_load(runtime: Runtime) -> None:
+    """And meanwhile the loader hands the interpreter on more often than it would."""
+    usual_s = sys.getswitchinterval()
+    log = HeldLog()
+    first, second = runner_on(BrokenLog(), runtime), runner_on(log, runtime)
+    runtime.open_shards([first, second])
+    try:
+        assert await asyncio.to_thread(log.begun.wait, PATIENCE_S)
+        await until(first, ShardState.ACTIVE)
+        assert second.state is ShardState.LOADING
+        assert sys.getswitchinterval() == pytest.approx(runtime_module.LOADING_SWITCH_S)
+    finally:
+        log.go_on.set()
+    await until(second, ShardState.ACTIVE)
+    assert sys.getswitchinterval() == pytest.approx(usual_s)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import CorruptSegment, Files, StorageError
+from protocol.record_batch import parse_header
+from storage.files import Chunk, CorruptSegment, File, Files, StorageError
 from storage.log_config import FlushPolicy
 from storage.partition_log import PartitionLog
 from storage.recovery import MAX_TORN_FILES
@@ -264,6 +265,117 @@ def test_after_a_crash_only_what_was_not_synced_is_scanned(tmp_path: Path) -> No
     again = PartitionLog.open(log.directory, SMALL, Files(), recovery_point=log.recovery_point)
     assert again.recovered.segments_scanned == 1
     assert again.recovery_point == 40
+
+
+class CountingFiles(Files):
+    """Counts the bytes of log files that are read."""
+
+    def __init__(self) -> None:
+        self.log_bytes_read = 0
+
+    def _file(self, path: Path, fd: int) -> File:
+        return CountedFile(path, fd, self) if path.suffix == ".log" else super()._file(path, fd)
+
+
+class CountedFile(File):
+    __slots__ = ("_files",)
+
+    def __init__(self, path: Path, fd: int, files: CountingFiles) -> None:
+        super().__init__(path, fd)
+        self._files = files
+
+    def read_at(self, length: int, position: int) -> Chunk:
+        data = super().read_at(length, position)
+        self._files.log_bytes_read += len(data)
+        return data
+
+
+def test_a_clean_start_reads_the_end_of_the_log_and_no_more(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", ONE_SEGMENT)
+    fill(log, 400, per_flush=20)
+    log.close()
+    files = CountingFiles()
+    again = PartitionLog.open(
+        log.directory, ONE_SEGMENT, files, recovery_point=log.recovery_point, shut_down_cleanly=True
+    )
+    assert again.next_offset == 400
+    assert again.recovered.scanned_bytes == 0
+    assert files.log_bytes_read < 5_000  # A search's window for the first header, and one index interval.
+    assert log.size_bytes > 30_000
+
+
+REPLAYED = replace(ONE_SEGMENT, index_interval_bytes=200)
+
+
+def open_replayed(directory: Path, recovery_point: int, files: Files | None = None) -> PartitionLog:
+    return PartitionLog.open(
+        directory, REPLAYED, files or Files(), recovery_point=recovery_point, is_replayed=True
+    )
+
+
+def killed(directory: Path, batches: int = 400) -> PartitionLog:
+    """A log whose process was killed: its files are as they are, none was closed."""
+    log = open_log(directory, REPLAYED)
+    fill(log, batches, per_flush=20)
+    return log
+
+
+def test_of_a_log_that_is_replayed_only_what_lies_above_the_recovery_point_is_checked(tmp_path: Path) -> None:
+    log = killed(tmp_path / "t-0")
+    files = CountingFiles()
+    again = open_replayed(log.directory, 390, files)
+    assert 0 < again.recovered.scanned_bytes < 15 * len(batch())
+    assert again.recovered.segments_scanned == 0
+    assert files.log_bytes_read < 11_000  # Some of it twice: what no sync has covered is written again.
+    assert again.next_offset == 400
+    assert all_spans(again) == all_spans(log)
+    assert again.max_timestamp() == log.max_timestamp()
+    assert again.segments[0].first_timestamp_ms == log.segments[0].first_timestamp_ms
+    fill(again, 20)
+    assert again.next_offset == 420
+    for offset in range(0, 420, 7):
+        assert parse_header(again.read(offset, 1)).base_offset == offset
+
+
+def test_an_index_that_a_crash_left_wrong_is_not_trusted_for_where_to_begin(tmp_path: Path) -> None:
+    index = tmp_path / "t-0" / f"{FIRST}.index"
+    log = killed(tmp_path / "t-0")
+    spans, sound = all_spans(log), index.read_bytes()
+    for length in range(
+        0, len(sound), 4
+    ):  # Lost from some entry on, and whatever the disk has there instead.
+        for rest in (b"", bytes(len(sound) - length), b"\x00\x00\x01\x85\x00\x00\x10\x01"):
+            index.write_bytes(sound[:length] + rest)
+            again = open_replayed(log.directory, 390)
+            assert all_spans(again) == spans
+            assert parse_header(again.read(385, 1)).base_offset == 385
+
+
+def test_every_flipped_byte_of_a_replayed_log_is_met_before_its_end(tmp_path: Path) -> None:
+    """At the opening or by the replay: nothing below the recovery point is ever cut or changed."""
+    log = killed(tmp_path / "t-0", batches=20)
+    segment = tmp_path / "t-0" / f"{FIRST}.log"
+    data, size_bytes = segment.read_bytes(), len(batch())
+    for byte in range(len(data)):
+        if 12 <= byte % size_bytes < 16:
+            continue  # The leader epoch: no CRC covers it, and it is not used at all.
+        damaged = bytearray(data)
+        damaged[byte] ^= 0x41
+        segment.write_bytes(damaged)
+        with pytest.raises(CorruptSegment):
+            all_spans(open_replayed(log.directory, 20))
+        assert segment.read_bytes() == damaged
+
+
+def test_damage_above_the_recovery_point_of_a_replayed_log_ends_it_there(tmp_path: Path) -> None:
+    log = killed(tmp_path / "t-0", batches=20)
+    segment = tmp_path / "t-0" / f"{FIRST}.log"
+    damaged, size_bytes = bytearray(segment.read_bytes()), len(batch())
+    damaged[17 * size_bytes + 30] ^= 1
+    segment.write_bytes(damaged)
+    again = open_replayed(log.directory, 15)
+    assert (again.next_offset, again.recovered.cut_bytes) == (17, 3 * size_bytes)
+    assert all_spans(again) == [(offset, offset) for offset in range(17)]
 
 
 def test_a_marker_of_a_clean_shutdown_is_not_believed_when_the_end_is_another(tmp_path: Path) -> None:

@@ -1,0 +1,244 @@
+"""How long a start with many committed offsets takes and what it costs in memory; how fast they are appended.
+
+    python -m bench.loading [--offsets 1000000 5000000] [--records-per-batch 200]
+
+For each number of offsets the log is written once (`bench.offsets_log`) and the daemon is started on it twice: as
+a clean shutdown left it, and after a kill -9. Ready is when the daemon answers, served when the last of its
+shards has answered an OffsetFetch; then a group of each is compared with what was written. Heartbeats are sent
+and timed while shards load. Last, one log takes batches under each flush policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+
+from bench.offsets_log import (
+    GROUPS,
+    SHARDS,
+    TOPICS_PER_GROUP,
+    committed_offset,
+    group_name,
+    offsets_config,
+    topic_name,
+    write_offsets_log,
+)
+from bench.performance import machine
+from coordinator.groups.partitioning import partition_for
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+from protocol.records import Record, encode_batch
+from storage.files import Files
+from storage.log_config import FlushPolicy
+from storage.partition_log import PartitionLog
+from tests.daemon import MusterDaemon
+from tests.wire import WireClient
+
+FETCH_VERSION = 9
+HEARTBEAT_VERSION = 4
+HEARTBEAT_EVERY_S = 0.002
+ASK_AGAIN_S = 0.01
+IDLE_SECONDS = 2.0
+APPEND_SECONDS = 3.0
+RECORDS_PER_APPEND = (1, 25, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of the daemon."""
+
+    ready_s: float
+    served_s: float
+    cpu_s: float
+    resident_mb: float
+    peak_mb: float
+    loading_ms: tuple[float, float, float]  # How long heartbeats took: p50, p99, largest.
+    idle_ms: tuple[float, float, float]  # The same afterwards: what the machine and its others add.
+
+
+def resident_mb(pid: int) -> tuple[float, float]:
+    """Resident memory now, and the most it ever was."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+    return kib["VmRSS"] / 1024, kib["VmHWM"] / 1024
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of all threads so far, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Heartbeats:
+    """Sends a heartbeat every so often on a thread and keeps how long each answer took."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._client = WireClient(bootstrap)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.took_ms: list[float] = []
+        self._thread.start()
+
+    def _run(self) -> None:
+        beat = HeartbeatRequest(group_id=group_name(0), generation_id=1, member_id="nobody")
+        with self._client as client:
+            while not self._ended.wait(HEARTBEAT_EVERY_S):
+                began = time.perf_counter()
+                client.ask(beat, HEARTBEAT_VERSION)
+                self.took_ms.append((time.perf_counter() - began) * 1000)
+
+    def end(self) -> tuple[float, float, float]:
+        """p50, p99 and the largest, in milliseconds."""
+        self._ended.set()
+        self._thread.join()
+        if len(self.took_ms) < 2:
+            return (0.0, 0.0, 0.0)
+        cuts = quantiles(self.took_ms, n=100)
+        return cuts[49], cuts[98], max(self.took_ms)
+
+
+def one_of_each_shard() -> Collection[int]:
+    """The number of a group in each shard."""
+    return {partition_for(group_name(number), SHARDS): number for number in range(GROUPS)}.values()
+
+
+def wait_until_served(client: WireClient) -> None:
+    """Return when every shard has answered an OffsetFetch."""
+    one = OffsetFetchRequestTopics(name=topic_name(0), partition_indexes=[0])
+    for number in one_of_each_shard():
+        wanted = OffsetFetchRequestGroup(group_id=group_name(number), topics=[one])
+        while (error := fetch(client, wanted).error_code) != ErrorCode.NONE:
+            assert error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error
+            time.sleep(ASK_AGAIN_S)
+
+
+def check_offsets(client: WireClient, offsets: int) -> None:
+    """Raises AssertionError unless every offset of one group in each shard is as it was written."""
+    for number in one_of_each_shard():
+        group = fetch(client, OffsetFetchRequestGroup(group_id=group_name(number), topics=None))
+        found = {
+            (topic.name, partition.partition_index): partition.committed_offset
+            for topic in group.topics
+            for partition in topic.partitions
+        }
+        expected = {
+            (topic_name(topic), partition): committed_offset(number, partition)
+            for topic in range(TOPICS_PER_GROUP)
+            for partition in range(offsets // GROUPS // TOPICS_PER_GROUP)
+        }
+        assert found == expected, f"{group_name(number)}: {len(found)} offsets are not as they were written"
+
+
+def fetch(client: WireClient, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    group: OffsetFetchResponseGroup = client.ask(OffsetFetchRequest(groups=[wanted]), FETCH_VERSION).groups[0]
+    return group
+
+
+def measure_start(daemon: MusterDaemon, offsets: int) -> Start:
+    began = time.monotonic()
+    daemon.start()
+    ready_s = time.monotonic() - began
+    heartbeats = Heartbeats(daemon.bootstrap)
+    with WireClient(daemon.bootstrap) as client:
+        wait_until_served(client)
+        served_s = time.monotonic() - began
+        loading_ms, took_cpu_s = heartbeats.end(), cpu_s(daemon.pid)
+        heartbeats = Heartbeats(daemon.bootstrap)
+        time.sleep(IDLE_SECONDS)
+        idle_ms, memory_mb = heartbeats.end(), resident_mb(daemon.pid)
+        check_offsets(client, offsets)
+    return Start(ready_s, served_s, took_cpu_s, *memory_mb, loading_ms, idle_ms)
+
+
+def measure_starts(directory: Path, offsets: int, records_per_batch: int) -> tuple[Start, Start]:
+    """A start after a clean shutdown, and one after a kill."""
+    overrides = {"offsets.topic.num.partitions": str(SHARDS)}
+    daemon = MusterDaemon(directory, overrides)
+    write_offsets_log(daemon.log_dir, offsets, records_per_batch)
+    try:
+        clean = measure_start(daemon, offsets)
+        daemon.kill()
+        killed = measure_start(daemon, offsets)
+    finally:
+        daemon.kill()
+    return clean, killed
+
+
+def append_rate(directory: Path, policy: FlushPolicy, records_per_append: int) -> tuple[float, float]:
+    """Records a second that one log takes, a flush for each batch, and MB a second."""
+    log = PartitionLog.open(directory, offsets_config(100 << 20, policy), Files())
+    records = [Record(bytes(60), bytes(42), 1_700_000_000_000) for _ in range(records_per_append)]
+    batch = encode_batch(records)
+    count, began = 0, time.monotonic()
+    while time.monotonic() < began + APPEND_SECONDS:
+        log.append(bytearray(batch), wall_ms=1_700_000_000_000)
+        log.flush()
+        count += 1
+    took_s = time.monotonic() - began
+    log.close()
+    return count * records_per_append / took_s, count * len(batch) / took_s / 1e6
+
+
+def start_row(offsets: int, records_per_batch: int, how: str, start: Start) -> str:
+    beats = (" / ".join(f"{took:.1f}" for took in each) for each in (start.loading_ms, start.idle_ms))
+    figures = (
+        f"{offsets:,}", str(records_per_batch), how, f"{start.ready_s:.2f}", f"{start.served_s:.2f}",
+        f"{start.cpu_s:.2f}", f"{start.resident_mb:.0f}", f"{start.peak_mb:.0f}", *beats,
+    )  # fmt: skip
+    return f"| {' | '.join(figures)} |"
+
+
+HEADINGS = (
+    "offsets", "records in a batch", "start", "ready, s", "last shard served, s", "CPU, s", "resident, MB",
+    "at most, MB", "heartbeats while loading, ms: p50 / p99 / most", "the same when idle",
+)  # fmt: skip
+
+
+def report_starts(offsets: Sequence[int], records_per_batch: Sequence[int]) -> None:
+    print(f"| {' | '.join(HEADINGS)} |\n{'|---' * len(HEADINGS)}|")
+    for count in offsets:
+        for records in records_per_batch:
+            with tempfile.TemporaryDirectory() as directory:
+                clean, killed = measure_starts(Path(directory), count, records)
+            print(start_row(count, records, "clean", clean))
+            print(start_row(count, records, "after kill -9", killed), flush=True)
+
+
+def report_appends() -> None:
+    print("\n| policy | records in a batch | records a second | MB a second |\n|---|---|---|---|")
+    for policy in FlushPolicy:
+        for records in RECORDS_PER_APPEND:
+            with tempfile.TemporaryDirectory() as directory:
+                rate, megabytes = append_rate(Path(directory) / "appended-0", policy, records)
+            print(f"| `{policy.value}` | {records} | {rate:,.0f} | {megabytes:.1f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--offsets", type=int, nargs="*", default=[1_000_000, 5_000_000])
+    parser.add_argument("--records-per-batch", type=int, nargs="*", default=[200])
+    parser.add_argument("--no-appends", action="store_true", help="starts only")
+    options = parser.parse_args()
+    print(f"Machine: {machine()}.\n")
+    report_starts(options.offsets, options.records_per_batch)
+    if not options.no_appends:
+        report_appends()
+
+
+if __name__ == "__main__":
+    main()

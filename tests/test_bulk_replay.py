@@ -1,0 +1,223 @@
+"""The replay of a whole log, held equal to the replay of its records one by one."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.bulk_replay import BulkReplay
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_schemas import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator.groups.records import decode_record
+from coordinator.groups.shard import Shard
+from protocol.codec import encode
+from protocol.errors import DecodeError
+from protocol.primitives import ZERO_UUID
+from protocol.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
+from protocol.records import Record as LogRecord
+from tests.groups.driver import Topics
+
+TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}
+IDS = [ZERO_UUID, b"\x01" * 16, b"\x02" * 16]
+
+int64s = st.integers(-(2**63), 2**63 - 1)
+int32s = st.integers(-(2**31), 2**31 - 1)
+groups = st.sampled_from(["g", "другая", "x" * 100])
+topics = st.sampled_from(["orders", "payments", "t"])
+partitions = st.one_of(st.integers(0, 5), st.sampled_from([-(2**31), -1, 300, 70_000, 2**31 - 1]))
+notes = st.sampled_from(["", "", "", "note", "ö" * 70])
+
+plain_commits = st.builds(
+    lambda *fields: encode(OffsetCommitValue(**dict(zip(NAMES, fields, strict=True))), 4),
+    int64s, int32s, notes, int64s, st.sampled_from(IDS),
+).map(lambda body: pack(">h", 4) + body)  # fmt: skip
+NAMES = ("offset", "leader_epoch", "metadata", "commit_timestamp", "topic_id")
+
+
+@st.composite
+def old_commits(draw: st.DrawFn) -> bytes:
+    """Values of the versions that only older brokers write."""
+    version = draw(st.integers(0, 3))
+    value = OffsetCommitValue(
+        offset=draw(int64s),
+        leader_epoch=draw(int32s) if version == 3 else -1,
+        metadata=draw(notes),
+        commit_timestamp=draw(int64s),
+        expire_timestamp=draw(st.sampled_from([-1, 1_000])) if version == 1 else -1,
+    )
+    return pack(">h", version) + encode(value, version)
+
+
+commit_keys = st.builds(
+    lambda group, topic, partition: (
+        pack(">h", 1) + encode(OffsetCommitKey(group=group, topic=topic, partition=partition), 0)
+    ),
+    groups, topics, partitions,
+)  # fmt: skip
+commits = st.tuples(
+    commit_keys, st.one_of(plain_commits, plain_commits, plain_commits, old_commits(), st.none())
+)
+trailing = st.tuples(
+    commit_keys.map(lambda key: key + b"more"), plain_commits.map(lambda value: value + b"more")
+)
+legacy_keys = st.builds(
+    lambda group, topic, partition: (
+        pack(">h", 0) + encode(LegacyOffsetCommitKey(group=group, topic=topic, partition=partition), 0)
+    ),
+    groups, topics, partitions,
+)  # fmt: skip
+legacy_values = st.builds(
+    lambda offset, note, time: (
+        pack(">h", 0) + encode(LegacyOffsetCommitValue(offset=offset, metadata=note, commit_timestamp=time), 0)
+    ),
+    int64s, notes, int64s,
+)  # fmt: skip
+legacy = st.tuples(legacy_keys, st.one_of(legacy_values, st.none()))
+group_keys = groups.map(lambda group: pack(">h", 2) + encode(GroupMetadataKey(group=group), 0))
+
+
+def group_value(generation: int, version: int) -> bytes:
+    member = MemberMetadata(
+        member_id="m", client_id="c", client_host="/h", session_timeout=1, subscription=b"", assignment=b"a"
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=generation, protocol="range", leader="m", members=[member]
+    )
+    return pack(">h", version) + encode(value, version)
+
+
+group_values = st.builds(group_value, st.integers(0, 9), st.integers(0, 4))
+group_records = st.tuples(group_keys, st.one_of(group_values, st.none()))
+unknown = st.tuples(
+    st.sampled_from([pack(">h", kind) + b"\x00\x01g" for kind in (3, 16, 999)]),
+    st.one_of(st.binary(max_size=60), st.none()),
+)
+garbage = st.one_of(
+    st.tuples(st.none(), st.none()),
+    st.tuples(st.binary(max_size=4), st.none()),
+    st.tuples(commit_keys.map(lambda key: key[:-1]), st.none()),
+    st.tuples(commit_keys, st.sampled_from([b"", b"\x00", pack(">h", 5), pack(">h", 4), pack(">hq", 4, 7)])),
+    st.tuples(commit_keys, plain_commits.map(lambda value: value[:-1])),
+)
+sound_records = st.one_of(commits, commits, commits, legacy, group_records, unknown, trailing)
+
+
+@st.composite
+def logs(draw: st.DrawFn, records: st.SearchStrategy) -> list[bytearray]:
+    """Batches, at offsets that leave gaps as compaction does."""
+    batches, base_offset = [], draw(st.sampled_from([0, 2**40]))
+    for _ in range(draw(st.integers(1, 3))):
+        wall_ms = draw(st.sampled_from([0, 1_700_000_000_000]))
+        times = st.sampled_from([0, 1, 63, 64, 8191, 8192, 2**21, 2**40])
+        headers = st.sampled_from([(), (), (("h", b"v"),)])
+        drawn = draw(st.lists(st.tuples(records, times, headers), min_size=1, max_size=80))
+        found = [LogRecord(key, value, wall_ms + ms, header) for (key, value), ms, header in drawn]
+        codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.ZSTD]))
+        batches.append(encode_batch(found, base_offset=base_offset, codec=codec))
+        base_offset += len(found) + draw(st.integers(0, 3))
+    return batches
+
+
+def fresh_shard() -> Shard:
+    return Shard(0, GroupSettings(), Topics())
+
+
+def one_by_one(batches: list[bytearray]) -> Shard:
+    shard = fresh_shard()
+    for data in batches:
+        for record in read_records(data, parse_header(data)):
+            if (typed := decode_record(record.key, record.value)) is not None:
+                shard.replay(typed, record.offset)
+    return shard
+
+
+def in_bulk(batches: list[bytearray]) -> Shard:
+    shard = fresh_shard()
+    replay = BulkReplay(shard)
+    for data in batches:
+        replay.take(data, parse_header(data))
+    replay.finish()
+    return shard
+
+
+def assert_same(batches: list[bytearray]) -> None:
+    """Both ways end in the same state, or both refuse."""
+    try:
+        expected = one_by_one(batches)
+    except (DecodeError, CorruptBatch):
+        with pytest.raises((DecodeError, CorruptBatch)):  # Which one is a matter of who looks first.
+            in_bulk(batches)
+        return
+    replayed = in_bulk(batches)
+    assert replayed.offsets == expected.offsets
+    assert replayed.stored == expected.stored
+    assert sorted(replayed.offsets.group_ids()) == sorted(expected.offsets.group_ids())
+
+
+@settings(max_examples=200, deadline=None)
+@given(logs(sound_records))
+def test_a_log_of_every_kind_of_record_says_the_same_in_bulk(batches: list[bytearray]) -> None:
+    one_by_one(batches)  # All of it is sound: nothing here is equal for being refused.
+    assert_same(batches)
+
+
+@settings(max_examples=200, deadline=None)
+@given(logs(st.one_of(sound_records, sound_records, sound_records, garbage)))
+def test_what_is_refused_one_by_one_is_refused_in_bulk(batches: list[bytearray]) -> None:
+    assert_same(batches)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(commits, min_size=1, max_size=6), st.data())
+def test_bytes_that_somebody_changed_mean_the_same_in_bulk(
+    records: list[tuple[bytes, bytes | None]], drawn: st.DataObject
+) -> None:
+    """The CRC has been looked at before; here the bytes are believed, whatever they are."""
+    batch = encode_batch([LogRecord(key, value, 1_000) for key, value in records * 2])
+    for _ in range(drawn.draw(st.integers(1, 3))):
+        batch[drawn.draw(st.integers(61, len(batch) - 1))] = drawn.draw(st.integers(0, 255))
+    assert_same([batch])
+
+
+def test_every_byte_of_a_plain_commit_may_be_another() -> None:
+    value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="", commit_timestamp=9, topic_id=IDS[1])
+    key = pack(">h", 1) + encode(OffsetCommitKey(group="g", topic="t", partition=3), 0)
+    record = LogRecord(key, pack(">h", 4) + encode(value, 4), 1_000)
+    whole = encode_batch([record, record, record])
+    for position in range(61, len(whole)):
+        for change in (0x01, 0x40, 0x80, 0xFF):
+            batch = bytearray(whole)
+            batch[position] ^= change
+            assert_same([batch])
+
+
+def test_a_long_batch_has_offsets_of_two_and_three_bytes() -> None:
+    records = []
+    for partition in range(9_000):
+        key = pack(">h", 1) + encode(OffsetCommitKey(group="g", topic="t", partition=partition), 0)
+        value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="", commit_timestamp=9, topic_id=IDS[1])
+        records.append(LogRecord(key, pack(">h", 4) + encode(value, 4), 1_000))
+    assert_same([encode_batch(records)])
+
+
+def test_a_batch_may_begin_with_a_record_shorter_than_the_end_of_a_commit() -> None:
+    """What stands before a commit's end is then before the batch."""
+    group = pack(">h", 2) + encode(GroupMetadataKey(group="g"), 0)
+    keys = [pack(">h", 1) + encode(OffsetCommitKey(group="g", topic="t", partition=p), 0) for p in range(3)]
+    value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="", commit_timestamp=9, topic_id=IDS[1])
+    commits = [LogRecord(key, pack(">h", 4) + encode(value, 4), 1_000) for key in keys]
+    tombstones = [LogRecord(key, None, 1_000) for key in (*keys[1:], group)]
+    assert_same([encode_batch(commits), encode_batch(tombstones)])
+    for tombstone in tombstones:
+        assert_same([encode_batch(commits), encode_batch([tombstone])])
