@@ -123,13 +123,16 @@ class TimeIndex:
             self._offsets.append(offset - self._base_offset)
             self._timestamps.append(timestamp_ms)
 
-    def floor(self, timestamp_ms: int) -> int:
-        """An offset at or before the first one whose timestamp is at least `timestamp_ms`.
+    def floor(self, timestamp_ms: int) -> tuple[int, int]:
+        """The newest entry that is not above `timestamp_ms`: its timestamp and offset; (-1, base) if none.
 
-        It is the last offset of a batch, or the base offset.
+        Nothing before that offset has a timestamp of at least `timestamp_ms`. It ends the first batch that
+        has the entry's timestamp.
         """
         slot = bisect_right(self._timestamps, timestamp_ms) - 1
-        return self._base_offset + (self._offsets[slot] if slot >= 0 else 0)
+        if slot < 0:
+            return NO_TIMESTAMP, self._base_offset
+        return self._timestamps[slot], self._base_offset + self._offsets[slot]
 
     def last(self) -> tuple[int, int]:
         """The newest entry: timestamp and offset; (-1, base offset) when empty."""

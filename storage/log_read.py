@@ -106,9 +106,16 @@ def walk_headers_from(segment: Segment, offset: int) -> Iterator[Batch]:
 def first_record_at(
     segment: Segment, timestamp_ms: int, start_offset: int, up_to: int
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record at or after `timestamp_ms`, within [start_offset, up_to)."""
-    near = max(segment.indexes.times.floor(timestamp_ms), start_offset)
-    for batch in walk_headers_from(segment, near):
+    """Offset and timestamp of the first record at or after `timestamp_ms`, within [start_offset, up_to).
+
+    Raises WrongIndex.
+    """
+    promised_ms, promised = segment.indexes.times.floor(timestamp_ms)
+    is_promised = promised_ms >= 0 and promised >= start_offset
+    for batch in walk_headers_from(segment, max(promised, start_offset)):
+        if is_promised and (batch.max_timestamp_ms, batch.last_offset) != (promised_ms, promised):
+            raise WrongIndex(segment)
+        is_promised = False
         if batch.base_offset >= up_to:
             break
         if batch.max_timestamp_ms >= timestamp_ms:

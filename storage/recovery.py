@@ -184,6 +184,10 @@ class Recovery:
             promised = None
             segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
         segment.synced_bytes = segment.size_bytes
+        try:
+            segment.check_times(indexes)
+        except CorruptIndex:
+            return False
         return segment.size_bytes == size_bytes and segment.next_offset == self.recovery_point
 
 

@@ -115,7 +115,9 @@ class Segment:
         with self._loading:
             if self._indexes is None:
                 try:
-                    self.adopt(self.read_indexes(self.size_bytes))
+                    indexes = self.read_indexes(self.size_bytes)
+                    self.check_times(indexes)
+                    self.adopt(indexes)
                 except CorruptIndex:
                     self.build_indexes()
             assert self._indexes is not None
@@ -245,6 +247,28 @@ class Segment:
     def read_indexes(self, log_size_bytes: int) -> SegmentIndexes:
         """What the index files hold. Raises CorruptIndex if it cannot belong to so long a log."""
         return SegmentIndexes.load(self._files, self._directory, self.base_offset, log_size_bytes)
+
+    def check_times(self, indexes: SegmentIndexes) -> None:
+        """Raises CorruptIndex unless the last time entry names the largest timestamp there is, and its batch.
+
+        Where time rises, as it mostly does, that is a look at the last batch.
+        """
+        timestamp_ms, offset = indexes.times.last()
+        position, _ = indexes.offsets.floor(offset)
+        try:
+            named = self._newest_from(position, offset)
+        except CorruptSegment as error:  # Or the log is; then building the index says so.
+            raise CorruptIndex("an entry leads to no batch") from error
+        if self.size_bytes and named != (timestamp_ms, offset):
+            raise CorruptIndex(f"the last entry is {timestamp_ms} at {offset}, the log has {named}")
+
+    def _newest_from(self, position: int, offset: int) -> tuple[int, int]:
+        """The largest timestamp of the batches that end at `offset` or later, and where the first with it ends."""
+        newest = (NO_TIMESTAMP, self.base_offset)
+        for batch in walk_headers(self.path, self.file.read_at, position, self.size_bytes):
+            if batch.last_offset >= offset and batch.max_timestamp_ms > newest[0]:
+                newest = (batch.max_timestamp_ms, batch.last_offset)
+        return newest
 
     def adopt(self, indexes: SegmentIndexes) -> None:
         """Take indexes from their files, and the largest timestamp from them."""

@@ -1,19 +1,20 @@
 """The catalogue: which topics there are, in one small file that is replaced whole.
 
 `topics.json` in the log directory is written aside, synced and renamed over the old one, so a crash leaves
-either. It is the truth about topics: a partition directory of a topic that is not in it belongs to one that
-was being made or deleted when the daemon died. Knows nothing of logs.
+either; it has a checksum, for a wrong bit in a name or an id would be another topic. It is the truth about
+topics: a partition directory of a topic that is not in it belongs to one that was being made or deleted when the
+daemon died. Knows nothing of logs.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from storage.files import Files, StorageError
+from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "topics.json"
 FORMAT: Final = 1
@@ -35,11 +36,10 @@ def read_catalogue(files: Files, directory: Path) -> list[CatalogueEntry]:
     Raises StorageError if the file cannot be read or is none of ours: nobody may take it for empty.
     """
     path = directory / FILE_NAME
-    data = files.read_small(path)
-    if data is None:
+    document = read_sealed(files, path, "catalogue of topics")
+    if document is None:
         return []
     try:
-        document = json.loads(data)
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}, known is {FORMAT}")
         return [_entry(topic) for topic in document["topics"]]
@@ -72,5 +72,4 @@ def write_catalogue(files: Files, directory: Path, entries: Iterable[CatalogueEn
         }
         for entry in sorted(entries, key=lambda entry: entry.name)
     ]
-    document = json.dumps({"format": FORMAT, "topics": topics}, indent=1)
-    files.write_atomically(directory / FILE_NAME, document.encode())
+    write_sealed(files, directory / FILE_NAME, {"format": FORMAT, "topics": topics})

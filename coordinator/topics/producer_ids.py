@@ -7,7 +7,6 @@ few who come while it is under way wait for it.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,6 +17,7 @@ import structlog
 
 from coordinator.topics.workers import Workers
 from storage.files import Files, StorageError
+from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "producer-ids.json"
 BLOCK_SIZE: Final = 1000  # As Kafka's: one write of the file for so many producers.
@@ -60,20 +60,20 @@ class ProducerIds:
         start = self._read()
         if start > LAST_ID - BLOCK_SIZE:
             raise StorageError("read", self._path, "all producer ids have been used")
-        self._files.write_atomically(self._path, json.dumps({"next": start + BLOCK_SIZE}).encode())
+        write_sealed(self._files, self._path, {"next": start + BLOCK_SIZE})
         return start
 
     def _read(self) -> int:
-        data = self._files.read_small(self._path)
-        if data is None:
+        document = read_sealed(self._files, self._path, "file of producer ids")
+        if document is None:
             return 0
         try:
-            start = json.loads(data)["next"]
+            start = document["next"]
             if type(start) is not int or start < 0:
                 raise ValueError(f"next id {start!r}")
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError("read", self._path, f"not a file of producer ids: {error!r}") from error
-        return start
+        return int(start)
 
     def _on_taken(self, taken: Future[int]) -> None:
         self._is_taking = False

@@ -68,6 +68,43 @@ def test_a_directory_that_another_process_holds_is_refused_in_one_sentence(tmp_p
     take(tmp_path).close()
 
 
+JAVA_HOLDER = """
+import fcntl, sys
+lock = open(sys.argv[1], "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_directory_that_a_java_broker_holds_is_refused(tmp_path: Path) -> None:
+    """Java takes a POSIX record lock, and no other."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", JAVA_HOLDER, str(tmp_path / ".lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(LogDirectoryError, match="is in use by another process"):
+            take(tmp_path)
+    finally:
+        holder.kill()
+        holder.communicate()
+    take(tmp_path).close()
+
+
+def test_a_java_broker_finds_the_directory_of_ours_locked(tmp_path: Path) -> None:
+    directory = take(tmp_path)
+    tries = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    command = [sys.executable, "-c", tries, str(tmp_path / ".lock")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    directory.close()
+    assert "BlockingIOError" in refused.stderr
+    assert subprocess.run(command, check=False).returncode == 0
+
+
 def test_a_directory_is_free_again_after_close(tmp_path: Path) -> None:
     take(tmp_path).close()
     held = take(tmp_path)
@@ -354,6 +391,68 @@ def test_a_garbled_checkpoint_is_told_and_not_used(tmp_path: Path, text: str) ->
     directory = take(tmp_path)
     assert ["it is not used" in warning for warning in directory.warnings] == [True]
     assert directory.close() == []
+
+
+def test_where_a_log_starts_is_remembered_only_where_its_files_do_not_tell(tmp_path: Path) -> None:
+    """What is not written cannot rot: a wrong digit would hide records, or bring deleted ones back."""
+    directory = take(tmp_path)
+    log = filled(directory)
+    log.config = replace(SMALL, retention_bytes=500)
+    assert log.apply_retention(NOW_MS) > 0
+    directory.checkpoint()
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    start = log.log_start_offset
+    assert directory.close() == []
+    again = take(tmp_path)
+    assert again.open_log("t", 0, SMALL).log_start_offset == start > 0
+    again.close()
+
+
+def test_a_log_that_could_not_be_opened_is_opened_later_and_keeps_its_checkpoint(tmp_path: Path) -> None:
+    directory = take(tmp_path)
+    filled(directory)
+    directory.checkpoint()
+    kill(directory)
+    files = FaultyFiles(tmp_path)
+    files.refuse_to_open(".log")
+    again = take(tmp_path, files)
+    log = again.add_log("t", 0, SMALL)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="Too many open files"):
+            log.recover()
+    for use in (log.flush, lambda: log.read(0, 1), lambda: next(log.batches(0)), log.max_timestamp):
+        with pytest.raises(StorageError, match="Too many open files"):
+            use()
+    again.checkpoint()
+    assert "t 0 30" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    files.read_fault = None
+    log.fail_back()
+    assert all_spans(log) == [(n, n) for n in range(30)]
+    log.append(batch(), wall_ms=NOW_MS)
+    log.fail_back()
+    assert log.next_offset == 30
+    assert again.close() == []
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "{}", '{"version":1}', "[0]"])
+def test_a_garbled_marker_of_a_clean_shutdown_is_told_and_not_believed(tmp_path: Path, text: str) -> None:
+    directory = take(tmp_path)
+    filled(directory)
+    assert directory.close() == []
+    (tmp_path / ".kafka_cleanshutdown").write_text(text)
+    again = take(tmp_path)
+    assert not again.shut_down_cleanly
+    assert ["taken for unclean" in warning for warning in again.warnings] == [True]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again.close()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "node.id=1", "version=1\nnode.id=x\ncluster.id=c\n"])
+def test_an_empty_or_garbled_meta_properties_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(LogDirectoryError, match=r"meta\.properties is no meta\.properties file"):
+        take(tmp_path)
+    assert (tmp_path / "meta.properties").read_text() == text
 
 
 def live(root: Path, files: FaultyFiles, acknowledged: dict[str, int]) -> bool:
