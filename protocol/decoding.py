@@ -173,7 +173,7 @@ class _DecodeWriter:
         else:
             self._sized(kind, target, nullable, where)
 
-    def _nested(self, kind: Struct, target: str, nullable: bool) -> None:
+    def _nested(self, kind: Struct, target: str, nullable: bool, null: str = "< 0") -> None:
         inner = self._source.fresh("struct")
         if not nullable:
             self._struct(kind.cls, inner)
@@ -182,7 +182,7 @@ class _DecodeWriter:
         mark = self._source.fresh("mark")
         self._run.append(("b", mark))
         self._flush()
-        with self._source.block(f"if {mark} < 0"):
+        with self._source.block(f"if {mark} {null}"):
             self._source.line(f"{target} = None")
         with self._source.block("else"):
             self._struct(kind.cls, inner)
@@ -285,7 +285,11 @@ class _DecodeWriter:
         for index, field in enumerate(known):
             where = f"{cls.__name__}.{field.name}"
             with self._source.block(f"{'el' if index else ''}if {tag} == {field.tag}"):
-                self._value(field.type, f"{target}.{field.name}", self._version in field.nullable, where)
+                nullable, place = self._version in field.nullable, f"{target}.{field.name}"
+                if isinstance(field.type, Struct):  # Here Kafka marks a null one by 0, elsewhere by -1.
+                    self._nested(field.type, place, nullable, null="<= 0")
+                else:
+                    self._value(field.type, place, nullable, where)
                 self._flush()
                 self._fail_if(f"pos != {end}", where, "does not fill its tagged field")
         with self._source.block("else"):

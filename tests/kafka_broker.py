@@ -89,7 +89,8 @@ class KafkaBroker(ServerProcess):
             self._format()
 
     def _format(self) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Behind a letter: the tool takes an id that begins with a hyphen, as one in 64 would, for an option.
+        cluster_id = "M" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         command = self._java(
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_file)
         )

@@ -20,6 +20,7 @@ import pytest
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from muster.cli import run
 from muster.log.rows import OffsetRow, write_rows
+from storage.checkpoints import RECOVERY_POINTS
 from storage.files import Files
 from storage.log_directory import LogDirectory
 from storage.partition_files import PARTITION_METADATA, write_partition_metadata
@@ -322,6 +323,7 @@ def second_life(
         shutil.rmtree(theirs)
         shutil.copytree(ours, theirs) if ours.exists() else theirs.mkdir()
         (theirs / PARTITION_METADATA).write_bytes(kept)
+    (kafka.log_dir / RECOVERY_POINTS).unlink()  # It speaks of the segments that were there.
     file = tmp_path_factory.mktemp("import") / "rows.jsonl"
     write_rows(file, [OffsetRow(IMPORTED, TOPIC, 1, 33, metadata="by import")])
     assert run(["log", "import", str(file), str(kafka.log_dir)]) == 0

@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import decode, decode_prefix, decoder, encode, encode_into, encoder, spec
+from protocol.codec import (
+    data,
+    decode,
+    decode_prefix,
+    decoder,
+    encode,
+    encode_into,
+    encoder,
+    since,
+    spec,
+    struct,
+)
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -24,6 +35,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.primitives import Int32
 from tests.protocol.message_strategies import FEW, PAIRS, messages
 from tests.protocol.sample_messages import Everything, Inner, Tagged
 
@@ -408,3 +420,27 @@ def test_garbage_raises_nothing_but_decode_error(cls: type, version: int, data: 
             continue
         assert isinstance(message, cls)
         assert 0 <= end <= len(garbage)
+
+
+@struct
+class TaggedInner:
+    number: Int32
+
+
+@data(versions="0", flexible="0+")
+class TaggedStruct:
+    inner: TaggedInner | None = since(0, tag=0, default=None)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "inner"),
+    [
+        (b"\1\0\1\0", None),  # As Kafka 4.3.1 writes ConsumerGroupMemberMetadata.
+        (b"\1\0\6\1\0\0\0\5\0", TaggedInner(number=5)),
+        (b"\0", None),
+    ],
+)
+def test_a_null_struct_is_marked_by_0_in_a_tagged_field(encoded: bytes, inner: TaggedInner | None) -> None:
+    """And by -1 anywhere else: Kafka counts the mark of a tagged one as it counts lengths."""
+    assert decode(TaggedStruct, 0, encoded) == TaggedStruct(inner=inner)
+    assert decode(TaggedStruct, 0, encode(TaggedStruct(inner=inner), 0)) == TaggedStruct(inner=inner)
