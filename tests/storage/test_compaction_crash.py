@@ -34,8 +34,8 @@ from tests.storage.faulty_files import FaultyFiles, Inode, Operation
 from tests.storage.logs import reopen
 
 SMALL = replace(COMPACTED, segment_bytes=600)
-KEYS = 7
-MIXTURES = 3  # Of what a crash may keep, tried at each point; the first is what was synced.
+KEYS = 31
+MIXTURES = 5  # Of what a crash may keep, tried at each point; the first is what was synced.
 
 
 class QuickFile(File):
@@ -127,16 +127,18 @@ class Workload:
         checkpoint = 0
         for step in range(3):
             self._append(log, step)
+            log.config = replace(SMALL, segment_bytes=1500)  # So that segments are joined.
             checkpoint = clean(
                 log, self.files, checkpoint=checkpoint, wall_ms=NOW_MS + step * RETENTION_MS
             ).end_offset
+            log.config = SMALL
         return log
 
     def _append(self, log: PartitionLog, step: int) -> None:
         for number in range(8):
             pairs = [
                 (
-                    f"k{(number * 3 + each) % KEYS}",
+                    f"k{(number * 3 + each + step * 7) % KEYS}",
                     f"{step}-{number}-{each}" * 4 if (number + each) % 4 else None,
                 )
                 for each in range(2)
