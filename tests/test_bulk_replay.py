@@ -212,12 +212,10 @@ def test_a_long_batch_has_offsets_of_two_and_three_bytes() -> None:
 
 
 def test_a_batch_may_begin_with_a_record_shorter_than_the_end_of_a_commit() -> None:
-    """What stands before a commit's end is then before the batch."""
-    group = pack(">h", 2) + encode(GroupMetadataKey(group="g"), 0)
-    keys = [pack(">h", 1) + encode(OffsetCommitKey(group="g", topic="t", partition=p), 0) for p in range(3)]
+    """What stands before a commit's end is then before the batch, whatever follows on the record."""
+    key = pack(">h", 1) + encode(OffsetCommitKey(group="g", topic="t", partition=0), 0)
     value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="", commit_timestamp=9, topic_id=IDS[1])
-    commits = [LogRecord(key, pack(">h", 4) + encode(value, 4), 1_000) for key in keys]
-    tombstones = [LogRecord(key, None, 1_000) for key in (*keys[1:], group)]
-    assert_same([encode_batch(commits), encode_batch(tombstones)])
-    for tombstone in tombstones:
-        assert_same([encode_batch(commits), encode_batch([tombstone])])
+    commit = encode_batch([LogRecord(key, pack(">h", 4) + encode(value, 4), 1_000)])
+    for length in range(60):
+        group = pack(">h", 2) + encode(GroupMetadataKey(group="g" * length), 0)
+        assert_same([commit, encode_batch([LogRecord(key, None, 1_000), LogRecord(group, None, 1_000)])])

@@ -15,7 +15,7 @@ import pytest
 from protocol.record_batch import walk
 from protocol.records import Codec, Record, encode_batch, read_records
 from storage.checkpoints import TopicPartition
-from storage.files import CorruptSegment, Files, StorageError
+from storage.files import CorruptSegment, File, Files, StorageError
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 from storage.segment_swap import StuckSwap
@@ -30,33 +30,52 @@ from tests.storage.cleaning import (
     table,
     texts,
 )
-from tests.storage.faulty_files import FaultyFiles, Operation
+from tests.storage.faulty_files import FaultyFiles, Inode, Operation
 from tests.storage.logs import reopen
 
 SMALL = replace(COMPACTED, segment_bytes=600)
-KEYS = 7
+KEYS = 31
+MIXTURES = 5  # Of what a crash may keep, tried at each point; the first is what was synced.
 
 
-class Crash(BaseException):
-    """The power goes."""
+class QuickFile(File):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """The real disk is not asked: thousands of starts would take minutes."""
+
+
+class QuickFiles(Files):
+    def _file(self, path: Path, fd: int) -> File:
+        return QuickFile(path, fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """As `QuickFile.sync`."""
 
 
 class LossyFiles(FaultyFiles):
     """The power goes after so many operations."""
 
-    def crash_after(self, count: int) -> None:
-        left = iter(range(count))
+    def watch(self, look: Callable[[], None]) -> None:
+        """Have `look` called before each operation: it sees what a crash after the one before would leave."""
 
         def fault(_: Operation) -> None:
-            if next(left, None) is None:
-                raise Crash
+            self.fault = None  # What `look` does itself does not count.
+            look()
+            self.fault = fault
 
         self.fault = fault
 
-    def crash_keeping_some(self, chance: random.Random) -> None:
-        """Of what was not synced the disk may have any."""
-        self.fault = None
-        self.crash(chance)
+    def survivors(self, directory: Path, target: Path, chance: random.Random | None = None) -> Path:
+        """One of the states in which a crash may leave `directory`, written to `target`.
+
+        Without `chance` that is what was synced and no more.
+        """
+        target.mkdir(parents=True)
+        for name, node in self._folder(directory).after_crash(chance).items():
+            assert isinstance(node, Inode), name
+            (target / name).write_bytes(node.after_crash(chance))
+        return target
 
 
 class Workload:
@@ -74,16 +93,18 @@ class Workload:
         checkpoint = 0
         for step in range(3):
             self._append(log, step)
+            log.config = replace(SMALL, segment_bytes=1500)  # So that segments are joined.
             checkpoint = clean(
                 log, self.files, checkpoint=checkpoint, wall_ms=NOW_MS + step * RETENTION_MS
             ).end_offset
+            log.config = SMALL
         return log
 
     def _append(self, log: PartitionLog, step: int) -> None:
-        for number in range(14):
+        for number in range(8):
             pairs = [
                 (
-                    f"k{(number * 3 + each) % KEYS}",
+                    f"k{(number * 3 + each + step * 7) % KEYS}",
                     f"{step}-{number}-{each}" * 4 if (number + each) % 4 else None,
                 )
                 for each in range(2)
@@ -92,7 +113,7 @@ class Workload:
             log.append(
                 encode_batch([record(*pair) for pair in pairs], codec=Codec(number % 5)), wall_ms=NOW_MS
             )
-            if number % 7 == 6:
+            if number % 4 == 3:
                 log.flush()
                 self.acknowledged = log.durable_offset
                 self.recovery_point = log.recovery_point
@@ -111,84 +132,65 @@ class Workload:
             assert self.appended[offset] == (key, value)
 
 
-def sweep(tmp_path: Path, check: Callable[[Workload, LossyFiles, int], None]) -> int:
-    """Run the workload anew for every point at which it may be cut short; how many there were."""
-    for count in range(3000):
-        root = tmp_path / "root"
-        root.mkdir()
-        files = LossyFiles(root)
-        workload = Workload(root / "c-0", files)
-        files.crash_after(count)
-        try:
-            workload.run()
-        except Crash:
-            check(workload, files, count)
-            shutil.rmtree(root)
-        else:
-            shutil.rmtree(root)
-            return count
-    pytest.fail("the workload has fewer operations than this")
-
-
 def test_a_crash_after_any_operation_leaves_every_newest_record(tmp_path: Path) -> None:
-    """A kill, which leaves what was written; a loss of power, which leaves what was synced; and a start that
-    finishes a swap and is itself cut short, after any of its operations."""
-    seen: set[frozenset[str]] = set()
-    starts = 0
+    """A kill leaves what was written; a loss of power what was synced, and of the rest any mixture. A start that
+    has to finish a swap may itself be cut short, after any of its operations."""
+    files = LossyFiles(tmp_path)
+    workload = Workload(tmp_path / "c-0", files)
+    copies, chance, seen = tmp_path / "copies", random.Random(7), set[frozenset[str]]()
+    points = starts = 0
 
-    def check(workload: Workload, files: LossyFiles, count: int) -> None:
-        nonlocal starts
-        files.fault = None
-        if workload.directory.exists():
-            after_kill = shutil.copytree(workload.directory, tmp_path / "killed" / "c-0")
-            hold_again(workload, after_kill)
-            shutil.rmtree(after_kill)
-        files.crash()
-        names = frozenset(leftovers(workload.directory))
-        if names and names not in seen:
-            seen.add(names)
-            starts += sweep_of_a_start(workload, tmp_path / "start")
-        log = hold_again(workload, workload.directory, files)
-        if count % 10 == 0:
-            clean(log, files, wall_ms=NOW_MS + 9 * RETENTION_MS)
-            workload.hold(log)
+    def look() -> None:
+        nonlocal points, starts
+        points += 1
+        if not workload.directory.exists():
+            return
+        hold_again(workload, shutil.copytree(workload.directory, copies / "killed" / "c-0"))
+        for number in range(MIXTURES):
+            target = copies / f"{number}" / "c-0"
+            left = files.survivors(workload.directory, target, chance if number else None)
+            names = frozenset(leftovers(left))
+            if names and names not in seen:
+                seen.add(names)
+                starts += watch_a_start(workload, left, copies / "start")
+            log = hold_again(workload, left)
+            if points % 10 == 0:
+                clean(log, QuickFiles(), wall_ms=NOW_MS + 9 * RETENTION_MS)
+                workload.hold(log)
+        shutil.rmtree(copies)
 
-    assert sweep(tmp_path, check) > 150
-    assert starts > 50
+    files.watch(look)
+    log = workload.run()
+    workload.hold(log)
+    assert points > 100
+    assert starts > 15
+
+
+def watch_a_start(workload: Workload, left: Path, root: Path) -> int:
+    """Open a copy of `left`; every state in which that may be cut short has to be as good. How many."""
+    directory = shutil.copytree(left, root / "c-0")
+    files, chance, points = LossyFiles(root), random.Random(3), 0
+
+    def look() -> None:
+        nonlocal points
+        points += 1
+        for number in range(MIXTURES):
+            target = root / "copies" / f"{number}" / "c-0"
+            hold_again(workload, files.survivors(directory, target, chance if number else None))
+        shutil.rmtree(root / "copies")
+
+    files.watch(look)
+    hold_again(workload, directory, files)
+    shutil.rmtree(root)
+    return points
 
 
 def hold_again(workload: Workload, directory: Path, files: Files | None = None) -> PartitionLog:
-    log = PartitionLog.open(directory, SMALL, files or Files(), recovery_point=workload.recovery_point)
+    """Open what a crash left, and hold it against what was acknowledged by then."""
+    log = PartitionLog.open(directory, SMALL, files or QuickFiles(), recovery_point=workload.recovery_point)
     workload.hold(log)
     assert not leftovers(directory)
     return log
-
-
-def sweep_of_a_start(workload: Workload, root: Path) -> int:
-    for count in range(1000):
-        directory = shutil.copytree(workload.directory, root / "c-0")
-        files = LossyFiles(root)
-        files.crash_after(count)
-        try:
-            hold_again(workload, directory, files)
-        except Crash:
-            files.crash_keeping_some(random.Random(count))
-            hold_again(workload, directory)
-        else:
-            return count
-        finally:
-            shutil.rmtree(root)
-    pytest.fail("a start has fewer operations than this")
-
-
-def test_whatever_of_the_unsynced_a_crash_keeps_the_log_is_whole(tmp_path: Path) -> None:
-    chance = random.Random(7)
-
-    def check(workload: Workload, files: LossyFiles, _: int) -> None:
-        files.crash_keeping_some(chance)
-        hold_again(workload, workload.directory, files)
-
-    sweep(tmp_path, check)
 
 
 def leftovers(directory: Path) -> list[str]:
@@ -209,7 +211,7 @@ def test_a_disk_error_at_any_operation_leaves_the_log_serving(tmp_path: Path, nu
             clean(log, files)
             files.fault = None
             clean(log, files, wall_ms=NOW_MS + RETENTION_MS)
-            assert nth > 30
+            assert nth > 12
             return
         except StorageError as error:
             is_stuck = isinstance(error, StuckSwap)
