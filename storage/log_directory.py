@@ -35,7 +35,8 @@ from storage.checkpoints import (
 )
 from storage.files import File, Files, StorageError
 from storage.log_config import LogConfig
-from storage.partition_log import Opening, PartitionLog
+from storage.opening import Opening
+from storage.partition_log import PartitionLog
 
 LOCK: Final = ".lock"
 DELETED_SUFFIX: Final = "-delete"

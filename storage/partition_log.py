@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_offset
 from storage.batch_walk import WINDOW_BYTES
-from storage.files import Chunk, CorruptSegment, Files, StorageError
+from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_read import (
     WouldBlock,
@@ -41,20 +41,11 @@ from storage.log_read import (
     read_batches,
 )
 from storage.log_writer import LogWriter
-from storage.partition_files import (
-    PARTITION_METADATA,
-    LeaderEpochs,
-    encode_uuid,
-    read_leader_epochs,
-    read_partition_metadata,
-)
+from storage.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
+from storage.partition_files import LeaderEpochs, read_leader_epochs
 from storage.recovery import Recovered, Recovery
 from storage.retention import expired
 from storage.segment import Segment, StagedBatch
-
-FIRST_EPOCHS: Final[LeaderEpochs] = (
-    (0, 0),
-)  # Of a log made here: epoch 0 from offset 0 on. One node never fences itself.
 
 T = TypeVar("T")
 
@@ -72,24 +63,6 @@ class Appended(NamedTuple):
 
     base_offset: int
     last_offset: int
-
-
-class Opening(NamedTuple):
-    """What is known of a log before its files are looked at.
-
-    `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
-    is written when the directory is made. `is_replayed` promises that `batches` will be read to the end before
-    anything in the log counts.
-    """
-
-    recovery_point: int | None = None
-    shut_down_cleanly: bool = False
-    log_start_offset: int = 0
-    topic_id: bytes | None = None
-    is_replayed: bool = False
-
-
-UNKNOWN: Final = Opening()
 
 
 class PartitionLog:
@@ -152,7 +125,7 @@ class PartitionLog:
         files, directory = self._files, self.directory
         recovery_point, is_clean, log_start_offset, topic_id, is_replayed = self._opening
         self.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
-        self.topic_id = _same_topic(read_partition_metadata(files, directory), topic_id, directory)
+        self.topic_id = topic_id_of(files, directory, topic_id)
         recovery = Recovery(files, directory, self.config, recovery_point or 0, is_clean, is_replayed)
         self.recovered = recovery.run()
         segments, writer = self.recovered.segments, self._writer
@@ -455,11 +428,3 @@ class PartitionLog:
             self.failure = StorageError("use", self.directory, "the partition was deleted")
             for segment in self.segments:
                 segment.close()
-
-
-def _same_topic(found: bytes | None, wanted: bytes | None, directory: Path) -> bytes | None:
-    """The topic id that a directory has, or gets. Raises CorruptSegment if it is another topic's."""
-    if found is not None and wanted is not None and found != wanted:
-        path = directory / PARTITION_METADATA
-        raise CorruptSegment(path, 0, f"topic id {encode_uuid(found)}, expected {encode_uuid(wanted)}")
-    return found or wanted

@@ -8,18 +8,15 @@ else is left.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.batch_walk import Located
 from storage.files import Files
-from storage.segment import LOG_SUFFIX, base_offset_of, log_path
+from storage.segment import LOG_SUFFIX, SWAP_SUFFIX, base_offset_of, log_path
+from storage.segment_swap import SWAP_NAME
 from storage.survey import Found, Survey
-
-SWAP_SUFFIX: Final = ".swap"
-SWAP_NAME: Final = re.compile(r"(\d{20})\.log\.swap")
 
 
 class SegmentFile(NamedTuple):

@@ -22,7 +22,7 @@ from storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of
 
 DELETED_SUFFIX: Final = ".deleted"  # Of files that a broker meant to remove a minute later.
 SIDE_SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
-SWAP_NAME: Final = re.compile(r"\d{20}\.log\.swap")
+SWAP_NAME: Final = re.compile(r"(\d{20})\.log\.swap")
 MEANINGLESS: Final = (CLEANED_SUFFIX, DELETED_SUFFIX)
 
 

@@ -70,6 +70,14 @@ def test_a_commit_behind_it_in_the_log_outdoes_one_in_a_transaction() -> None:
     assert Log().pending(commit(2)).add(commit(3)).marker(COMMIT).offset == 3
 
 
+def test_a_tombstone_takes_along_what_is_held_for_its_offset() -> None:
+    """O16: the transaction was open when the offset was deleted."""
+    tombstone = new_offset_commit_tombstone("g", "t", 0)
+    log = Log().pending(commit(2)).add(tombstone)
+    assert log.marker(COMMIT).offset is None
+    assert Log().pending(commit(2)).add(tombstone).pending(commit(3)).marker(COMMIT).offset == 3
+
+
 def test_a_transaction_may_delete_an_offset() -> None:
     tombstone = new_offset_commit_tombstone("g", "t", 0)
     assert Log().add(commit(1)).pending(tombstone).marker(COMMIT).offset is None
