@@ -180,6 +180,9 @@ class TopicOffsets:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TopicOffsets):
             return NotImplemented
-        return dict(self.items()) == dict(other.items())
+        mine, others = (
+            (each._topic_id, each._partitions, each._rows, each._extras) for each in (self, other)
+        )
+        return mine == others or dict(self.items()) == dict(other.items())
 
     __hash__ = None  # type: ignore[assignment]  # It changes.
