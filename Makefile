@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11 or newer and make:
 #   make run    makes the environment and starts the daemon on 127.0.0.1:9092
 #   make test   makes the environment and passes the tests
-# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS.
+# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES.
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
@@ -19,13 +19,14 @@ PYTEST_ARGS ?=
 WORKERS ?= auto
 ROUNDS ?= 200
 SEEDS ?= 20000
+MINUTES ?= 30
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test check format demo soak soak-kill mutants conformance bench docs constraints clean
+.PHONY: help run test check format demo soak soak-kill soak-log soak-disk mutants conformance bench bench-log docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: check, format, demo, soak, soak-kill, mutants, conformance, bench, docs, constraints, clean.'
+	@echo 'Also: check, format, demo, soak, soak-kill, soak-log, soak-disk, mutants, conformance, bench, bench-log, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -74,8 +75,20 @@ soak: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
 
+# Commits against compaction on small segments, with kills: half an hour.
+soak-log: $(VENV)/.dev
+	$(BIN)/python -m tests.soak_log --minutes $(MINUTES)
+
+# Every crash point twenty times, and every byte of a small directory flipped: some ten minutes.
+soak-disk: $(VENV)/.dev
+	MUSTER_CRASH_ROUNDS=20 MUSTER_FLIP_STRIDE=1 $(BIN)/python -m pytest tests/server/test_crash_sweep.py tests/server/test_flips.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench.performance --write
+
+bench-log: $(VENV)/.dev
+	$(BIN)/python -m bench.loading
+	$(BIN)/python -m bench.compaction
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m coordinator.settings_page > docs/settings.md

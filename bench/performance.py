@@ -27,6 +27,8 @@ from tests.daemon import MusterDaemon
 from tests.wire import WireClient
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+OTHERS = "## The log"
+"""From this heading on the page has the figures of other benchmarks, and is left as it is."""
 TOPIC = "bench"
 SYNC_PROBES = 200
 
@@ -126,7 +128,8 @@ def main() -> None:
         report = measure(Path(directory), options.connections, options.seconds, options.rounds)
     print(report)
     if options.write:
-        PAGE.write_text(report)
+        _, heading, others = PAGE.read_text().partition(OTHERS)
+        PAGE.write_text(f"{report}\n{heading}{others}" if heading else report)
 
 
 def measure(directory: Path, count: int, seconds: float, rounds: int) -> str:
