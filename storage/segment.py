@@ -283,6 +283,9 @@ class Segment:
         fresh = Segment(self._files, self._directory, self.base_offset, self._index_interval_bytes)
         built = fresh.reset()
         for batch in walk_headers(self.path, self.file.read_at, 0, self.size_bytes):
+            if not fresh.next_offset <= batch.base_offset <= batch.last_offset < self.next_offset:
+                detail = f"offsets {batch.base_offset}-{batch.last_offset} have no place here"
+                raise CorruptSegment(self.path, fresh.size_bytes, detail)  # No CRC covers a base offset.
             fresh.note(batch.last_offset, batch.max_timestamp_ms, batch.size_bytes)
         built.times.maybe_add(*fresh._max_timestamp)
         if not self._is_replaced:

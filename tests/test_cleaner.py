@@ -125,7 +125,7 @@ def test_a_deleted_log_is_no_failure(directory: LogDirectory, files: FaultyFiles
     dirty(directory, "gone", 10)
 
     def fault(operation: Operation) -> None:
-        if operation.path.suffix == ".cleaned":
+        if operation.path.suffix == ".cleaned" and operation.name == "write":
             files.fault = None
             directory.delete_log("gone", 0)
 

@@ -8,7 +8,7 @@ from typing import Any
 from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 
 from tests.clients.workers import kafka_python_admin, kafka_python_walk, payloads
 from tests.clients.workers.diary import Diary
@@ -50,7 +50,11 @@ class Member(AsyncConsumerRebalanceListener):
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            batches = self._consumer.poll(timeout_ms=100)
+            try:
+                batches = self._consumer.poll(timeout_ms=100)
+            except KafkaConnectionError as error:  # While no broker is there, poll may tell of it: ask again.
+                self._diary.tell("disturbed", error=str(error))
+                continue
             self._diary.read([record.value.decode() for records in batches.values() for record in records])
             self._commit()
         self._consumer.close()
