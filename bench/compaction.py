@@ -21,7 +21,7 @@ from threading import Event
 
 from bench.load import COMMIT_VERSION, Member, check_answers, close, commit_frame, connect, join
 from coordinator.cleaner_pace import Pace
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import encode_record
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import encode_record, new_empty_group_metadata_record

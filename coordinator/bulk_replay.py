@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
 from coordinator.groups.records import decode_record, decode_value, encode_record
 from coordinator.groups.shard import Shard

@@ -17,7 +17,7 @@ import structlog
 
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.history import TOPIC as HISTORY_TOPIC

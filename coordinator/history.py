@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind, counted
-from coordinator.groups.effects import GroupEvent
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1

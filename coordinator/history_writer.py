@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.history import History, encode_event
 from coordinator.topics.partition import Partition
 from protocol.errors import ErrorCode

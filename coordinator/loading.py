@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coordinator.bulk_replay import BulkReplay
 from coordinator.clock import Clock
-from coordinator.groups.effects import Result
+from coordinator.effects import Result
 from coordinator.groups.shard import Shard
 from protocol.records import Batch
 from storage.files import StorageError

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from struct import Struct
-from typing import Any, Final
+from typing import Any
 
-from coordinator.groups.effects import Record
-from protocol.errors import DecodeError
-
-MARKER_KEY: Final = Struct(">hh")  # A version, and which of the two it is.
-ABORT: Final = 0
-COMMIT: Final = 1
+from coordinator.effects import Record
+from protocol.control_records import ControlType, control_type
 
 
 class OpenTransactions:
@@ -32,13 +27,11 @@ class OpenTransactions:
 
     def end(self, producer_id: int, marker_key: bytes | None) -> None:
         """The marker: count what was held, or forget it. Raises DecodeError for one that is neither."""
-        if marker_key is None or len(marker_key) < MARKER_KEY.size:
-            raise DecodeError("a control batch of the offsets log holds no marker")
-        _, kind = MARKER_KEY.unpack_from(marker_key)
-        if kind not in (ABORT, COMMIT):
+        kind = control_type(marker_key)
+        if kind is None:
             return  # Of raft, say: nothing that ends a transaction.
         for record, offset in self._held.pop(producer_id, ()):
-            if kind == COMMIT:
+            if kind is ControlType.COMMIT:
                 self._count(record, offset)
 
     def forget(self, key: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from coordinator.clock import Clock
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.loading import Loaded, load_shard

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from coordinator.groups.effects import (
+from coordinator.effects import (
     AppendFinished,
     Event,
     GroupEvent,

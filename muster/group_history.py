@@ -16,7 +16,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka.structs import TopicPartition
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.history import GAP_KEY, TOPIC, HistoryError, decode_event
 from muster.cluster import Cluster, ClusterError, quiet_aiokafka
 from muster.group_admin import partitions_of

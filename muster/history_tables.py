@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from muster.group_history import GroupHistory
 from muster.group_tables import UNKNOWN, add_row, new_table
 from muster.rebalances import ASSIGNING, JOINING, Chapter

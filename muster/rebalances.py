@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.effects import GroupEvent
 from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 
 JOINING: Final = PREPARING_REBALANCE.value

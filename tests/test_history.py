@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.history import (
     MAX_EVENTS,
     MAX_GROUPS,

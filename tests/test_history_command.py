@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.history import encode_event
 from muster.group_history import GroupHistory, Newest, as_history
 from muster.history_tables import event_table, local_time, rebalance_table, remarks

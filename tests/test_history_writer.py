@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.history import History, decode_event
 from coordinator.history_writer import EVENTS_PER_WRITE, WRITE_BYTES, HistoryWriter
 from protocol.errors import ErrorCode

@@ -18,12 +18,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
     "storage": ("storage", "protocol"),
     "coordinator/purgatory": ("coordinator.purgatory",),
-    "coordinator/groups": ("coordinator.groups", "coordinator.offsets", "protocol"),
-    "coordinator/offsets": ("coordinator.groups", "coordinator.offsets", "protocol"),
+    "coordinator/groups": ("coordinator.groups", "coordinator.offsets", "coordinator.effects", "protocol"),
+    "coordinator/offsets": ("coordinator.groups", "coordinator.offsets", "coordinator.effects", "protocol"),
+    "coordinator/transactions": ("coordinator.transactions", "coordinator.effects", "protocol"),
     "coordinator/topics": ("coordinator.topics", "coordinator.purgatory", "storage", "protocol"),
     # It reads the daemon's files, so it shares what gives them meaning; nothing of what runs the daemon.
     "muster/log": (
         "muster",
+        "coordinator.effects",
         "coordinator.groups",
         "coordinator.offsets",
         "coordinator.loading",
@@ -36,7 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 """Of our own packages, what each room may import. What is not named here may import anything below it."""
 
-SANS_IO = ("coordinator/groups", "coordinator/offsets", "coordinator/purgatory")
+SANS_IO = ("coordinator/groups", "coordinator/offsets", "coordinator/transactions", "coordinator/purgatory")
 LOOPS_AND_SOCKETS = ("asyncio", "uvloop", "socket", "selectors", "ssl", "signal")
 OTHER_THREADS = ("threading", "concurrent", "multiprocessing", "subprocess", "queue")
 FILES = ("os", "io", "pathlib", "shutil", "tempfile", "mmap")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import encode_record, new_offset_commit_tombstone

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from muster.cluster import connected
 from muster.group_history import read_history
 

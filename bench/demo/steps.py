@@ -16,7 +16,7 @@ from bench.demo.produce import FlightProducer
 from bench.demo.rebalances import read_events, rebalances
 from bench.demo.report import Check, GroupBars, bars, outcome_table, rebalance_table
 from bench.demo.spark_job import run_job
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from muster.cluster import ClusterError
 from tests.clients.observer import TIMEOUT_S, Observer
 from tests.processes import wait_until

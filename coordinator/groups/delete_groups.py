@@ -6,8 +6,8 @@ with fewer offsets, and nobody was told that it is gone. The group's own tombsto
 
 from __future__ import annotations
 
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.records import new_group_tombstone, new_offset_commit_tombstone
 from coordinator.groups.states import DELETE_ANSWER, Trigger, transition

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.groups.effects import Reply, RequestContext, Result
+from coordinator.effects import Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.member import Member
 from coordinator.groups.states import DEAD, PROTOCOL_DESCRIBED

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator.groups.effects import ReplyTo
+from coordinator.effects import ReplyTo
 from coordinator.groups.member import Member, OfferedProtocol, Parked
 from coordinator.groups.states import EMPTY, PREPARING_REBALANCE, GroupState
 from protocol.consumer import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE

@@ -12,9 +12,9 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.answers import join_answer, join_refusal
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.failures import append_answer
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings

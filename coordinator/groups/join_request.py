@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.answers import join_refusal
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.member import Member, OfferedProtocol, Parked
 from coordinator.offsets.topic_catalog import TopicCatalog

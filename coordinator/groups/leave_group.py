@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.pending_members import forget_pending_member
 from coordinator.groups.rebalance import dismiss, rebalance_or_complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.groups.effects import Reply, RequestContext, Result
+from coordinator.effects import Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

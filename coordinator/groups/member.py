@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.groups.effects import ReplyTo
+from coordinator.effects import ReplyTo
 
 
 class OfferedProtocol(NamedTuple):

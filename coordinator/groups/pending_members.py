@@ -6,8 +6,8 @@ member behind. Until then the id holds up the join phase and counts for nothing 
 
 from __future__ import annotations
 
+from coordinator.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.group import PENDING_MEMBERS_MAX, Group
 from coordinator.groups.join_request import Join
 from coordinator.groups.rebalance import complete_if_nobody_is_missing

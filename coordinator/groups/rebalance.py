@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from coordinator.effects import NOTHING, Moment, Reply, Result, SetTimer
 from coordinator.groups.answers import join_answer, join_refusal, sync_refusal
 from coordinator.groups.causes import Cause, CauseKind, counted
-from coordinator.groups.effects import NOTHING, Moment, Reply, Result, SetTimer
 from coordinator.groups.group import Group, InitialDelay
 from coordinator.groups.member import Member
 from coordinator.groups.records import new_group_metadata_record

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.group import Group
 from coordinator.groups.record_schemas import (
     GROUP_METADATA,

@@ -7,8 +7,8 @@ never in a generation: nobody knows whether its client is still there (3.27, 3.5
 
 from __future__ import annotations
 
+from coordinator.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.group import Group
 from coordinator.groups.member import Member
 from coordinator.groups.rebalance import complete_if_nobody_is_missing, dismiss, rebalance_or_complete

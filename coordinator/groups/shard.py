@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.delete_groups import delete_groups
-from coordinator.groups.describe_groups import describe_groups
-from coordinator.groups.effects import (
+from coordinator.effects import (
     NOTHING,
     AppendFinished,
     Event,
@@ -29,6 +26,9 @@ from coordinator.groups.effects import (
     TopicDeleted,
     combine,
 )
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.describe_groups import describe_groups
 from coordinator.groups.group import AssignmentStored, Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.heartbeat import heartbeat

@@ -10,8 +10,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from coordinator.effects import GroupEvent, Moment
 from coordinator.groups.causes import Cause
-from coordinator.groups.effects import GroupEvent, Moment
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

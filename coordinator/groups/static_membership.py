@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coordinator.effects import NOTHING, Moment, Reply, Result
 from coordinator.groups.answers import join_answer, join_refusal, sync_refusal
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Reply, Result
 from coordinator.groups.failures import append_answer
 from coordinator.groups.group import Group
 from coordinator.groups.join_request import Join

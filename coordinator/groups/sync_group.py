@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, SetTimer
 from coordinator.groups.answers import sync_answer, sync_refusal
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.effects import NOTHING, Moment, Reply, RequestContext, Result, SetTimer
 from coordinator.groups.failures import append_answer
 from coordinator.groups.group import AssignmentStored, Group
 from coordinator.groups.member import Member, Parked

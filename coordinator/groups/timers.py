@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.groups.effects import SetTimer
+from coordinator.effects import SetTimer
 from coordinator.groups.member import Member
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from coordinator.groups.effects import Moment, Record, Reply, RequestContext, Result
+from coordinator.effects import Moment, Record, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.groups.effects import Record, Reply, RequestContext, Result
+from coordinator.effects import Record, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.records import new_offset_commit_tombstone
 from coordinator.groups.states import DELETE_ANSWER

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from coordinator.effects import NOTHING, Moment, Record, Result, SetTimer, combine
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.delete_groups import remove_group
-from coordinator.groups.effects import NOTHING, Moment, Record, Result, SetTimer, combine
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.records import new_offset_commit_tombstone

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from coordinator.groups.effects import Reply, RequestContext, Result
+from coordinator.effects import Reply, RequestContext, Result
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
 from coordinator.offsets.shapes import FETCH_GROUPS_SINCE, NO_OFFSET
 from coordinator.offsets.topic_catalog import TopicCatalog

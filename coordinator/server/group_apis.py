@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
-from coordinator.groups.effects import RequestContext
+from coordinator.effects import RequestContext
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, Repeat, Repeater
 from coordinator.server.pending import Gather, Pending

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from typing import Any, Final, TypeAlias
 
-from coordinator.groups.effects import Record as CoreRecord
+from coordinator.effects import Record as CoreRecord
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from coordinator.groups.records import decode_record
 from muster.log.other_records import decode_other

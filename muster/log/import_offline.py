@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import encode_record

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.groups.records import decode_record

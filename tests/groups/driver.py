@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from coordinator.groups.effects import (
+from coordinator.effects import (
     AppendFinished,
     Event,
     GroupEvent,

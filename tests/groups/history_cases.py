@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.effects import GroupEvent
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import SESSION_MS, Consumer, form_group, subscription

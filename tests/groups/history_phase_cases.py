@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.effects import GroupEvent
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from tests.groups.consumer import Consumer, form_group

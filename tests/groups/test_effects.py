@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.effects import NOTHING, Record, Reply, Result, SetTimer, combine
+from coordinator.effects import NOTHING, Record, Reply, Result, SetTimer, combine
 
 RECORD = Record("key", None)
 ONE = Result(records=(RECORD,), replies=(Reply(1, "a"),), timers=(SetTimer("t", 1),), superseded=(9,))

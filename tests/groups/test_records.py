@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.group import Group
 from coordinator.groups.member import Member, OfferedProtocol
 from coordinator.groups.record_schemas import (

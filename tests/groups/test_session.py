@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.effects import (
+from coordinator.effects import (
     Moment,
     Reply,
     RequestContext,

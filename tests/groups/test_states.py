@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from coordinator.effects import GroupEvent, Moment
 from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind
-from coordinator.groups.effects import GroupEvent, Moment
 from coordinator.groups.group import Arrival, Group
 from coordinator.groups.member import Member
 from coordinator.groups.states import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from muster.cli import run
 from muster.log.rows import OffsetRow, read_rows, write_rows
 from tests.daemon import MusterDaemon

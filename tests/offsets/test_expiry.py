@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.effects import TimerFired
+from coordinator.effects import TimerFired
 from coordinator.groups.group_settings import MS_PER_MINUTE, GroupSettings
 from coordinator.groups.states import EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.groups.timers import OffsetExpiryTimer

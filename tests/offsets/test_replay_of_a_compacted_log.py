@@ -10,7 +10,7 @@ from struct import Struct
 import pytest
 
 from coordinator.clock import Clock
-from coordinator.groups.effects import Record
+from coordinator.effects import Record
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import (
     RECORD_TYPES,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.clock import Clock
-from coordinator.groups.effects import GroupEvent, RequestContext
+from coordinator.effects import GroupEvent, RequestContext
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from muster.cluster import connected
 from muster.group_history import read_history
 from protocol.consumer import ConsumerProtocolSubscription, encode_subscription

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.effects import GroupEvent
 
 _COMERS = (
     CauseKind.MEMBER_JOINED.slug,

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from coordinator.clock import Clock
-from coordinator.groups.effects import Event, Result
+from coordinator.effects import Event, Result
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from coordinator.groups.effects import Event, RequestReceived, Result, TimerFired
+from coordinator.effects import Event, RequestReceived, Result, TimerFired
 from coordinator.groups.shard import Shard
 from tests.simulation.server import Server
 from tests.simulation.simulation import Simulation

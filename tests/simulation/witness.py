@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordinator.clock import STALL_MS
-from coordinator.groups.effects import Event, RequestReceived, Result, TimerFired
+from coordinator.effects import Event, RequestReceived, Result, TimerFired
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.groups.record_schemas import GroupMetadataKey

@@ -26,7 +26,7 @@ from bench.demo.flights import (
 from bench.demo.rebalances import Rebalance, rebalances
 from bench.demo.report import Check
 from bench.demo.steps import Demo
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from tests.processes import wait_until
 
 SAMPLE = 3_000

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState
 from pyspark.sql import SparkSession
 
-from coordinator.groups.effects import GroupEvent
+from coordinator.effects import GroupEvent
 from muster.cluster import connected
 from muster.group_history import read_history
 from tests.clients.observer import Observer, unique
