@@ -38,6 +38,7 @@ from coordinator.topics.broker import Broker
 from coordinator.topics.broker_configs import BrokerConfig, broker_config
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.markers import Markers
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.producer_ids import ProducerIds
@@ -164,6 +165,7 @@ class Daemon:
             wall_ms=self._clock.wall_ms,
             arm=self.runtime.arm,
             endpoint_for=lambda listener: self.server.endpoint_for(listener),
+            markers=Markers(self.registry),
             broker_configs=shown_configs(self._settings),
         )
 
