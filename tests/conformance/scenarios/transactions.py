@@ -1,5 +1,6 @@
 """The transaction coordinator: InitProducerId with a transactional id, AddPartitionsToTxn, AddOffsetsToTxn,
-EndTxn, Describe- and ListTransactions, FindCoordinator, in both transaction protocols (KIP-98, 360, 588, 664, 890).
+EndTxn, Describe- and ListTransactions, FindCoordinator, in both transaction protocols
+(KIP-98, 360, 588, 664, 890).
 """
 
 from __future__ import annotations
