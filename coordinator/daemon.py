@@ -18,6 +18,7 @@ import structlog
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
@@ -32,7 +33,6 @@ from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
 from coordinator.settings import Settings, option_name
-from coordinator.shard_runner import ShardRunner
 from coordinator.topics.apis import topic_handlers
 from coordinator.topics.broker import Broker
 from coordinator.topics.broker_configs import BrokerConfig, broker_config
@@ -230,7 +230,7 @@ class Daemon:
         for partition in offsets:
             partition.has_writer = True
         runners = [
-            ShardRunner(
+            GroupRunner(
                 kind,
                 partition.index,
                 partition.log,

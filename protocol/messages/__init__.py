@@ -36,6 +36,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 
 def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
@@ -69,6 +70,7 @@ REQUESTS: Final = _by_key(
     OffsetForLeaderEpochRequest,
     ProduceRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 RESPONSES: Final = _by_key(
     ApiVersionsResponse,
@@ -95,5 +97,6 @@ RESPONSES: Final = _by_key(
     OffsetForLeaderEpochResponse,
     ProduceResponse,
     SyncGroupResponse,
+    TxnOffsetCommitResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()
