@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from coordinator.clock import Clock
-from coordinator.effects import GroupEvent
+from coordinator.effects import GroupEvent, MarkersWanted
 from coordinator.group_runner import GroupRunner
 from coordinator.groups.partitioning import partition_for
 from coordinator.outages import Outages
@@ -58,6 +58,8 @@ class Runtime:
         self.wheel = TimingWheel(clock.now_ms())
         self.timers = KeyedTimers(self.wheel, _fire)
         self.purgatory = Purgatory(self.wheel)
+        self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
+        """Who writes the markers of transactions, once there are topics."""
         self.runners: list[GroupRunner] = []  # Of groups,
         self.transaction_runners: list[ShardRunner[Any]] = []  # and of transactions.
         self.now_ms = clock.now_ms
@@ -166,6 +168,10 @@ class Runtime:
         self._end_turn()
         self._flusher.close()
         self._loader.stop()
+
+
+def _no_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
+    raise AssertionError(f"nobody writes markers: {wanted}")
 
 
 def _fire(key: Any, now_ms: int) -> None:

@@ -15,6 +15,7 @@ from coordinator.effects import (
     NOTHING,
     AppendFinished,
     Event,
+    MarkersWritten,
     Moment,
     ProducerAndEpoch,
     Record,
@@ -114,6 +115,8 @@ class Shard:
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case AppendFinished(then, error, wall_ms):
                 return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
+            case MarkersWritten():
+                return NOTHING  # Groups end no transactions.
             case TopicDeleted(topic, topic_id, _):
                 return delete_topic_offsets(self.offsets, topic, topic_id)
 
