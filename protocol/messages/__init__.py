@@ -42,6 +42,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
@@ -82,6 +83,7 @@ REQUESTS: Final = _by_key(
     OffsetForLeaderEpochRequest,
     ProduceRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
 RESPONSES: Final = _by_key(
@@ -115,6 +117,7 @@ RESPONSES: Final = _by_key(
     OffsetForLeaderEpochResponse,
     ProduceResponse,
     SyncGroupResponse,
+    TxnOffsetCommitResponse,
     WriteTxnMarkersResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()
