@@ -232,7 +232,6 @@ async def several_transactions_at_once(run: Run, version: int) -> None:
         Producer(run, "four").transaction({TOPIC: [1]}, producer_id=10**12, producer_epoch=0),
     ]
     await ask(run, AddPartitionsToTxnRequest(transactions=transactions), version)
-    await ask(run, AddPartitionsToTxnRequest(transactions=[]), version, "none")
     for producer, state in ((one, "Ongoing"), (two, "Ongoing"), (three, "Empty")):
         await producer.described(state)
 
