@@ -36,6 +36,8 @@ SERVED = {
     *("CreateTopics", "DeleteTopics", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs"),
     *("DeleteGroups", "OffsetDelete", "DescribeCluster", "CreatePartitions", "DescribeTopicPartitions"),
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"),
+    "TxnOffsetCommit",
+    *("WriteTxnMarkers", "DescribeProducers"),
 }
 
 
