@@ -36,6 +36,8 @@ SERVED = {
     *("CreateTopics", "DeleteTopics", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs"),
     *("DeleteGroups", "OffsetDelete", "DescribeCluster", "CreatePartitions", "DescribeTopicPartitions"),
     *("WriteTxnMarkers", "DescribeProducers"),
+    *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"),
+    "TxnOffsetCommit",
 }
 
 
