@@ -23,7 +23,7 @@ from coordinator.loading import Loaded, load_shard
 from coordinator.outages import TRY_AGAIN_MS, Outages
 from coordinator.purgatory.delayed import KeyedTimers, Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
-from coordinator.shard_runner import ShardRunner
+from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.errors import DecodeError
 from protocol.records import CorruptBatch
 from storage.files import CorruptSegment, StorageError
@@ -170,8 +170,9 @@ class Runtime:
             self._load(runner, cut_back=True)
 
     def timer_fired(self, runner: ShardRunner) -> None:
-        """Try again to read the log of a shard that gave up."""
-        self.reload(runner)
+        """Try again to read the log of a shard that gave up, unless it serves by now."""
+        if runner.state is ShardState.FAILED:
+            self.reload(runner)
 
     def _on_loader(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
         self._loop.run_in_executor(self._loaders, work).add_done_callback(done)

@@ -362,11 +362,17 @@ class ShardRunner:
         self._world.wait_for_room(self, error)
 
     def try_again(self) -> None:
-        """There is room: go on where it stopped, with full sessions for members that could not join again."""
+        """There is room: go on where it stopped, with full sessions for members that could not join again.
+
+        A shard that is being read finds out when it starts. To have it read twice would cut off, under the life
+        that the first reading began, what that has appended since.
+        """
         self._is_full = False
+        if self.shard is None:
+            return
         if self.log.failure is not None:
             self.fail(NO_ROOM_ANSWER)  # Not even cut back yet.
-        elif self.shard is not None:
+        else:
             self._carry_out(self.shard.renew_sessions(self._world.now_ms()))
             self._catch_up()
 

@@ -122,6 +122,24 @@ async def test_a_shard_that_the_disk_refused_is_read_again(
     await until(runner, ShardState.ACTIVE)
 
 
+async def test_a_shard_that_serves_again_by_then_is_not_read_once_more(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another reading would cut off what it has appended since."""
+    monkeypatch.setattr(runtime_module, "LOAD_AGAIN_MS", 3_600_000)
+    refused = StorageError("open", Path("__consumer_offsets-0"), "Too many open files", 24)
+    runner = runner_on(BrokenLog(refused), runtime)
+    runtime.open_shards([runner])
+    await until(runner, ShardState.FAILED)
+    runtime.timer_fired(runner)
+    await until(runner, ShardState.ACTIVE)
+    shard = runner.shard
+    runtime.timer_fired(runner)
+    await asyncio.to_thread(runtime._loaders.submit(int).result, PATIENCE_S)
+    await asyncio.sleep(0)
+    assert runner.shard is shard
+
+
 async def test_a_bug_in_the_replay_costs_its_shard_and_no_other(runtime: Runtime) -> None:
     """It answers NOT_COORDINATOR, where "loading" would have clients wait for ever."""
     broken = runner_on(BrokenLog(ZeroDivisionError("ours")), runtime)
