@@ -18,6 +18,7 @@ import structlog
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.history import TOPIC as HISTORY_TOPIC
@@ -123,7 +124,6 @@ class Daemon:
         self.runtime = Runtime(
             self._clock,
             self._flusher,
-            self._new_shard,
             self._record_history,
             settings.offsets_load_buffer_size,
             probe_room=lambda: probe_room(files, directory.path),
@@ -226,10 +226,12 @@ class Daemon:
 
     def _open_shards(self, offsets: list[Partition]) -> None:
         codec = Codec(self._settings.offsets_topic_compression_codec)
+        kind = group_shards(self._new_shard)
         for partition in offsets:
             partition.has_writer = True
         runners = [
             ShardRunner(
+                kind,
                 partition.index,
                 partition.log,
                 self.runtime,
