@@ -71,9 +71,15 @@ class BulkReplay:
             raise CorruptBatch(f"{len(data) - end} bytes after the last record")
 
     def finish(self) -> None:
-        """Hand what was gathered to the shard."""
-        for (group_id, topic), found in self._by_name.items():
-            self._shard.replay_newest(group_id, topic, found)
+        """Hand what was gathered to the shard, and let go of it bit by bit.
+
+        In one go that would hold the interpreter for milliseconds; and garbage that waits for the collector (a
+        cycle would do it) has the loop wait a tenth of a second.
+        """
+        self._by_prefix.clear()
+        self._by_key.clear()
+        for name in list(self._by_name):
+            self._shard.replay_newest(*name, self._by_name.pop(name))
 
     def _take(self, data: bytes, batch: Batch) -> int:
         """Read the records; return where the last one ends. All in one place: this is the loop of a load."""

@@ -373,11 +373,17 @@ class ShardRunner(Generic[S]):
         self._world.wait_for_room(self, error)
 
     def try_again(self) -> None:
-        """There is room: go on where it stopped; the shard learns that it may write again."""
+        """There is room: go on where it stopped; the shard learns that it may write again.
+
+        A shard that is being read finds out when it starts. To have it read twice would cut off, under the life
+        that the first reading began, what that has appended since.
+        """
         self._is_full = False
+        if self.shard is None:
+            return
         if self.log.failure is not None:
             self.fail(NO_ROOM_ANSWER)  # Not even cut back yet.
-        elif self.shard is not None:
+        else:
             self._carry_out(self.shard.resume(self._world.now_ms()))
             self._catch_up()
 
