@@ -35,6 +35,9 @@ SERVED = {
     *("JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions"),
     *("CreateTopics", "DeleteTopics", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs"),
     *("DeleteGroups", "OffsetDelete", "DescribeCluster", "CreatePartitions", "DescribeTopicPartitions"),
+    *("DeleteRecords", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs", "ElectLeaders"),
+    *("DescribeAcls", "CreateAcls", "DeleteAcls", "ListPartitionReassignments", "DescribeClientQuotas"),
+    *("DescribeUserScramCredentials", "ListConfigResources"),
 }
 
 
