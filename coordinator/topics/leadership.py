@@ -28,30 +28,36 @@ def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: Pending
 
     Errors: INVALID_REQUEST (kind of election). Per partition: ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    registry = broker.registry
-    if request.election_type not in ELECTION_TYPES:
-        pending.reply(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
-    elif request.topic_partitions is None:
-        topics = [ReplicaElectionResult(topic=topic.name) for topic in registry.all()]
-        pending.reply(ElectLeadersResponse(replica_election_results=topics))
+    registry, kind = broker.registry, request.election_type
+    error = ErrorCode.NONE if kind in ELECTION_TYPES else ErrorCode.INVALID_REQUEST
+    if request.topic_partitions is not None:
+        results = [_elected(registry, kind, each.topic, each.partitions) for each in request.topic_partitions]
     else:
-        topics = [_elected(registry, asked.topic, asked.partitions) for asked in request.topic_partitions]
-        pending.reply(ElectLeadersResponse(replica_election_results=topics))
+        results = [] if error else [ReplicaElectionResult(topic=topic.name) for topic in registry.all()]
+    pending.reply(ElectLeadersResponse(error_code=error, replica_election_results=results))
 
 
-def _elected(registry: TopicRegistry, name: str, partitions: Sequence[int]) -> ReplicaElectionResult:
-    topic = registry.get(name)
+def _elected(
+    registry: TopicRegistry, kind: int, name: str, partitions: Sequence[int]
+) -> ReplicaElectionResult:
     result = ReplicaElectionResult(topic=name)
     for index in partitions:
-        error, words = ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED
-        if topic is None:
-            error, words = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
-        elif topic.partition(index) is None:
-            error, words = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+        error, words = _outcome(registry, kind, name, index)
         result.partition_result.append(
             PartitionResult(partition_id=index, error_code=error, error_message=words)
         )
     return result
+
+
+def _outcome(registry: TopicRegistry, kind: int, name: str, index: int) -> tuple[ErrorCode, str]:
+    topic = registry.get(name)
+    if kind not in ELECTION_TYPES:
+        return ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}"
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+    if topic.partition(index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+    return ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED
 
 
 def list_reassignments(

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, FIND, HEARTBEAT, JOIN, LEAVE, LIST, SYNC
+from tests.conformance.admin_lines import TOPIC_ADMIN
 from tests.conformance.scenes import STATES
 
 GROUP_LINES: Final = tuple(f"3.{number}" for number in (*range(1, 79), *range(85, 91)))
@@ -184,7 +185,7 @@ BAD_INPUT: Final = _cells(
 )
 """Malformed but decodable requests: Kafka's error, and the group undisturbed."""
 
-CELLS: Final[Cells] = VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT
+CELLS: Final[Cells] = VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TOPIC_ADMIN
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"
 ELSEWHERE: Final = {
