@@ -368,9 +368,14 @@ class PartitionLog:
 
         The log directory's checkpoint makes it last. Raises OffsetOutOfRange beyond the durable offset.
         """
-        if offset > self.durable_offset:
-            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
+        self.check_start(offset)
         self.log_start_offset = max(self.log_start_offset, offset)
+
+    def check_start(self, offset: int) -> None:
+        """Raises OffsetOutOfRange where the log cannot begin at `offset`, beyond what is durable."""
+        self._refuse_unless_open()
+        if not 0 <= offset <= self.durable_offset:
+            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that reaches `offset`, and all that is staged; nothing may be appended meanwhile.

@@ -33,6 +33,21 @@ UNORDERED: Final = {
     ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"),
     ("AddPartitionsToTxnResult", "topic_results"),
     ("AddPartitionsToTxnTopicResult", "results_by_partition"),
+    ("CreateTopicsResponse", "topics"),
+    ("CreatableTopicResult", "configs"),
+    ("DeleteTopicsResponse", "responses"),
+    ("CreatePartitionsResponse", "results"),
+    ("DeleteRecordsResponse", "topics"),
+    ("DeleteRecordsTopicResult", "partitions"),
+    ("DescribeConfigsResult", "configs"),
+    ("DescribeLogDirsResult", "topics"),
+    ("DescribeLogDirsTopic", "partitions"),
+    ("ElectLeadersResponse", "replica_election_results"),
+    ("ReplicaElectionResult", "partition_result"),
+    ("DescribeUserScramCredentialsResponse", "results"),
+    ("ListOffsetsResponse", "topics"),
+    ("ListOffsetsTopicResponse", "partitions"),
+    ("OffsetForLeaderTopicResult", "partitions"),
 }
 """Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
 UNORDERED_WHEN_ALL: Final = frozenset(

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, FIND, HEARTBEAT, JOIN, LEAVE, LIST, SYNC
+from tests.conformance.admin_lines import TOPIC_ADMIN
 from tests.conformance.producers import (
     ADD,
     ADD_OFFSETS,
@@ -222,7 +223,10 @@ TRANSACTIONS: Final = _cells(
 )
 """The transaction coordinator, which KAFKA.md has no table for: every handler, in every version."""
 
-CELLS: Final[Cells] = VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TRANSACTIONS
+
+CELLS: Final[Cells] = (
+    VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TRANSACTIONS | TOPIC_ADMIN
+)
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"
 ELSEWHERE: Final = {

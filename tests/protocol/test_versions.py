@@ -38,6 +38,9 @@ SERVED = {
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"),
     "TxnOffsetCommit",
     *("WriteTxnMarkers", "DescribeProducers"),
+    *("DeleteRecords", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs", "ElectLeaders"),
+    *("DescribeAcls", "CreateAcls", "DeleteAcls", "ListPartitionReassignments", "DescribeClientQuotas"),
+    *("DescribeUserScramCredentials", "ListConfigResources"),
 }
 
 
