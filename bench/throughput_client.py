@@ -1,8 +1,9 @@
 """One librdkafka client in a process of its own: `produce` fills a topic, `consume` reads it from the start.
 
-It goes in batches through confluent-kafka, so that librdkafka is at work and not Python: one list of records is
-handed over again and again, and thousands are taken at a time. The clock of a producer runs from the first record to the last
-acknowledgement, that of a consumer from the first record in hand to the last. Prints one line of JSON.
+It goes in batches through confluent-kafka, so that librdkafka is at work and not Python: one list of records
+is handed over again and again, and a thousand are taken at a time. The clock of a producer runs from the
+first record to the last acknowledgement, that of a consumer from the first record in hand to the last. Prints
+one line of JSON.
 
     python -m bench.throughput_client produce --bootstrap HOST:PORT --topic NAME --records N --bytes N
 """
@@ -52,7 +53,7 @@ def produce(bootstrap: str, topic: str, partitions: int, records: int, record_by
         enqueue(producer, topic, turn % partitions, batch)
     left = producer.flush(GIVE_UP_S)
     elapsed = time.perf_counter() - start
-    assert not left and not failures, f"{left} records not acknowledged: {failures}"
+    assert (left, failures) == (0, []), f"{left} records not acknowledged: {failures}"
     return elapsed
 
 
@@ -79,8 +80,9 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int, record_by
             start = time.perf_counter()
         seen += len(got)
         assert time.monotonic() < give_up, f"{seen} of {records} records"
-    assert start is not None and seen == records, f"{seen} of {records} records"
+    assert start is not None
     elapsed = time.perf_counter() - start
+    assert seen == records, f"{seen} of {records} records"
     consumer.close()
     return elapsed
 

@@ -173,7 +173,7 @@ class PartitionLog:
 
     # The event loop.
 
-    def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
+    def append(self, batch: bytearray | memoryview, *, wall_ms: int) -> Appended:
         """Give one whole, checked batch its offsets, written into it, and stage it for the next flush.
 
         The log keeps `batch`: it is the caller's no more. Raises BatchTooLarge; StorageError while the log

@@ -13,11 +13,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import structlog
 
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler, Repeat, Repeater
+from coordinator.server.large_frame import LargeFrame
 from coordinator.server.pending import Pending
 from protocol.codec import decode
 from protocol.errors import DecodeError
@@ -34,8 +35,14 @@ MAX_UNANSWERED = 128
 WRITE_HIGH_WATER_BYTES = 1 << 20
 """Unsent answers of one connection beyond which its requests are no longer read."""
 
-COPY_BELOW_BYTES = 1 << 16
-"""Frames up to this size are cut out of what was received; larger ones are viewed in place."""
+LARGE_FROM_BYTES = 1 << 16
+"""Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
+
+LARGE_FRAME_SHARE = 4
+"""A frame is taken for a large one when `LARGE_FROM_BYTES` divided by this have come: a length alone is none."""
+
+Frames: TypeAlias = bytes | bytearray
+"""What was received; a bytearray is one large frame that is nobody else's."""
 
 _SIZE = Struct(">i")
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
@@ -56,6 +63,7 @@ class Connection(asyncio.Protocol):
         "_in_turn",
         "_is_ending",
         "_is_pipelining",
+        "_large",
         "_max_bytes",
         "_needed_bytes",
         "_now_ms",
@@ -87,7 +95,8 @@ class Connection(asyncio.Protocol):
         self._now_ms = server.clock.now_ms
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
-        self._backlog: list[bytes] = []  # Received, not yet a request: a partial frame, or held back.
+        self._large: LargeFrame | None = None  # Stands in for us while the rest of one is awaited.
+        self._backlog: list[Frames] = []  # Received, not yet a request: a partial frame, or held back.
         self._backlog_bytes = 0
         self._needed_bytes = 0  # Of the backlog, before it is worth looking at again.
         self._unanswered: deque[Pending] = deque()
@@ -127,8 +136,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if (
-            data[12:] == self._repeat_rest
-            and data.startswith(self._repeat_head)
+            data.startswith(self._repeat_head)
+            and data[12:] == self._repeat_rest
             and not self._unanswered
             and not self._backlog
             and not self._write_blocked
@@ -141,10 +150,14 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             self._backlog.append(data)
             self._backlog_bytes += len(data)
-            if self._held_back or self._backlog_bytes < self._needed_bytes:
+            if self._held_back:
                 return
-            data = self._take_backlog()
-        self._consume(data)
+            if self._backlog_bytes < self._needed_bytes:
+                self._maybe_take_large()
+                return
+            self._consume(self._take_backlog())
+        else:
+            self._consume(data)
 
     def pause_writing(self) -> None:
         self._write_blocked = True
@@ -155,7 +168,7 @@ class Connection(asyncio.Protocol):
 
     # Frames in.
 
-    def _consume(self, data: bytes) -> None:
+    def _consume(self, data: Frames) -> None:
         """Start every whole request in `data`, as far as they may start; keep the rest."""
         position, end = 0, len(data)
         self._in_turn = True
@@ -177,8 +190,23 @@ class Connection(asyncio.Protocol):
         if position < end and self.is_open:
             self._backlog.append(data[position:] if position else data)
             self._backlog_bytes = end - position
+            self._maybe_take_large()
 
-    def _start(self, data: bytes, start: int, stop: int) -> bool:
+    def _maybe_take_large(self) -> None:
+        """Have the rest of a large frame read into a buffer of its own, if enough has come to believe in it."""
+        is_large = self._needed_bytes > LARGE_FROM_BYTES <= self._backlog_bytes * LARGE_FRAME_SHARE
+        if is_large and not self._held_back and self._transport is not None:
+            self._large = LargeFrame(self, bytes(self._take_backlog()), self._needed_bytes, self._on_large)
+            self._transport.set_protocol(self._large)
+
+    def _on_large(self, frame: bytearray) -> None:
+        """A large frame is whole: what follows it comes to us again."""
+        self._large = None
+        if self.is_open and self._transport is not None:
+            self._transport.set_protocol(self)
+            self._consume(frame)
+
+    def _start(self, data: Frames, start: int, stop: int) -> bool:
         """Hand the frame `data[start:stop]` to its handler; False if it has to wait."""
         key, version, correlation_id, client_id_length = _HEADER.unpack_from(data, start)
         api = self._apis.get(key)
@@ -193,7 +221,7 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name}: client id of {client_id_length} bytes in a shorter frame")
             return False
         try:
-            client_id = self._client_id_of(data[start + _HEADER.size : body])
+            client_id = self._client_id_of(bytes(data[start + _HEADER.size : body]))
         except DecodeError as error:
             self.refuse(f"{api.name}: client id: {error}")
             return False
@@ -204,15 +232,15 @@ class Connection(asyncio.Protocol):
         return True
 
     def _remember(
-        self, repeater: Repeater, request: Any, version: int, data: bytes, start: int, stop: int
+        self, repeater: Repeater, request: Any, version: int, data: Frames, start: int, stop: int
     ) -> None:
         self._repeat = repeater(request, version)
-        self._repeat_head, self._repeat_rest = data[start - 4 : start + 4], data[start + 8 : stop]
+        self._repeat_head, self._repeat_rest = bytes(data[start - 4 : start + 4]), bytes(data[start + 8 : stop])
 
-    def _handle(self, pending: Pending, data: bytes, start: int, body: int, stop: int) -> None:
+    def _handle(self, pending: Pending, data: Frames, start: int, body: int, stop: int) -> None:
         api = pending.api
         try:
-            frame = self._frame(data, body, stop)
+            frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
             tags_end = 0 if pending.api_version < api.flexible_since else skip_tagged_fields(frame, 0)
             request: Any = decode(api.request_class, pending.api_version, frame, tags_end)
         except DecodeError as error:
@@ -228,11 +256,6 @@ class Connection(asyncio.Protocol):
         except Exception:  # Ours, not the peer's: it is told by closing, we by the trace.
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
-
-    @staticmethod
-    def _frame(data: bytes, body: int, stop: int) -> bytes | memoryview:
-        """The body alone, so that a wrong length in it cannot reach into the next frame."""
-        return data[body:stop] if stop - body <= COPY_BELOW_BYTES else memoryview(data)[body:stop]
 
     def _client_id_of(self, raw: bytes) -> str:
         """A connection keeps one client id, so the last one is remembered."""
@@ -280,7 +303,7 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             self._consume(self._take_backlog())
 
-    def _take_backlog(self) -> bytes:
+    def _take_backlog(self) -> Frames:
         data = self._backlog[0] if len(self._backlog) == 1 else b"".join(self._backlog)
         self._backlog.clear()
         self._backlog_bytes = 0
@@ -319,7 +342,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def holds_partial_frame(self) -> bool:
-        return bool(self._backlog)
+        return bool(self._backlog) or self._large is not None
 
     # The end.
 
