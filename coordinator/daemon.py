@@ -171,9 +171,8 @@ class Daemon:
         find = FindCoordinator(self._settings.node_id, lambda listener: self.server.endpoint_for(listener))
         groups = GroupApis(self.runtime)
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topic_handlers(self.broker)}
-        return Server(
-            api_table(handlers, groups.repeaters()), self._settings, self._clock, self.runtime.set_timer
-        )
+        apis = api_table(handlers, groups.repeaters())
+        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, group_settings(self._settings), self.registry)

@@ -44,10 +44,10 @@ def nowait(file: File) -> Read:
     return read
 
 
-def read_batches(
+def find_batches(
     segment: Segment, offset: int, max_bytes: int, at_least_one: bool, up_to: int, read: Read
-) -> Chunk | None:
-    """The whole batches from the one that holds `offset`, ending below `up_to`, within `max_bytes`.
+) -> tuple[int, int] | None:
+    """Where the whole batches lie from the one that holds `offset`, ending below `up_to`, within `max_bytes`.
 
     With `at_least_one` the first comes even if it alone is larger. None if all of the segment ends before
     `offset`: compaction took the rest, look in the next one.
@@ -59,7 +59,7 @@ def read_batches(
     end = limit if up_to >= segment.next_offset else seek(segment, up_to, limit, read)
     if end - start > max_bytes:
         end = boundary_below(segment, start, end, max_bytes, at_least_one, read)
-    return read(end - start, start) if end > start else b""
+    return start, max(end, start)
 
 
 def seek(segment: Segment, offset: int, limit: int, read: Read) -> int:

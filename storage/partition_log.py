@@ -28,17 +28,18 @@ from typing import NamedTuple, TypeVar
 
 from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_offset
 from storage.batch_walk import WINDOW_BYTES
+from storage.file_range import FileRange
 from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_read import (
     WouldBlock,
     WrongIndex,
     checked_batches,
+    find_batches,
     first_position,
     first_record_at,
     newest_record,
     nowait,
-    read_batches,
 )
 from storage.log_writer import LogWriter
 from storage.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
@@ -201,14 +202,24 @@ class PartitionLog:
             assert self.failure is not None, "a log that is not open says why"
             raise self.failure.with_traceback(None)
 
+    def find_nowait(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
+    ) -> FileRange | None:
+        """`find` without waiting for the disk. Raises WouldBlock where it would have to."""
+        try:
+            return self._find(offset, max_bytes, at_least_one, up_to, wait=False)
+        except WrongIndex:
+            raise WouldBlock from None
+
     def read_nowait(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> Chunk | None:
         """`read` without waiting for the disk; None if it would have to wait: then `read` on a thread."""
         try:
-            return self._read(offset, max_bytes, at_least_one, up_to, wait=False)
-        except (WouldBlock, WrongIndex):
+            found = self.find_nowait(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
+        except WouldBlock:
             return None
+        return found.read_nowait(0, found.length) if found else b""
 
     # Any thread.
 
@@ -220,9 +231,18 @@ class PartitionLog:
         At most `max_bytes` of them, but with `at_least_one` never less than one batch. A read ends with its
         segment. Empty at the end of the log. Blocks. Raises OffsetOutOfRange.
         """
-        return self._repairing(lambda: self._read(offset, max_bytes, at_least_one, up_to, wait=True))
+        found = self.find(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
+        return found.whole() if found else b""
 
-    def _read(self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool) -> Chunk:
+    def find(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
+    ) -> FileRange | None:
+        """Where `read` would find its batches, None for nothing: for whoever sends them as they lie."""
+        return self._repairing(lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
+
+    def _find(
+        self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool
+    ) -> FileRange | None:
         self._refuse_unless_open()
         end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
         segments = self._segments_from(offset)  # Before the check: the start moves before segments go.
@@ -233,10 +253,10 @@ class PartitionLog:
                 raise WouldBlock
             file = segment.file
             read = file.read_at if wait else nowait(file)
-            data = read_batches(segment, offset, max_bytes, at_least_one, end, read)
-            if data is not None:
-                return data
-        return b""
+            found = find_batches(segment, offset, max_bytes, at_least_one, end, read)
+            if found is not None:
+                return FileRange(file, found[0], found[1] - found[0])
+        return None
 
     def _segments_from(self, offset: int) -> tuple[Segment, ...]:
         """The segments from the one that holds `offset` on."""

@@ -36,10 +36,9 @@ class LargeFrame(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: never beyond the frame, whose successor is not ours."""
         if self._filled == len(self._buffer):
-            capacity = min(self._size_bytes, self._filled * GROWTH)
-            self._view.release()
-            self._buffer += bytes(capacity - self._filled)
-            self._view = memoryview(self._buffer)
+            grown = bytearray(min(self._size_bytes, self._filled * GROWTH))
+            grown[: self._filled] = self._buffer
+            self._buffer, self._view = grown, memoryview(grown)
         return self._view[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
