@@ -18,6 +18,7 @@ import structlog
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.history import TOPIC as HISTORY_TOPIC
@@ -37,6 +38,7 @@ from coordinator.topics.broker import Broker
 from coordinator.topics.broker_configs import BrokerConfig, broker_config
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.markers import Markers
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.producer_ids import ProducerIds
@@ -123,7 +125,6 @@ class Daemon:
         self.runtime = Runtime(
             self._clock,
             self._flusher,
-            self._new_shard,
             self._record_history,
             settings.offsets_load_buffer_size,
             probe_room=lambda: probe_room(files, directory.path),
@@ -164,6 +165,7 @@ class Daemon:
             wall_ms=self._clock.wall_ms,
             arm=self.runtime.arm,
             endpoint_for=lambda listener: self.server.endpoint_for(listener),
+            markers=Markers(self.registry),
             broker_configs=shown_configs(self._settings),
         )
 
@@ -225,10 +227,12 @@ class Daemon:
 
     def _open_shards(self, offsets: list[Partition]) -> None:
         codec = Codec(self._settings.offsets_topic_compression_codec)
+        kind = group_shards(self._new_shard)
         for partition in offsets:
             partition.has_writer = True
         runners = [
             ShardRunner(
+                kind,
                 partition.index,
                 partition.log,
                 self.runtime,

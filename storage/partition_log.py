@@ -31,6 +31,7 @@ from storage.batch_walk import WINDOW_BYTES
 from storage.file_range import FileRange
 from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
+from storage.log_producers import LogProducers
 from storage.log_read import (
     WouldBlock,
     WrongIndex,
@@ -39,11 +40,12 @@ from storage.log_read import (
     first_position,
     first_record_at,
     newest_record,
-    nowait,
 )
 from storage.log_writer import LogWriter
 from storage.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
 from storage.partition_files import LeaderEpochs, read_leader_epochs
+from storage.producer_snapshot import drop_snapshots_beyond
+from storage.producer_state import ProducerState
 from storage.recovery import Recovered, Recovery
 from storage.retention import expired
 from storage.segment import Segment, StagedBatch
@@ -86,6 +88,7 @@ class PartitionLog:
         self._writer = LogWriter(directory, config, files)
         self._staged: deque[StagedBatch] = deque()
         self._disk = Lock()
+        self.producers = LogProducers(self, files, self._disk)
 
     @classmethod
     def open(
@@ -137,6 +140,9 @@ class PartitionLog:
             writer.drop_first(len(segments))
             writer.durable_offset = self.log_start_offset
         self.next_offset = writer.recovery_point = self.durable_offset
+        drop_snapshots_beyond(files, directory, self.durable_offset)
+        if not self.segments:
+            self.producers.state = ProducerState()
 
     @property
     def config(self) -> LogConfig:
@@ -189,7 +195,10 @@ class PartitionLog:
         base_offset = self.next_offset
         last_offset = base_offset + header.last_offset_delta
         set_base_offset(batch, base_offset, self.leader_epoch)
-        self._staged.append(StagedBatch(batch, base_offset, last_offset, header.max_timestamp_ms, wall_ms))
+        state, newest_ms = self.producers.state, header.max_timestamp_ms
+        aborted = None if state is None else state.appended(header, batch, base_offset, wall_ms)
+        self._staged.append(StagedBatch(batch, base_offset, last_offset, newest_ms, wall_ms, aborted))
+        self.producers.appended(len(batch))
         self.next_offset = last_offset + 1
         return Appended(base_offset, last_offset)
 
@@ -211,33 +220,23 @@ class PartitionLog:
         except WrongIndex:
             raise WouldBlock from None
 
-    def read_nowait(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
-    ) -> Chunk | None:
-        """`read` without waiting for the disk; None if it would have to wait: then `read` on a thread."""
-        try:
-            found = self.find_nowait(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
-        except WouldBlock:
-            return None
-        return found.read_nowait(0, found.length) if found else b""
-
     # Any thread.
 
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> Chunk:
-        """Whole batches from the one that holds `offset`, ending below `up_to` and the durable offset.
-
-        At most `max_bytes` of them, but with `at_least_one` never less than one batch. A read ends with its
-        segment. Empty at the end of the log. Blocks. Raises OffsetOutOfRange.
-        """
+        """The bytes of what `find` finds."""
         found = self.find(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
         return found.whole() if found else b""
 
     def find(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> FileRange | None:
-        """Where `read` would find its batches, None for nothing: for whoever sends them as they lie."""
+        """Whole batches from the one that holds `offset`, ending below `up_to` and the durable offset.
+
+        At most `max_bytes` of them, but with `at_least_one` never less than one batch. They end with their
+        segment. None at the end of the log. Blocks. Raises OffsetOutOfRange.
+        """
         return self._repairing(lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
 
     def _find(
@@ -245,20 +244,16 @@ class PartitionLog:
     ) -> FileRange | None:
         self._refuse_unless_open()
         end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
-        segments = self._segments_from(offset)  # Before the check: the start moves before segments go.
+        segments = self.segments_from(offset)  # Before the check: the start moves before segments go.
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
         for segment in segments if offset < end else ():
-            if not (wait or segment.is_warm):
-                raise WouldBlock
-            file = segment.file
-            read = file.read_at if wait else nowait(file)
-            found = find_batches(segment, offset, max_bytes, at_least_one, end, read)
+            found = find_batches(segment, offset, max_bytes, at_least_one, end, wait)
             if found is not None:
-                return FileRange(file, found[0], found[1] - found[0])
+                return found
         return None
 
-    def _segments_from(self, offset: int) -> tuple[Segment, ...]:
+    def segments_from(self, offset: int) -> tuple[Segment, ...]:
         """The segments from the one that holds `offset` on."""
         segments = self.segments
         first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
@@ -285,7 +280,7 @@ class PartitionLog:
         """
         self._refuse_unless_open()
         end = self.durable_offset
-        for segment in self._segments_from(start_offset):
+        for segment in self.segments_from(start_offset):
             start = self._repairing(partial(first_position, segment, start_offset))
             for batch, data in checked_batches(segment, start, window_bytes):
                 if batch.base_offset >= end:
@@ -393,6 +388,8 @@ class PartitionLog:
             if not self.log_start_offset <= offset <= self.durable_offset:
                 raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
             self._staged.clear()
+            self.producers.state = None  # To be read again.
+            self._failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
             self._failing(lambda: self._writer.truncate_to(offset))
             self.next_offset = self.durable_offset
 
@@ -426,6 +423,7 @@ class PartitionLog:
             return
         with self._disk:
             self._staged.clear()
+            self.producers.state = None  # It counts what was staged.
             self.next_offset = self.durable_offset
             self._writer.cut_back()
             self.failure = None
@@ -438,6 +436,7 @@ class PartitionLog:
                 if staged:
                     self._failing(lambda: self._write(staged))
                 self._failing(self._writer.seal)
+                self._failing(self.producers.close)
             for segment in self.segments:
                 segment.close()
 

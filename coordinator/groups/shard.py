@@ -152,7 +152,7 @@ class Shard:
         revived = [self._revive(group, at) for group in self.groups.values()]
         return combine([self._sweep.schedule(now_ms), *revived])
 
-    def renew_sessions(self, now_ms: int) -> Result:
+    def resume(self, now_ms: int) -> Result:
         """Give every member a full session from now on, as after a load: it was not theirs to be heard."""
         timers: list[SetTimer] = []
         for group in self.groups.values():

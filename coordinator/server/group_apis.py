@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from coordinator.effects import RequestContext
+from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, Repeat, Repeater
 from coordinator.server.pending import Gather, Pending
@@ -181,7 +182,7 @@ class GroupApis:
             runner.request(request, self._context(pending, gather.part(index)))
 
 
-def _beat(runner: ShardRunner, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+def _beat(runner: ShardRunner[Shard], request: HeartbeatRequest, now_ms: int) -> ErrorCode:
     if runner.shard is not None:
         return runner.shard.heartbeat(request, now_ms)
     is_loading = runner.state is ShardState.LOADING

@@ -21,8 +21,9 @@ from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.primitives import ZERO_UUID, Buffer
+from storage.file_range import FileRange
 from storage.files import StorageError
-from storage.log_read import WouldBlock
+from storage.log_read import WouldBlock, end_of
 from storage.partition_log import OffsetOutOfRange
 
 INLINE_FINDS: Final = 64
@@ -113,26 +114,53 @@ def _read(
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not partition.is_readable:
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    stable_offset = partition.last_stable_offset
+    if limits.is_read_committed and stable_offset is None:
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     end = partition.log.next_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
-        return _good(partition, b"", limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end))
+        return _good(
+            partition, None, stable_offset, limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end)
+        )
+    up_to = stable_offset if limits.is_read_committed else None
     try:
-        records = _records(partition, wanted, min(left_bytes, wanted.max_bytes), at_least_one, may_wait)
+        max_bytes = min(left_bytes, wanted.max_bytes)
+        records = _records(partition, wanted, max_bytes, at_least_one, up_to, may_wait)
     except OffsetOutOfRange:
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     except StorageError as error:
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-    return _good(partition, records, limits, EpochEndOffset())
+    answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
+    if limits.is_read_committed and records:
+        answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
+    return answer
 
 
 def _records(
-    partition: Partition, wanted: WantedPartition, max_bytes: int, at_least_one: bool, may_wait: bool
-) -> Buffer:
-    """The range of whole batches from the wanted offset on, in the place of the bytes. Raises WouldBlock."""
+    partition: Partition,
+    wanted: WantedPartition,
+    max_bytes: int,
+    at_least_one: bool,
+    up_to: int | None,
+    may_wait: bool,
+) -> FileRange | None:
+    """The whole batches from the wanted offset on. Raises WouldBlock, unless it may wait."""
     find = partition.log.find if may_wait else partition.log.find_nowait
-    found = find(wanted.fetch_offset, max(max_bytes, 0), at_least_one=at_least_one)
-    return cast(Buffer, found) if found else b""  # All that the codec asks of records is their length.
+    return find(wanted.fetch_offset, max(max_bytes, 0), at_least_one=at_least_one, up_to=up_to)
+
+
+def _aborted(
+    partition: Partition, start_offset: int, records: FileRange, may_wait: bool
+) -> list[AbortedTransaction]:
+    """What the client must leave out of `records`, which begin with the batch of `start_offset`."""
+    if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
+        return []  # As a rule: then nobody need look where the records end.
+    end_offset = end_of(records, may_wait)
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in partition.log.producers.aborted(start_offset, end_offset)
+    ]
 
 
 def _refused(
@@ -148,15 +176,19 @@ def _refused(
 
 
 def _good(
-    partition: Partition, records: Buffer, limits: FetchLimits, diverging: EpochEndOffset
+    partition: Partition,
+    records: FileRange | None,
+    stable_offset: int | None,
+    limits: FetchLimits,
+    diverging: EpochEndOffset,
 ) -> PartitionData:
-    high_watermark = partition.high_watermark
+    """Of a partition whose transactions nobody has asked for yet, the last stable offset is not known: -1."""
     return PartitionData(
         partition_index=partition.index,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=-1 if stable_offset is None else stable_offset,
         log_start_offset=partition.log_start_offset,
         aborted_transactions=[] if limits.is_read_committed else None,
         diverging_epoch=diverging,
-        records=records,
+        records=cast(Buffer, records or b""),  # All that the codec asks of records is their length.
     )

@@ -14,6 +14,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsRes
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -36,6 +37,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
 def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
@@ -53,6 +55,7 @@ REQUESTS: Final = _by_key(
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     FetchRequest,
     FindCoordinatorRequest,
@@ -69,6 +72,7 @@ REQUESTS: Final = _by_key(
     OffsetForLeaderEpochRequest,
     ProduceRequest,
     SyncGroupRequest,
+    WriteTxnMarkersRequest,
 )
 RESPONSES: Final = _by_key(
     ApiVersionsResponse,
@@ -79,6 +83,7 @@ RESPONSES: Final = _by_key(
     DescribeClusterResponse,
     DescribeConfigsResponse,
     DescribeGroupsResponse,
+    DescribeProducersResponse,
     DescribeTopicPartitionsResponse,
     FetchResponse,
     FindCoordinatorResponse,
@@ -95,5 +100,6 @@ RESPONSES: Final = _by_key(
     OffsetForLeaderEpochResponse,
     ProduceResponse,
     SyncGroupResponse,
+    WriteTxnMarkersResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()
