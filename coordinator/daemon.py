@@ -187,9 +187,8 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        return Server(
-            api_table(handlers, groups.repeaters()), self._settings, self._clock, self.runtime.set_timer
-        )
+        apis = api_table(handlers, groups.repeaters())
+        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, group_settings(self._settings), self.registry)

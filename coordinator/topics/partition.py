@@ -218,7 +218,7 @@ class Partition:
         for told in curious:
             told()
 
-    def append(self, data: bytearray, batch: Batch) -> int:
+    def append(self, data: bytearray | memoryview, batch: Batch) -> int:
         """Stage one checked batch, whose bytes the log keeps; return its first offset.
 
         `batch` is its header. The producers' state changes at once; what waits is only the answer. Raises

@@ -27,8 +27,10 @@ from coordinator.topics.topic_config import topic_config
 from coordinator.topics.workers import InlineWorkers
 from coordinator.transaction_verifier import TransactionVerifier
 from protocol.codec import decode, encode, spec
+from protocol.framing import SIZE_BYTES, decode_response, response_frame
 from protocol.messages import RESPONSES
 from protocol.records import Record, encode_batch
+from storage.file_range import FileRange
 from storage.files import Files, StorageError
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
@@ -56,7 +58,9 @@ class FakePending:
         self.is_answered = True
         key = spec(type(response)).api_key
         assert key is not None
-        self.answer = decode(RESPONSES[key], self.api_version, encode(response, self.api_version))
+        chunks = response_frame(7, response, self.api_version)
+        sent = b"".join(chunk.whole() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
+        _, self.answer = decode_response(RESPONSES[key], self.api_version, sent[SIZE_BYTES:])
 
     def no_reply(self) -> None:
         assert not self.is_answered, "answered twice"
