@@ -35,9 +35,9 @@ SERVED = {
     *("JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions"),
     *("CreateTopics", "DeleteTopics", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs"),
     *("DeleteGroups", "OffsetDelete", "DescribeCluster", "CreatePartitions", "DescribeTopicPartitions"),
-    *("WriteTxnMarkers", "DescribeProducers"),
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"),
     "TxnOffsetCommit",
+    *("WriteTxnMarkers", "DescribeProducers"),
 }
 
 
