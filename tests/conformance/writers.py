@@ -99,6 +99,7 @@ class Writer:
         answers: list[PartitionProduceResponse] = []
         for topic in reply.responses:
             topic.name, topic.topic_id = "", bytes(16)
+            topic.partition_responses.sort(key=lambda each: each.index)  # Kafka's come out of a hash map.
             for answer in topic.partition_responses:
                 answer.error_message = None
                 for record_error in answer.record_errors:
