@@ -12,7 +12,7 @@ from coordinator.effects import Record, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.records import new_offset_commit_tombstone
 from coordinator.groups.states import DELETE_ANSWER
-from coordinator.offsets.committed import CommittedOffsets, same_topic
+from coordinator.offsets.committed import CommittedOffsets, is_known_topic_id, same_topic
 from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
@@ -105,3 +105,15 @@ def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes)
         if same_topic(committed.topic_id, topic_id)
     )
     return Result(records=records, atomic=False)
+
+
+def delete_offsets_of_lost_topics(offsets: CommittedOffsets, catalog: TopicCatalog) -> Result:
+    """After a load: topics may have gone without our hearing of it, in a crash right after their deletion."""
+
+    def is_lost(topic_id: bytes) -> bool:
+        return is_known_topic_id(topic_id) and catalog.topic_name(topic_id) is None
+
+    records: tuple[Record, ...] = tuple(
+        new_offset_commit_tombstone(*offset) for offset in offsets.of_topics_with(is_lost)
+    )
+    return Result(records=records, atomic=not records)

@@ -23,7 +23,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewPartitions, NewTopic, OffsetSpec
 
 TIMEOUT_S = 20
 POLL_S = 0.2
@@ -59,6 +59,14 @@ class Observer:
     def create_named_topic(self, topic: str, partitions: int) -> None:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
         self._admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        """Give the topic more partitions, so many in all."""
+        asked = [NewPartitions(topic, partitions)]
+        self._admin.create_partitions(asked, request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
     def write(self, topic: str, values: Iterable[str], partition: int = -1, base_ms: int = 0) -> None:
         """Write `values`; with `base_ms` each has a timestamp one second later than the one before it."""
