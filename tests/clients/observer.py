@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -91,7 +92,7 @@ class Observer:
         """Every record of the partition, up to where it ends now."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.partition.eof": True}
         consumer = Consumer({**settings, "fetch.wait.max.ms": 10, "log_level": 0})
-        consumer.assign([TopicPartition(topic, partition, 0)])
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         found: list[Message] = []
         deadline = time.monotonic() + TIMEOUT_S
         while not any(message.error() for message in found):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
-    AclBindingFilter,
+    AclBinding,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -19,9 +19,11 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Partition
-from kafka.admin import ACLFilter, ACLOperation, ACLPermissionType
+from kafka.admin import ACLFilter, ACLOperation, ACLPermissionType, ResourcePatternFilter
+from kafka.admin import ACLResourcePatternType as Pattern
 from kafka.admin import ConfigResource as Resource
 from kafka.admin import ConfigResourceType as Kind
+from kafka.admin import ResourceType as Type
 from kafka.errors import ElectionNotNeededError, SecurityDisabledError
 
 from tests.clients.observer import Observer
@@ -68,8 +70,9 @@ def test_kafka_python_deletes_records(kafka_python: KafkaAdminClient, observer: 
 def test_kafka_python_asks_what_there_is_beside(kafka_python: KafkaAdminClient, observer: Observer) -> None:
     topic = observer.create_topic("described", 2)
     observer.write(topic, ["x" * 1000], 0)
-    ((directory,),) = (each for each in kafka_python.describe_log_dirs().values())
-    (found,) = (each for each in directory["topics"] if each["name"] == topic)
+    (broker,) = kafka_python.describe_log_dirs([topic])
+    ((found,),) = (directory["topics"] for directory in broker["log_dirs"])
+    assert found["name"] == topic
     sizes = {each["partition_index"]: each["partition_size"] for each in found["partitions"]}
     assert sizes[0] > 1000
     assert sizes[1] == 0
@@ -79,7 +82,15 @@ def test_kafka_python_asks_what_there_is_beside(kafka_python: KafkaAdminClient, 
     assert kafka_python.list_partition_reassignments() == {}
     assert topic in str(kafka_python.list_config_resources([Kind.TOPIC]))
     with pytest.raises(SecurityDisabledError):
-        kafka_python.describe_acls(ACLFilter("User:a", "*", ACLOperation.ANY, ACLPermissionType.ANY, None))
+        kafka_python.describe_acls(
+            ACLFilter(
+                "User:a",
+                "*",
+                ACLOperation.ANY,
+                ACLPermissionType.ANY,
+                ResourcePatternFilter(Type.TOPIC, topic, Pattern.ANY),
+            )
+        )
 
 
 def test_confluent_alters_settings(confluent: AdminClient, observer: Observer) -> None:
@@ -123,16 +134,17 @@ def test_confluent_asks_what_there_is_beside(confluent: AdminClient, observer: O
     elected = confluent.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(TIMEOUT_S)
     (error,) = elected.values()
     assert error.code() == KafkaError.ELECTION_NOT_NEEDED
-    everything = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:a",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
     )
+    (made,) = confluent.create_acls([acl]).values()
     with pytest.raises(KafkaException) as raised:
-        confluent.describe_acls(everything).result(TIMEOUT_S)
+        made.result(TIMEOUT_S)
     assert raised.value.args[0].code() == KafkaError.SECURITY_DISABLED
     assert confluent.describe_user_scram_credentials().result(TIMEOUT_S) == {}
