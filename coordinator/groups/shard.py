@@ -56,7 +56,7 @@ from coordinator.groups.timers import (
 )
 from coordinator.offsets.commit import commit_offsets
 from coordinator.offsets.committed import CommittedOffsets, committed_from_record
-from coordinator.offsets.delete import delete_offsets, delete_topic_offsets
+from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted_topics, delete_topic_offsets
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
@@ -182,7 +182,8 @@ class Shard:
         for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
             self.groups.setdefault(group_id, Group(group_id))
         revived = [self._revive(group, at) for group in self.groups.values()]
-        return combine([self._sweep.schedule(now_ms), *revived])
+        deleted = delete_offsets_of_deleted_topics(self.offsets, self.topics)
+        return combine([deleted, self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
         """Give every member a full session from now on, as after a load: it was not theirs to be heard."""

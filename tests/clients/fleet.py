@@ -170,8 +170,8 @@ class Fleet:
         return self._start(f"{family}-{command}", [*_program(family), *arguments])
 
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
-        """Start one of Kafka's own command line tools (package org.apache.kafka.tools) on this broker."""
-        main = f"org.apache.kafka.tools.{main_class}"
+        """Start one of Kafka's own tools on this broker, by its class in org.apache.kafka.tools or in kafka."""
+        main = main_class if main_class.startswith("kafka.") else f"org.apache.kafka.tools.{main_class}"
         command = [*_jvm(), main, "--bootstrap-server", self._bootstrap, *arguments]
         return self._start(main_class.rpartition(".")[2], command)
 
