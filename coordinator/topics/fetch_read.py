@@ -20,7 +20,7 @@ from coordinator.topics.partition import LEADER_EPOCH, Partition
 from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from protocol.primitives import ZERO_UUID, Buffer
+from protocol.primitives import Buffer
 from storage.file_range import FileRange
 from storage.files import StorageError
 from storage.log_read import WouldBlock, end_of
@@ -28,6 +28,9 @@ from storage.partition_log import OffsetOutOfRange
 
 INLINE_FINDS: Final = 64
 """Partitions whose batches are looked up on the event loop per fetch, some 20 us each. The rest is a thread's."""
+
+UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""The errors of what cannot be read at all, in the order in which Kafka answers them behind all others."""
 
 log = structlog.get_logger("muster.topics")
 
@@ -40,6 +43,11 @@ class Target:
     partition: Partition | None
     error: ErrorCode
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is nothing to read: such are answered last, and nobody waits less for their sake."""
+        return self.error in UNKNOWN
+
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
@@ -51,14 +59,19 @@ class FetchLimits:
     is_read_committed: bool
 
 
-def resolve(registry: TopicRegistry, wanted: WantedPartition) -> Target:
-    """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
-    if wanted.topic_id != ZERO_UUID:
-        topic = registry.by_id(wanted.topic_id)
-        if topic is None:
-            return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
-    else:
-        topic = registry.get(wanted.topic)
+def resolve(registry: TopicRegistry, wanted: WantedPartition, by_id: bool) -> Target:
+    """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID.
+
+    A session remembers the name that an id stood for: of a topic that is gone since it is the name that is
+    unknown, and where there is another one of that name, the id is wrong.
+    """
+    topic = registry.by_id(wanted.topic_id) if by_id else registry.get(wanted.topic)
+    if by_id and topic is not None:
+        wanted.known_name = topic.name
+    elif by_id and wanted.known_name is None:
+        return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    elif by_id and (successor := registry.get(wanted.known_name or "")) and successor.partition(wanted.index):
+        return Target(wanted, None, ErrorCode.INCONSISTENT_TOPIC_ID)
     partition = None if topic is None else topic.partition(wanted.index)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
     return Target(wanted, partition, error)
@@ -72,7 +85,8 @@ class Reading:
         self.bytes_read = 0
         self.has_error = False
         self._finds = 0
-        self._targets = targets
+        known = [target for target in targets if not target.is_unknown]
+        self._targets = known + [each for error in UNKNOWN for each in targets if each.error is error]
         self._limits = limits
 
     def read_warm(self) -> bool:
@@ -93,13 +107,16 @@ class Reading:
 
     def _read_next(self, may_wait: bool) -> None:
         target = self._targets[len(self.answers)]
-        left_bytes = max(0, self._limits.max_bytes - self.bytes_read)
+        left_bytes = self._limits.max_bytes - self.bytes_read
+        if self.answers:
+            left_bytes = max(0, left_bytes)
         answer = _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait)
         self.answers.append((target.wanted, answer))
         if answer.records:
             self.bytes_read += len(answer.records)
             self._finds += 1
-        self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+        if not target.is_unknown:
+            self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
 
 
 def _read(
@@ -107,7 +124,7 @@ def _read(
 ) -> PartitionData:
     wanted, partition = target.wanted, target.partition
     if partition is None:
-        return _refused(wanted, target.error, aborted_transactions=[])
+        return _refused(wanted, target.error, aborted_transactions=[] if target.is_unknown else None)
     if wanted.current_leader_epoch > LEADER_EPOCH:
         return _refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
     if wanted.last_fetched_epoch > LEADER_EPOCH:
@@ -131,6 +148,8 @@ def _read(
     except StorageError as error:
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    if records and max_bytes < 0:
+        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # So Kafka does, where there is anything.
     answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
     if limits.is_read_committed and records:
         answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
