@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
+from protocol.control_records import Marker
 from protocol.errors import ErrorCode
 
 ReplyTo: TypeAlias = Hashable
 """Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""
+
+
+ProducerAndEpoch: TypeAlias = tuple[int, int]
+"""Who writes a transactional batch: producer id and epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,15 @@ class TopicDeleted:
     wall_ms: int
 
 
-Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """`MarkersWanted.then` handed back: the marker is durable on every partition that still exists."""
+
+    then: Any
+    wall_ms: int
+
+
+Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,15 @@ class SetTimer:
 
     key: Hashable
     deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWanted:
+    """A transaction has ended: write `marker` to each of `partitions`, (topic, index), until all have it."""
+
+    marker: Marker
+    partitions: tuple[tuple[str, int], ...]
+    then: Any  # Handed back as `MarkersWritten`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +171,9 @@ class Result:
     history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.
     then: Any | None = None  # Handed back as `AppendFinished` with the outcome of the append.
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
+    markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
+    producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this one's (O14).
 
     def __add__(self, other: Result) -> Result:
         """Both, this one first."""
@@ -159,6 +183,8 @@ class Result:
 def combine(results: Iterable[Result]) -> Result:
     """All of `results`, in order; at most one of them may name `then`."""
     parts = tuple(results)
+    producers = {part.producer for part in parts if part.records}
+    assert len(producers) <= 1, "a batch is of one producer"
     thens = [part.then for part in parts if part.then is not None]
     assert len(thens) <= 1, "one event waits for one append"
     return Result(
@@ -168,7 +194,9 @@ def combine(results: Iterable[Result]) -> Result:
         history=tuple(chain.from_iterable(part.history for part in parts)),
         then=thens[0] if thens else None,
         superseded=tuple(chain.from_iterable(part.superseded for part in parts)),
+        markers=tuple(chain.from_iterable(part.markers for part in parts)),
         atomic=all(part.atomic for part in parts),
+        producer=producers.pop() if producers else None,
     )
 
 

@@ -25,6 +25,9 @@ from coordinator.effects import (
     AppendFinished,
     Event,
     GroupEvent,
+    MarkersWanted,
+    MarkersWritten,
+    ProducerAndEpoch,
     Record,
     Reply,
     RequestContext,
@@ -67,6 +70,7 @@ class World(Protocol):
     def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
     def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None: ...
+    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None: ...
 
 
 class ShardState(Enum):
@@ -123,8 +127,9 @@ class ShardRunner(Generic[S]):
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
         self._current: Asked | None = None
         self._is_full = False  # Of the disk: nothing is written until there is room.
-        # What came while not serving, or not writing; as many as topics can be deleted meanwhile.
-        self._missed: list[TopicDeleted] = []
+        # What came while not serving, or not writing; as many as topics can be deleted meanwhile, or
+        # transactions were being ended before.
+        self._missed: list[TopicDeleted | MarkersWritten] = []
         self._late_timers: dict[Hashable, None] = {}
         self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
 
@@ -190,6 +195,8 @@ class ShardRunner(Generic[S]):
             self._world.set_timer((self, self._life, timer.key), timer.deadline_ms)
         if result.history:
             self._world.record_history(result.history)
+        for wanted in () if error else result.markers:
+            self._want_markers(wanted)
         if result.then is None:
             return
         if error:
@@ -201,15 +208,42 @@ class ShardRunner(Generic[S]):
     def _finish(self, then: Any, error: ErrorCode) -> None:
         self._handle(AppendFinished(then, error, self._world.wall_ms()))
 
+    def _want_markers(self, wanted: MarkersWanted) -> None:
+        """Begin when all that was written so far is durable, however long that takes.
+
+        If it never will be the log is read again, and a shard that still needs them asks anew.
+        """
+        life = self._life
+
+        def on_held(outcome: ErrorCode) -> None:
+            if outcome is ErrorCode.REQUEST_TIMED_OUT:
+                self._hold(on_held)
+            elif not outcome:
+                self._world.write_markers(wanted, lambda: self._markers_written(life, wanted.then))
+
+        if self.position > self.log.durable_offset:
+            self._hold(on_held)
+        else:
+            on_held(ErrorCode.NONE)
+
+    def _markers_written(self, life: int, then: Any) -> None:
+        if life != self._life:
+            return  # The shard has asked again since, if its log still says so.
+        written = MarkersWritten(then, self._world.wall_ms())
+        if self._is_full:
+            self._missed.append(written)
+        else:
+            self._handle(written)
+
     def _append_all(self, result: Result) -> ErrorCode:
         if result.atomic:
-            return self._append(result.records)
+            return self._append(result.records, result.producer)
         for record in result.records:
             error = self._append((record,))
             assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
 
-    def _append(self, records: tuple[Record, ...]) -> ErrorCode:
+    def _append(self, records: tuple[Record, ...], producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
@@ -218,13 +252,17 @@ class ShardRunner(Generic[S]):
             encoded = [LogRecord(*encode(record), timestamp_ms=wall_ms) for record in records]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        if not self._open.add(encoded, wall_ms):
+        if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        assert self.shard is not None
         for offset, record in enumerate(records, self.position - len(records)):
-            self.shard.replay(record, offset)
+            self._replay(record, offset, producer)
         self._note_dirty()
         return ErrorCode.NONE
+
+    def _replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+        assert self.shard is not None
+        assert producer is None, "only shards of groups write transactional batches"
+        self.shard.replay(record, offset)
 
     def _note_dirty(self) -> None:
         self._is_dirty = True
@@ -362,6 +400,7 @@ class ShardRunner(Generic[S]):
         self._is_flushing = self._is_dirty = False
         self._open.forget()
         self._late_timers.clear()
+        self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
         current, self._current = self._current, None
         self._held.fail(error)
         for asked in ([] if current is None else [current]) + self._take_parked():

@@ -6,6 +6,8 @@ What a message means and what answers it is told in its own module and in the ha
 from typing import Any, Final
 
 from protocol.codec import spec
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -19,6 +21,8 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -27,6 +31,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -37,6 +42,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
@@ -47,6 +53,8 @@ def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
 
 
 REQUESTS: Final = _by_key(
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -57,6 +65,8 @@ REQUESTS: Final = _by_key(
     DescribeGroupsRequest,
     DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
@@ -65,6 +75,7 @@ REQUESTS: Final = _by_key(
     LeaveGroupRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
+    ListTransactionsRequest,
     MetadataRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
@@ -72,9 +83,12 @@ REQUESTS: Final = _by_key(
     OffsetForLeaderEpochRequest,
     ProduceRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
 RESPONSES: Final = _by_key(
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
     ApiVersionsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -85,6 +99,8 @@ RESPONSES: Final = _by_key(
     DescribeGroupsResponse,
     DescribeProducersResponse,
     DescribeTopicPartitionsResponse,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
     FetchResponse,
     FindCoordinatorResponse,
     HeartbeatResponse,
@@ -93,6 +109,7 @@ RESPONSES: Final = _by_key(
     LeaveGroupResponse,
     ListGroupsResponse,
     ListOffsetsResponse,
+    ListTransactionsResponse,
     MetadataResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
@@ -100,6 +117,7 @@ RESPONSES: Final = _by_key(
     OffsetForLeaderEpochResponse,
     ProduceResponse,
     SyncGroupResponse,
+    TxnOffsetCommitResponse,
     WriteTxnMarkersResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()

@@ -13,6 +13,7 @@ import pytest
 
 from coordinator import outages
 from coordinator.clock import Clock
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
@@ -99,8 +100,8 @@ class BrokenLog:
         return iter(())
 
 
-def runner_on(log: Any, runtime: Runtime) -> ShardRunner[Shard]:
-    return ShardRunner(
+def runner_on(log: Any, runtime: Runtime) -> GroupRunner:
+    return GroupRunner(
         group_shards(lambda partition: Shard(partition, GroupSettings(), Topics())),
         0,
         log,

@@ -12,13 +12,13 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import Event, Result
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.group_apis import GroupApis
-from coordinator.shard_runner import ShardRunner
 from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -194,7 +194,7 @@ class Server:
 
     # Parts.
 
-    def runner_for(self, group_id: str) -> ShardRunner[Shard]:
+    def runner_for(self, group_id: str) -> GroupRunner:
         assert self.runtime is not None
         return self.runtime.runner_for(group_id)
 
@@ -203,15 +203,15 @@ class Server:
         return {each for each in self.group_ids if partition_for(each, len(self.logs)) == partition}
 
     @property
-    def runners(self) -> list[ShardRunner[Shard]]:
+    def runners(self) -> list[GroupRunner]:
         return [] if self.runtime is None else self.runtime.runners
 
     def _new_shard(self, partition: int) -> Shard:
         return WatchedShard(self.witness, partition, self.settings, self.topics)
 
-    def _new_runner(self, log: SimulatedLog) -> ShardRunner[Shard]:
+    def _new_runner(self, log: SimulatedLog) -> GroupRunner:
         assert self.runtime is not None
-        return ShardRunner(
+        return GroupRunner(
             group_shards(self._new_shard),
             log.partition,
             log,  # type: ignore[arg-type]
