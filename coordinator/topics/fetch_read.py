@@ -48,6 +48,18 @@ class Target:
         """Whether there is nothing to read: such are answered last, and nobody waits less for their sake."""
         return self.error in UNKNOWN
 
+    @property
+    def is_as_told(self) -> bool:
+        """Whether the client of a session knows all there is: such are most of many, and are passed over."""
+        wanted, partition = self.wanted, self.partition
+        return (
+            partition is not None
+            and wanted.fetch_offset == wanted.told_high_watermark == partition.high_watermark
+            and wanted.told_log_start_offset == partition.log_start_offset
+            and wanted.current_leader_epoch <= LEADER_EPOCH >= wanted.last_fetched_epoch
+            and partition.is_readable
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
@@ -85,6 +97,7 @@ class Reading:
         self.bytes_read = 0
         self.has_error = False
         self._finds = 0
+        self._next = 0
         known = [target for target in targets if not target.is_unknown]
         self._targets = known + [each for error in UNKNOWN for each in targets if each.error is error]
         self._limits = limits
@@ -92,7 +105,7 @@ class Reading:
     def read_warm(self) -> bool:
         """Find what can be found in memory, in order and as much as may be on the loop; whether that was all."""
         try:
-            while len(self.answers) < len(self._targets):
+            while self._next < len(self._targets):
                 if self._finds >= INLINE_FINDS:
                     return False
                 self._read_next(may_wait=False)
@@ -102,15 +115,19 @@ class Reading:
 
     def read_rest(self) -> None:
         """Find all that is left, waiting for the disk where need be."""
-        while len(self.answers) < len(self._targets):
+        while self._next < len(self._targets):
             self._read_next(may_wait=True)
 
     def _read_next(self, may_wait: bool) -> None:
-        target = self._targets[len(self.answers)]
-        left_bytes = self._limits.max_bytes - self.bytes_read
-        if self.answers:
-            left_bytes = max(0, left_bytes)
-        answer = _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait)
+        target = self._targets[self._next]
+        if not target.is_as_told:
+            left_bytes = self._limits.max_bytes - self.bytes_read
+            if self._next:
+                left_bytes = max(0, left_bytes)
+            self._take(target, _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait))
+        self._next += 1
+
+    def _take(self, target: Target, answer: PartitionData) -> None:
         self.answers.append((target.wanted, answer))
         if answer.records:
             self.bytes_read += len(answer.records)
