@@ -12,6 +12,7 @@ from coordinator.topics import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_producers,
     describe_topic_partitions,
     fetch,
     init_producer_id,
@@ -19,6 +20,7 @@ from coordinator.topics import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    write_txn_markers,
 )
 from coordinator.topics.broker import Broker, Pending
 
@@ -36,9 +38,11 @@ def topic_handlers(broker: Broker) -> dict[int, Handler]:
         20: delete_topics.handle,
         22: init_producer_id.handle,
         23: offset_for_leader_epoch.handle,
+        27: write_txn_markers.handle,
         32: describe_configs.handle,
         37: create_partitions.handle,
         60: describe_cluster.handle,
+        61: describe_producers.handle,
         75: describe_topic_partitions.handle,
     }
     return {key: partial(handle, broker) for key, handle in handlers.items()}

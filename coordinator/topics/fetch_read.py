@@ -19,6 +19,7 @@ from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.primitives import ZERO_UUID
+from protocol.record_batch import Buffer, walk
 from storage.files import StorageError
 from storage.partition_log import OffsetOutOfRange
 
@@ -111,29 +112,57 @@ def _read(
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not partition.is_readable:
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    stable_offset = partition.last_stable_offset
+    if limits.is_read_committed and stable_offset is None:
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     end = partition.log.next_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
-        return _good(partition, b"", limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end))
+        return _good(
+            partition, b"", stable_offset, limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end)
+        )
+    up_to = stable_offset if limits.is_read_committed else None
     try:
-        records = _records(partition, wanted, min(left_bytes, wanted.max_bytes), at_least_one, may_wait)
+        max_bytes = min(left_bytes, wanted.max_bytes)
+        records = _records(partition, wanted, max_bytes, at_least_one, up_to, may_wait)
     except OffsetOutOfRange:
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     except StorageError as error:
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-    return _good(partition, records, limits, EpochEndOffset())
+    answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
+    if limits.is_read_committed and records:
+        answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records)
+    return answer
 
 
 def _records(
-    partition: Partition, wanted: WantedPartition, max_bytes: int, at_least_one: bool, may_wait: bool
+    partition: Partition,
+    wanted: WantedPartition,
+    max_bytes: int,
+    at_least_one: bool,
+    up_to: int | None,
+    may_wait: bool,
 ) -> bytes | bytearray:
     offset = wanted.fetch_offset
     if may_wait:
-        return partition.log.read(offset, max(max_bytes, 0), at_least_one=at_least_one)
-    records = partition.log.read_nowait(offset, max(max_bytes, 0), at_least_one=at_least_one)
+        return partition.log.read(offset, max(max_bytes, 0), at_least_one=at_least_one, up_to=up_to)
+    records = partition.log.read_nowait(offset, max(max_bytes, 0), at_least_one=at_least_one, up_to=up_to)
     if records is None:
         raise WouldWait
     return records
+
+
+def _aborted(partition: Partition, start_offset: int, records: Buffer) -> list[AbortedTransaction]:
+    """What the client must leave out of `records`, which begin with the batch of `start_offset`."""
+    end_offset = partition.log.next_offset
+    if not partition.log.producers.aborted(start_offset, end_offset):
+        return []  # As a rule: then nobody need look where the records end.
+    for batch in walk(records):
+        end_offset = batch.last_offset + 1
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in partition.log.producers.aborted(start_offset, end_offset)
+    ]
 
 
 def _refused(
@@ -149,13 +178,17 @@ def _refused(
 
 
 def _good(
-    partition: Partition, records: bytes | bytearray, limits: FetchLimits, diverging: EpochEndOffset
+    partition: Partition,
+    records: bytes | bytearray,
+    stable_offset: int | None,
+    limits: FetchLimits,
+    diverging: EpochEndOffset,
 ) -> PartitionData:
-    high_watermark = partition.high_watermark
+    """Of a partition whose transactions nobody has asked for yet, the last stable offset is not known: -1."""
     return PartitionData(
         partition_index=partition.index,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=-1 if stable_offset is None else stable_offset,
         log_start_offset=partition.log_start_offset,
         aborted_transactions=[] if limits.is_read_committed else None,
         diverging_epoch=diverging,

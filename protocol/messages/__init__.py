@@ -16,6 +16,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsRes
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -42,6 +43,7 @@ from protocol.messages.offset_for_leader_epoch import (
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
 def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
@@ -61,6 +63,7 @@ REQUESTS: Final = _by_key(
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
@@ -81,6 +84,7 @@ REQUESTS: Final = _by_key(
     ProduceRequest,
     SyncGroupRequest,
     TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 RESPONSES: Final = _by_key(
     AddOffsetsToTxnResponse,
@@ -93,6 +97,7 @@ RESPONSES: Final = _by_key(
     DescribeClusterResponse,
     DescribeConfigsResponse,
     DescribeGroupsResponse,
+    DescribeProducersResponse,
     DescribeTopicPartitionsResponse,
     DescribeTransactionsResponse,
     EndTxnResponse,
@@ -113,5 +118,6 @@ RESPONSES: Final = _by_key(
     ProduceResponse,
     SyncGroupResponse,
     TxnOffsetCommitResponse,
+    WriteTxnMarkersResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()

@@ -37,6 +37,7 @@ SERVED = {
     *("DeleteGroups", "OffsetDelete", "DescribeCluster", "CreatePartitions", "DescribeTopicPartitions"),
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"),
     "TxnOffsetCommit",
+    *("WriteTxnMarkers", "DescribeProducers"),
 }
 
 
