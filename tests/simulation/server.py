@@ -19,6 +19,7 @@ from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.group_apis import GroupApis
+from coordinator.transaction_verifier import TransactionVerifier
 from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -132,6 +133,7 @@ class Server:
         self._disk = disk
         self._open_calls: list[Call] = []
         self._handlers: dict[int, Any] = {}
+        self.transactions: TransactionVerifier | None = None  # Who ends them, if there are any.
 
     # Lives.
 
@@ -144,7 +146,9 @@ class Server:
         )
         flusher = self._disk.new_flusher(self.loop)
         self.runtime = Runtime(clock, flusher, lambda _: None, 1 << 20, self.loop)  # type: ignore[arg-type]
-        self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
+        self._handlers = GroupApis(
+            self.runtime, lambda: self._random.getrandbits(32), self.transactions
+        ).handlers()
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 
     def crash(self) -> None:
