@@ -167,11 +167,6 @@ def test_id_and_epoch_come_together(world: World, fields: dict[str, int]) -> Non
     assert give(world, transactional_id=None, **fields) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_transactions_are_refused_for_now(world: World) -> None:
-    assert give(world, transactional_id="x") == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
-    assert give(world, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
-
-
 def test_a_garbled_file_of_ids_gives_none_rather_than_one_twice(world: World) -> None:
     (world.directory / "producer-ids.json").write_text('{"next": "soon"}')
     assert give(world, transactional_id=None) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
