@@ -222,7 +222,31 @@ TRANSACTIONS: Final = _cells(
 )
 """The transaction coordinator, which KAFKA.md has no table for: every handler, in every version."""
 
-CELLS: Final[Cells] = VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TRANSACTIONS
+PRODUCED: Final = _cells(
+    "P",
+    {
+        "Produce: stored": range(3, 14),
+        "Produce: refused": range(3, 14),
+        "Produce: refused as a whole": range(3, 14),
+        "Produce: times": range(3, 14),
+        "idempotence: sequences": range(3, 14),
+        "idempotence: epochs": range(3, 14),
+        "idempotence: the wrap": range(3, 14),
+        "transactions: produce": range(3, 14),
+        "transactions: unverified": range(3, 14),
+        "transactions: readers": range(4, 19),
+        "transactions: latest offsets": range(2, 12),
+        "markers: written": range(1, 3),
+        "markers: refused": range(1, 3),
+        "markers: bumped epochs": (),
+        "describe: refused": (),
+    },
+)
+"""The partitions' side of what is produced, which KAFKA.md has no table for either."""
+
+CELLS: Final[Cells] = (
+    VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TRANSACTIONS | PRODUCED
+)
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"
 ELSEWHERE: Final = {
