@@ -284,6 +284,7 @@ def test_partitions_are_refused_one_by_one(driver: Driver) -> None:
 def test_a_producer_of_an_older_epoch_is_fenced(driver: Driver) -> None:
     hold(driver, 5, producer_epoch=1)
     assert hold(driver, 6, producer_epoch=0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not asks(driver, in_transaction(producer_epoch=0)), "nor is its coordinator asked"
     driver.end_transaction(PRODUCER, epoch=2)
     assert hold(driver, 7, producer_epoch=1) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert hold(driver, 8, producer_epoch=2) == 0

@@ -51,7 +51,9 @@ class FakeLog:
             raise BatchTooLarge(f"{len(batch)} bytes")
         base_offset = self.next_offset
         set_base_offset(batch, base_offset, 0)
-        self.next_offset = parse_header(batch).last_offset + 1
+        header = parse_header(batch)
+        self.producers.state.appended(header, batch, base_offset, wall_ms)
+        self.next_offset = header.last_offset + 1
         self._staged.append(batch)
         return Appended(base_offset, self.next_offset - 1)
 
