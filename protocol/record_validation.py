@@ -43,6 +43,12 @@ ZSTD_SINCE: Final = 7  # The Produce version that brought zstd (KIP-110).
 MIN_LENGTH: Final = 14  # What the smallest batch of any format counts after its length; less is no batch.
 MAGIC_POSITION: Final = 16
 LENGTH: Final = Struct(">8xi")
+MIN_INFLATED_BYTES: Final = 16 << 20
+MAX_INFLATION: Final = 100
+"""A produced batch may inflate to so many times its size, or to so many bytes if that is more, and never beyond
+MAX_INFLATED_BYTES: so what a small bomb costs is small. Producers bound their batches before they compress them,
+by a megabyte as a rule."""
+
 MAX_RECORD_ERRORS: Final = 100
 """Faulty records named in one answer: enough to find the fault; an answer must not outgrow its request."""
 
@@ -97,9 +103,14 @@ def validate_produced(
         text = f"the batch has {batch.size_bytes} bytes, and at most {max_batch_bytes} are taken"
         raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, text)
     check_header(records or b"", batch)
-    check_payload(records or b"", batch, max_inflated_bytes, keys_required)
+    check_payload(records or b"", batch, min(max_inflated_bytes, inflation_bound(batch)), keys_required)
     check_timestamps(records or b"", batch, earliest_ms, latest_ms)
     return batch
+
+
+def inflation_bound(batch: Batch) -> int:
+    """The most that the payload of a produced batch may inflate to, in bytes."""
+    return min(MAX_INFLATED_BYTES, max(MIN_INFLATED_BYTES, MAX_INFLATION * batch.size_bytes))
 
 
 def invalid(text: str) -> RefusedBatch:
