@@ -16,7 +16,6 @@ from protocol.messages.acls import (
 )
 from protocol.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -113,7 +112,6 @@ REQUESTS: Final = _by_key(
     SyncGroupRequest,
 )
 RESPONSES: Final = _by_key(
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
     ApiVersionsResponse,
     CreateAclsResponse,

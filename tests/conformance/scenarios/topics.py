@@ -207,7 +207,7 @@ async def a_topic_made_again_is_another(run: Run) -> None:
 
 
 @scenario("6 CreatePartitions", versions=CREATE_PARTITIONS)
-async def partitions_are_added(run: Run, version: int) -> None:
+async def topics_are_given_more_partitions(run: Run, version: int) -> None:
     name = await make_topic(run)
 
     async def grow(
