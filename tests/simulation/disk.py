@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 from protocol.records import Batch, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended
+from storage.producer_state import ProducerState
 from tests.simulation.timeline import Origin, ProcessLoop
 
 BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", 5)
@@ -32,6 +34,7 @@ class SimulatedLog:
         self.next_offset = self.durable_offset = 0
         self.durable: list[bytearray] = []
         self.staged: deque[bytearray] = deque()
+        self.producers = SimpleNamespace(state=ProducerState())  # Which nobody asks here.
         self._on_durable = on_durable
 
     def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
