@@ -24,6 +24,7 @@ from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
+EXAMPLES = Path(__file__).resolve().parent / "delivery"
 PYTHON_FAMILIES = ("aiokafka", "confluent", "kafka_python")
 FAMILIES = (*PYTHON_FAMILIES, "java")
 # A worker's libraries take seconds to load on a busy machine; a session takes 6 s to expire.
@@ -98,11 +99,12 @@ class Worker:
         """Let a worker go on that waits for it: one that was started with `waits=True` or `holds=True`."""
         self._write("go")
 
-    def terminate(self) -> None:
-        """SIGTERM, for tools that end in good order on it, whatever status they end with; waits."""
+    def terminate(self) -> int:
+        """SIGTERM, for programs that end in good order on it; waits, and returns the status they end with."""
         self._process.terminate()
-        self._process.wait(DEADLINE_S)
+        status = self._process.wait(DEADLINE_S)
         self._reader.join(5)
+        return status
 
     def request_stop(self) -> None:
         """Close its stdin, which asks it to end; does not wait."""
@@ -168,6 +170,10 @@ class Fleet:
         """Start `command` of one client library's worker script: member, produce, read, admin or walk."""
         arguments = [command, json.dumps({"bootstrap": self._bootstrap, **config})]
         return self._start(f"{family}-{command}", [*_program(family), *arguments])
+
+    def start_example(self, name: str, *arguments: str) -> Worker:
+        """Start one of the examples of docs/delivery.md on this broker, as a user would."""
+        return self._start(name, [sys.executable, str(EXAMPLES / f"{name}.py"), self._bootstrap, *arguments])
 
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
         """Start one of Kafka's own command line tools (package org.apache.kafka.tools) on this broker."""
