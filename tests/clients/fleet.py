@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ PYTHON_FAMILIES = ("aiokafka", "confluent", "kafka_python")
 FAMILIES = (*PYTHON_FAMILIES, "java")
 # A worker's libraries take seconds to load on a busy machine; a session takes 6 s to expire.
 DEADLINE_S = 45.0
+EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 # JVMs that live for seconds: the simple collector and the quick compiler start faster and leave the cores
 # to others.
 JVM_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -84,6 +86,17 @@ class Worker:
         """Ask it to close its client in good order; wait for that."""
         self.request_stop()
         return self.finish(deadline_s)
+
+    @property
+    def status(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def last_words(self) -> str:
+        """The last exception that a Python program wrote to its stderr."""
+        lines = self._stderr_path.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if EXCEPTION.match(line)), f"status {self.status}")
 
     @property
     def text(self) -> str:
@@ -174,6 +187,11 @@ class Fleet:
     def start_example(self, name: str, *arguments: str) -> Worker:
         """Start one of the examples of docs/delivery.md on this broker, as a user would."""
         return self._start(name, [sys.executable, str(EXAMPLES / f"{name}.py"), self._bootstrap, *arguments])
+
+    def start_module(self, name: str, **config: object) -> Worker:
+        """Start a module of workers/ that is a program of its own."""
+        config = {"bootstrap": self._bootstrap, **config}
+        return self._start(name, [sys.executable, "-m", f"tests.clients.workers.{name}", json.dumps(config)])
 
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
         """Start one of Kafka's own command line tools (package org.apache.kafka.tools) on this broker."""
