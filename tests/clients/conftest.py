@@ -86,6 +86,18 @@ def fleet(broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
     clients.close()
 
 
+@pytest.fixture
+def watcher(quick_broker: ServerProcess) -> Observer:
+    return Observer(quick_broker.bootstrap)
+
+
+@pytest.fixture
+def quick_fleet(quick_broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
+    clients = Fleet(quick_broker.bootstrap, tmp_path)
+    yield clients
+    clients.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failed test also shows the end of the broker's log."""

@@ -10,18 +10,16 @@ import contextlib
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.clients.committed import CommittedView
 from tests.clients.delivery.at_most_once import BATCH
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
 from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess, wait_until
+from tests.processes import wait_until
 
 PARTITIONS = 4
 ROWS = 2400
@@ -94,18 +92,6 @@ class Job:
         except TimeoutError as error:
             stories = "\n".join(worker.story() for worker in self.workers)
             raise AssertionError(f"{error}\n{stories}") from None
-
-
-@pytest.fixture
-def watcher(quick_broker: ServerProcess) -> Observer:
-    return Observer(quick_broker.bootstrap)
-
-
-@pytest.fixture
-def quick_fleet(quick_broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
-    clients = Fleet(quick_broker.bootstrap, tmp_path)
-    yield clients
-    clients.close()
 
 
 def test_at_most_once_repeats_nothing_and_loses_less_than_a_batch_for_each_death(

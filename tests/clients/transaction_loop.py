@@ -3,8 +3,9 @@
 A writer fills a source topic. Three workers (the example of docs/delivery.md, on librdkafka) share a group and
 copy it to a middle topic; an aiokafka process copies that to a last one. At seeded moments workers are killed
 (SIGKILL) or stopped for seconds (SIGSTOP), and the broker is killed and started on its directory. A worker that
-dies, by our hand or its own, is started again. At the end each topic, read with `read_committed`, must hold exactly
-the rows of the source, partition by partition in the same order, and the group's offsets must be the source's ends.
+dies, by our hand or its own, is started again. At the end each topic, read with `read_committed`, must hold
+exactly the rows of the source, partition by partition in the same order, and the group's offsets must be where the
+source ends.
 """
 
 from __future__ import annotations
