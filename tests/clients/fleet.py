@@ -193,9 +193,16 @@ class Fleet:
         config = {"bootstrap": self._bootstrap, **config}
         return self._start(name, [sys.executable, "-m", f"tests.clients.workers.{name}", json.dumps(config)])
 
+    def start_java(self, main_class: str, sources: Path, jars: Path, *arguments: str) -> Worker:
+        """Start a Java program that is compiled from `sources`, with further `jars` beside Kafka's."""
+        libraries = f"{jars}/*"
+        classes = java_tools.compile_java(sources, libraries=libraries)
+        command = [*_jvm(classes, Path(libraries)), main_class, self._bootstrap, *arguments]
+        return self._start(main_class, command)
+
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
-        """Start one of Kafka's own command line tools (package org.apache.kafka.tools) on this broker."""
-        main = f"org.apache.kafka.tools.{main_class}"
+        """Start one of Kafka's own command line tools (of org.apache.kafka.tools, or kafka.) on this broker."""
+        main = main_class if main_class.startswith("kafka.") else f"org.apache.kafka.tools.{main_class}"
         command = [*_jvm(), main, "--bootstrap-server", self._bootstrap, *arguments]
         return self._start(main_class.rpartition(".")[2], command)
 
