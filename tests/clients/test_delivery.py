@@ -25,6 +25,7 @@ PARTITIONS = 4
 ROWS = 2400
 WORKERS = 2
 KILLS = 4
+SLEEP_AT = ROWS * 4 // 5
 SEED = 20_817
 QUICK_SETTINGS = ("session.timeout.ms=1200", "heartbeat.interval.ms=300", "fetch.wait.max.ms=50")
 
@@ -45,6 +46,7 @@ class Job:
     progress: Callable[[], dict[int, int]] | None = (
         None  # The next offset of each partition; else the group's.
     )
+    sleeps: bool = False  # One worker also sleeps for so long that its partitions are given to others.
     killed: int = 0
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
 
@@ -59,6 +61,9 @@ class Job:
         for moment in sorted(self.chance.sample(range(ROWS // 20, ROWS * 3 // 4), KILLS)):
             self.await_put_out(moment)
             self.kill_some()
+        if self.sleeps:
+            self.await_put_out(SLEEP_AT)
+            self.send_to_sleep()
         self.await_end()
         for worker in self.workers:
             assert worker.terminate() == 0, worker.story()
@@ -76,6 +81,12 @@ class Job:
             self.workers[number].kill()
             self.killed += 1
             self.workers[number] = self.start(number)
+
+    def send_to_sleep(self) -> None:
+        """Stop a worker until the others have done all the rest; then it wakes, with a batch in its hands."""
+        self.workers[0].pause()
+        self.await_end()
+        self.workers[0].resume()
 
     def await_put_out(self, count: int) -> None:
         self.wait(lambda: len(self.values()) >= count, f"{count} rows put out")
@@ -119,7 +130,7 @@ def test_exactly_once_by_a_database_neither_loses_nor_repeats(
 ) -> None:
     output = tmp_path / "results.db"
     job = Job(quick_fleet, watcher, "exactly_once_sqlite", lambda: results(output), str(output))
-    job.progress = lambda: next_offsets(output)
+    job.progress, job.sleeps = lambda: next_offsets(output), True
     assert outcome(job, record_property) == (0, 0)
 
 
@@ -129,7 +140,7 @@ def test_exactly_once_by_transactions_neither_loses_nor_repeats(
     target = watcher.create_topic("target", PARTITIONS)
     view = CommittedView(watcher.bootstrap, target, PARTITIONS)
     job = Job(quick_fleet, watcher, "exactly_once_transactions", view.values, target, has_ids=True)
-    job.all_values = view.read_to_the_end
+    job.all_values, job.sleeps = view.read_to_the_end, True
     assert outcome(job, record_property) == (0, 0)
     view.close()
 

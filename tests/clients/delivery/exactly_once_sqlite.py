@@ -68,11 +68,10 @@ class Worker:
         """All results of a batch and how far it goes, or nothing. Raises Moved, and leaves it to roll back."""
         if not messages:
             return
+        results = [(process(message),) for message in messages]  # Before the lock is held: others work, too.
+        ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
         self.database.execute("BEGIN IMMEDIATE")
-        ends: dict[tuple[str, int], int] = {}
-        for message in messages:
-            self.database.execute("INSERT INTO results VALUES (?)", (process(message),))
-            ends[message.topic(), message.partition()] = message.offset() + 1
+        self.database.executemany("INSERT INTO results VALUES (?)", results)
         for key, end in ends.items():
             if self.database.execute(MOVE, (end, *key, self.next_offsets[key])).rowcount == 0:
                 raise Moved(key)
