@@ -18,18 +18,23 @@ import structlog
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.history import TOPIC as HISTORY_TOPIC
 from coordinator.history import History
 from coordinator.history_topic import HistoryApart, history_topic_config
 from coordinator.history_writer import HistoryWriter
+from coordinator.internal_topics import COUNT_OPTION, InternalTopics
 from coordinator.maintenance import Maintenance
+from coordinator.marker_sender import MarkerSender
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, api_table
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
+from coordinator.server.transaction_apis import TransactionApis
 from coordinator.settings import Settings, option_name
 from coordinator.shard_runner import ShardRunner
 from coordinator.topics.apis import topic_handlers
@@ -37,14 +42,18 @@ from coordinator.topics.broker import Broker
 from coordinator.topics.broker_configs import BrokerConfig, broker_config
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.fetch_sessions import FetchSessions
-from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.markers import Markers
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import PartitionCountMismatch, TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.workers import ThreadWorkers
-from protocol.records import Codec
+from coordinator.transaction_shards import transaction_shards
+from coordinator.transaction_verification import CoordinatorVerifier
+from coordinator.transactions.shard import TransactionShard
+from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
 from storage.files import Files, StorageError
 from storage.flusher import Flusher
 from storage.log_config import FlushPolicy
@@ -123,7 +132,6 @@ class Daemon:
         self.runtime = Runtime(
             self._clock,
             self._flusher,
-            self._new_shard,
             self._record_history,
             settings.offsets_load_buffer_size,
             probe_room=lambda: probe_room(files, directory.path),
@@ -146,13 +154,16 @@ class Daemon:
         try:
             store = TopicStore(directory, files)
             registry = TopicRegistry(store, settings, machinery, self._workers)
-            registry.open({GROUP_METADATA_TOPIC: policy})
+            registry.open({GROUP_METADATA_TOPIC: policy, TRANSACTION_STATE_TOPIC: policy})
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error
         return registry
 
     def _broker(self, files: Files) -> Broker:
         settings = self.registry.settings
+        markers = Markers(self.registry, lambda index: self.runtime.runners[index])
+        sender = MarkerSender(markers.write, self.runtime, asyncio.get_running_loop().call_soon)
+        self.runtime.write_markers = sender.write
         return Broker(
             settings=settings,
             registry=self.registry,
@@ -164,19 +175,32 @@ class Daemon:
             wall_ms=self._clock.wall_ms,
             arm=self.runtime.arm,
             endpoint_for=lambda listener: self.server.endpoint_for(listener),
+            markers=markers,
+            verifier=CoordinatorVerifier(self.runtime),
             broker_configs=shown_configs(self._settings),
         )
 
     def _server(self) -> Server:
         find = FindCoordinator(self._settings.node_id, lambda listener: self.server.endpoint_for(listener))
         groups = GroupApis(self.runtime)
-        handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topic_handlers(self.broker)}
+        topics = topic_handlers(self.broker)
+        transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
+        handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
         return Server(
             api_table(handlers, groups.repeaters()), self._settings, self._clock, self.runtime.set_timer
         )
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, group_settings(self._settings), self.registry)
+
+    def _new_transactions(self, partition: int) -> TransactionShard:
+        groups = self._settings.offsets_topic_num_partitions
+        surroundings = Surroundings(
+            next_producer_id=self.broker.producer_ids.take,
+            partition_count=self.registry.partition_count,
+            offsets_partition=lambda group_id: partition_for(group_id, groups),
+        )
+        return TransactionShard(partition, transaction_settings(self._settings), surroundings)
 
     def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
         assert self._history is not None
@@ -190,29 +214,18 @@ class Daemon:
     async def start(self) -> None:
         """Open the internal topics and the listeners, and begin to load the shards. Raises StartupError."""
         try:
-            offsets = self._offsets_topic()
+            runners = self._runners()
             self._history = self._open_history()
             gc.freeze()  # All so far is here to stay: a collection while shards load need not look at it.
-            self._open_shards(offsets)
+            self.runtime.open_shards(*runners)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)
         except PartitionCountMismatch as error:
-            raise StartupError(f"{error} (offsets.topic.num.partitions), which can never change") from error
+            raise StartupError(f"{error} ({COUNT_OPTION[error.topic]}), which can never change") from error
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
         self._maintenance.start()
         self._cleaner.start()
-
-    def _offsets_topic(self) -> list[Partition]:
-        settings = self._settings
-        overrides = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(settings.offsets_topic_segment_bytes),
-        }
-        policy = FlushPolicy(settings.muster_flush_policy)
-        count = settings.offsets_topic_num_partitions
-        return self.registry.internal(GROUP_METADATA_TOPIC, count, overrides, policy).partitions
 
     def _open_history(self) -> HistoryWriter:
         settings = self._settings
@@ -224,23 +237,11 @@ class Daemon:
         history = History(settings.muster_history_events_per_group)
         return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
 
-    def _open_shards(self, offsets: list[Partition]) -> None:
-        codec = Codec(self._settings.offsets_topic_compression_codec)
-        for partition in offsets:
-            partition.has_writer = True
-        runners = [
-            ShardRunner(
-                partition.index,
-                partition.log,
-                self.runtime,
-                partition.advanced,
-                max_batch_bytes=min(partition.log.config.max_batch_bytes, partition.log.config.segment_bytes),
-                codec=codec,
-                commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
-            )
-            for partition in offsets
-        ]
-        self.runtime.open_shards(runners)
+    def _runners(self) -> tuple[list[ShardRunner[Shard]], list[ShardRunner[TransactionShard]]]:
+        """Of groups and of transactions, each kind over an internal topic of its own."""
+        topics = InternalTopics(self.registry, self.runtime, self._settings)
+        groups = topics.group_runners(group_shards(self._new_shard))
+        return groups, topics.transaction_runners(transaction_shards(self._new_transactions))
 
     def _on_topic_deleted(self, topic: str, topic_id: bytes) -> None:
         for runner in self.runtime.runners:
@@ -266,6 +267,13 @@ class Daemon:
 def group_settings(settings: Settings) -> GroupSettings:
     """What the groups' core needs to know."""
     return GroupSettings(**{name: getattr(settings, name) for name in GroupSettings.__dataclass_fields__})
+
+
+def transaction_settings(settings: Settings) -> TransactionSettings:
+    """What the transactions' core needs to know."""
+    own = TransactionSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
+    most_bytes = min(settings.message_max_bytes, settings.transaction_state_log_segment_bytes)
+    return TransactionSettings(**{name: getattr(settings, name) for name in own}, max_record_bytes=most_bytes)
 
 
 def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:

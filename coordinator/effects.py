@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
+from protocol.control_records import Marker
 from protocol.errors import ErrorCode
 
 ReplyTo: TypeAlias = Hashable
@@ -72,7 +73,15 @@ class TopicDeleted:
     wall_ms: int
 
 
-Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """`MarkersWanted.then` handed back: the marker is durable on every partition that still exists."""
+
+    then: Any
+    wall_ms: int
+
+
+Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,15 @@ class SetTimer:
 
     key: Hashable
     deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWanted:
+    """A transaction has ended: write `marker` to each of `partitions`, (topic, index), until all have it."""
+
+    marker: Marker
+    partitions: tuple[tuple[str, int], ...]
+    then: Any  # Handed back as `MarkersWritten`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +167,7 @@ class Result:
     history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.
     then: Any | None = None  # Handed back as `AppendFinished` with the outcome of the append.
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
+    markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
 
     def __add__(self, other: Result) -> Result:
@@ -168,6 +187,7 @@ def combine(results: Iterable[Result]) -> Result:
         history=tuple(chain.from_iterable(part.history for part in parts)),
         then=thens[0] if thens else None,
         superseded=tuple(chain.from_iterable(part.superseded for part in parts)),
+        markers=tuple(chain.from_iterable(part.markers for part in parts)),
         atomic=all(part.atomic for part in parts),
     )
 

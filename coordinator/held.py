@@ -2,71 +2,68 @@
 
 Positions and deadlines both rise in the order of arrival, so whatever is due is at the front. Nothing waits
 longer than `offsets.commit.timeout.ms` (KAFKA.md 3.88): a disk that hangs is told to clients as an error they
-retry. What was appended stays appended, and may yet become durable. This knows no shard and no timer.
+retry. What was appended stays appended, and may yet become durable. This knows no shard.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
-from coordinator.groups.failures import error_response
 from protocol.errors import ErrorCode
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked, kept while it is unanswered: an error reply has the shape of its request."""
-
-    reply_to: Any
-    request: Any
-    api_version: int
-
-    def fail(self, error: ErrorCode) -> None:
-        self.reply_to.reply(error_response(self.request, error, self.api_version))
+Done: TypeAlias = Callable[[ErrorCode], None]
+"""Told how the wait ended: NONE when the log is durable this far, REQUEST_TIMED_OUT, or why it never will be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A reply to `asked`, or a completion, that waits for the log to be durable up to `position`."""
+class Held(NamedTuple):
+    """Whoever waits for the log to be durable up to `position`."""
 
     position: int
     deadline_ms: int
-    asked: Asked | None
-    response: Any
-    then: Any
+    done: Done
 
 
 class HeldQueue:
     """First in, first out. Used from the event loop's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_ms: int, set_timer: Callable[[int], None]) -> None:
+        """`set_timer` is asked to have `give_up_overdue` called at a time; once, and then again when it was."""
         self._held: deque[Held] = deque()
+        self._timeout_ms = timeout_ms
+        self._set_timer = set_timer
+        self._timer_is_set = False
 
-    def add(self, held: Held) -> None:
-        self._held.append(held)
+    def add(self, position: int, now_ms: int, done: Done) -> None:
+        """Tell `done` when the log is durable up to `position`, or that it took too long."""
+        deadline_ms = now_ms + self._timeout_ms
+        self._held.append(Held(position, deadline_ms, done))
+        self._expect(deadline_ms)
 
-    def durable(self, durable_offset: int) -> Iterator[Held]:
-        """Take out, one by one, what waited for the log to be durable this far."""
+    def release(self, durable_offset: int) -> None:
+        """The log is durable this far."""
         held = self._held
         while held and held[0].position <= durable_offset:
-            yield held.popleft()
+            held.popleft().done(ErrorCode.NONE)
 
-    def overdue(self, now_ms: int) -> Iterator[Held]:
-        """Take out, one by one, what has waited too long."""
+    def give_up_overdue(self, now_ms: int) -> None:
+        """The disk hangs: tell whoever has waited too long."""
+        self._timer_is_set = False
         held = self._held
         while held and held[0].deadline_ms <= now_ms:
-            yield held.popleft()
+            held.popleft().done(ErrorCode.REQUEST_TIMED_OUT)
+        if held:
+            self._expect(held[0].deadline_ms)
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When the first of them will have waited too long; None if nothing waits."""
-        return self._held[0].deadline_ms if self._held else None
+    def _expect(self, deadline_ms: int) -> None:
+        if not self._timer_is_set:
+            self._timer_is_set = True
+            self._set_timer(deadline_ms)
 
-    def clear(self) -> list[Asked]:
-        """Drop everything; the requests that are now without an answer."""
-        waiting = [held.asked for held in self._held if held.asked is not None]
-        self._held.clear()
-        return waiting
+    def fail(self, error: ErrorCode) -> None:
+        """Nothing that is waited for will come; timers that were set mean nothing any more."""
+        self._timer_is_set = False
+        held, self._held = self._held, deque()
+        for each in held:
+            each.done(error)

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic
 
 from coordinator.bulk_replay import BulkReplay
 from coordinator.clock import Clock
 from coordinator.effects import Result
 from coordinator.groups.shard import Shard
-from protocol.records import Batch
+from coordinator.shard_kind import Batches, S, ShardKind
 from storage.files import StorageError
 from storage.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A shard that was read from its log, and what bringing its groups to life asks for."""
+class Loaded(Generic[S]):
+    """A shard that was read from its log, and what bringing it to life asks for."""
 
-    shard: Shard
+    shard: S
     result: Result
     records: int
     skipped: int  # Records among them of types that Muster does not keep.
 
 
 def load_shard(
-    partition_log: PartitionLog, shard: Shard, clock: Clock, buffer_bytes: int, cut_back: bool
-) -> Loaded:
-    """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring its groups to life.
+    kind: ShardKind[S],
+    shard: S,
+    partition_log: PartitionLog,
+    clock: Clock,
+    buffer_bytes: int,
+    cut_back: bool,
+) -> Loaded[S]:
+    """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring it to life.
 
     Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
     after a failed flush; if there is no room even for that, what is durable can be read all the same.
@@ -37,7 +42,7 @@ def load_shard(
     if cut_back:
         _cut_back(partition_log)
     batches = partition_log.batches(partition_log.log_start_offset, buffer_bytes)
-    records, skipped = replay_batches(batches, shard)
+    records, skipped = kind.replay_batches(batches, shard)
     return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records, skipped)
 
 
@@ -49,8 +54,8 @@ def _cut_back(partition_log: PartitionLog) -> None:
             raise
 
 
-def replay_batches(batches: Iterable[tuple[Batch, memoryview]], shard: Shard) -> tuple[int, int]:
-    """Replay a whole log into the fresh `shard`; how many records there were, and how many of unknown types.
+def replay_batches(batches: Batches, shard: Shard) -> tuple[int, int]:
+    """Replay a whole log of groups into the fresh `shard`; how many records there were, how many unknown.
 
     What was committed in a transaction counts from its marker on. Raises CorruptBatch, DecodeError.
     """

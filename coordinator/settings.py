@@ -152,6 +152,29 @@ class Settings(BaseModel):
         5_242_880, description="Bytes read at a time when the offsets log is loaded."
     )
 
+    # Transactions.
+    transaction_state_log_num_partitions: Count = Field(
+        50, description="Partitions of __transaction_state; fixed once data exists."
+    )
+    transaction_state_log_segment_bytes: Count = Field(
+        104_857_600, description="Segment size of __transaction_state."
+    )
+    transaction_state_log_replication_factor: Annotated[int, Whole(1, 2**15 - 1)] = Field(
+        3, description="Accepted; there is one node, so one replica."
+    )
+    transaction_state_log_min_isr: Count = Field(
+        2, description="Accepted; there is one node, so one replica."
+    )
+    transaction_max_timeout_ms: Count = Field(
+        900_000, description="Longest transaction timeout a producer may ask for."
+    )
+    transactional_id_expiration_ms: Count = Field(
+        604_800_000, description="How long a transactional id is known after its last use."
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: Count = Field(
+        3_600_000, description="How often expired transactional ids are looked for."
+    )
+
     # Groups.
     group_min_session_timeout_ms: CountOrZero = Field(
         6000, description="Shortest session timeout a member may ask for."

@@ -14,8 +14,9 @@ not be written. Heartbeats, fetches and whatever else only reads go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -24,6 +25,8 @@ from coordinator.effects import (
     AppendFinished,
     Event,
     GroupEvent,
+    MarkersWanted,
+    MarkersWritten,
     Record,
     Reply,
     RequestContext,
@@ -32,36 +35,21 @@ from coordinator.effects import (
     TimerFired,
     TopicDeleted,
 )
-from coordinator.groups.failures import loading_answer
-from coordinator.groups.records import encode_record
-from coordinator.groups.shard import Shard
-from coordinator.held import Asked, Held, HeldQueue
+from coordinator.held import Done, HeldQueue
 from coordinator.loading import Loaded
+from coordinator.open_batch import OpenBatch
+from coordinator.shard_kind import S, ShardKind
 from protocol.errors import EncodeError, ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_delete import OffsetDeleteRequest
-from protocol.records import BATCH_OVERHEAD, Codec, encode_batch
+from protocol.records import Codec
 from protocol.records import Record as LogRecord
 from storage.files import StorageError
 from storage.partition_log import PartitionLog
 
 log = structlog.get_logger("muster.shard")
 
-MAY_WRITE: Final = frozenset(
-    {OffsetCommitRequest, JoinGroupRequest, LeaveGroupRequest, DeleteGroupsRequest, OffsetDeleteRequest}
-)
-"""What a shard does not take on while there is no room. SyncGroup is not among them: a shard that stands still
-was just read from its log, and no group in it waits for an assignment."""
-
 NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The code that clients repeat with the same member id and generation, after another look for the coordinator
 (which finds us). So is NOT_COORDINATOR, but that would say there is another one."""
-
-RECORD_OVERHEAD_BYTES = 24
-"""At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
 
 
 class Answerable(Protocol):
@@ -77,10 +65,11 @@ class World(Protocol):
     def wall_ms(self) -> int: ...
     def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
-    def on_dirty(self, runner: ShardRunner) -> None: ...
+    def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
-    def reload(self, runner: ShardRunner) -> None: ...
-    def wait_for_room(self, runner: ShardRunner, error: StorageError) -> None: ...
+    def reload(self, runner: ShardRunner[Any]) -> None: ...
+    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None: ...
+    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None: ...
 
 
 class ShardState(Enum):
@@ -96,11 +85,21 @@ class Overdue:
 OVERDUE: Final = Overdue()
 
 
-class ShardRunner:
-    """Drives one `Shard` on one `PartitionLog`; all calls on the event-loop thread."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked, kept while it is unanswered: an error reply has the shape of its request."""
+
+    reply_to: Any
+    request: Any
+    api_version: int
+
+
+class ShardRunner(Generic[S]):
+    """Drives one shard on one `PartitionLog`; all calls on the event-loop thread."""
 
     def __init__(
         self,
+        kind: ShardKind[S],
         partition: int,
         partition_log: PartitionLog,
         world: World,
@@ -111,41 +110,38 @@ class ShardRunner:
         commit_timeout_ms: int,
     ) -> None:
         """`on_durable` is told whenever the log's durable end has moved: consumers may read that far."""
+        self.kind = kind
         self.partition = partition
         self.log = partition_log
         self.state = ShardState.LOADING
-        self.shard: Shard | None = None
+        self.shard: S | None = None
         self._world = world
         self._on_durable = on_durable
-        self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
-        self._codec = codec
-        self._gathered: list[LogRecord] = []
-        self._gathered_bytes = BATCH_OVERHEAD
+        self._open = OpenBatch(partition_log, max_batch_bytes, codec)
+        self._is_dirty = False  # Something was written that no flush has been asked for yet.
         self._is_flushing = False
-        self._commit_timeout_ms = commit_timeout_ms
-        self._held = HeldQueue()
-        self._overdue_timer_is_set = False
+        self._held = HeldQueue(commit_timeout_ms, self._set_overdue_timer)
         # Request and API version of whoever is parked. Weak, so nothing in it may name the key: a request whose
         # connection is gone, and that no member holds any more, needs no answer.
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
         self._current: Asked | None = None
-        self._missed: list[
-            TopicDeleted
-        ] = []  # While not serving; as many as topics can be deleted meanwhile.
         self._is_full = False  # Of the disk: nothing is written until there is room.
-        self._late_timers: dict[Hashable, None] = {}  # Came meanwhile.
+        # What came while not serving, or not writing; as many as topics can be deleted meanwhile, or
+        # transactions were being ended before.
+        self._missed: list[TopicDeleted | MarkersWritten] = []
+        self._late_timers: dict[Hashable, None] = {}
         self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
 
     # Events in.
 
     def request(self, request: Any, context: RequestContext) -> None:
-        """Handle one request of a group that lives here; it is answered through `context.reply_to`."""
+        """Handle one request of what lives here; it is answered through `context.reply_to`."""
         asked = Asked(context.reply_to, request, context.api_version)
         if self.shard is None:
             self._refuse(asked)
             return
-        if self._is_full and type(request) in MAY_WRITE:
-            asked.fail(NO_ROOM_ANSWER)
+        if self._is_full and type(request) in self.kind.may_write:
+            self._fail_one(asked, NO_ROOM_ANSWER)
             return
         self._current = asked
         self._handle(RequestReceived(request, context))
@@ -155,13 +151,17 @@ class ShardRunner:
 
     def _refuse(self, asked: Asked) -> None:
         is_loading = self.state is ShardState.LOADING
-        asked.fail(loading_answer(asked.request) if is_loading else ErrorCode.NOT_COORDINATOR)
+        error = self.kind.loading_answer(asked.request) if is_loading else ErrorCode.NOT_COORDINATOR
+        self._fail_one(asked, error)
+
+    def _fail_one(self, asked: Asked, error: ErrorCode) -> None:
+        asked.reply_to.reply(self.kind.error_response(asked.request, error, asked.api_version))
 
     def timer_fired(self, life: int, key: Hashable) -> None:
         if life != self._life:
             return
         if key is OVERDUE:
-            self._give_up_overdue()
+            self._held.give_up_overdue(self._world.now_ms())
         elif self._is_full:
             self._late_timers[key] = None
         else:
@@ -194,12 +194,45 @@ class ShardRunner:
             self._world.set_timer((self, self._life, timer.key), timer.deadline_ms)
         if result.history:
             self._world.record_history(result.history)
+        for wanted in () if error else result.markers:
+            self._want_markers(wanted)
         if result.then is None:
             return
         if error:
-            self._handle(AppendFinished(result.then, error, self._world.wall_ms()))
+            self._finish(result.then, error)
         else:
-            self._hold(None, None, result.then)
+            then = result.then
+            self._hold(lambda outcome: self._finish(then, outcome))
+
+    def _finish(self, then: Any, error: ErrorCode) -> None:
+        self._handle(AppendFinished(then, error, self._world.wall_ms()))
+
+    def _want_markers(self, wanted: MarkersWanted) -> None:
+        """Begin when all that was written so far is durable, however long that takes.
+
+        If it never will be the log is read again, and a shard that still needs them asks anew.
+        """
+        life = self._life
+
+        def on_held(outcome: ErrorCode) -> None:
+            if outcome is ErrorCode.REQUEST_TIMED_OUT:
+                self._hold(on_held)
+            elif not outcome:
+                self._world.write_markers(wanted, lambda: self._markers_written(life, wanted.then))
+
+        if self.position > self.log.durable_offset:
+            self._hold(on_held)
+        else:
+            on_held(ErrorCode.NONE)
+
+    def _markers_written(self, life: int, then: Any) -> None:
+        if life != self._life:
+            return  # The shard has asked again since, if its log still says so.
+        written = MarkersWritten(then, self._world.wall_ms())
+        if self._is_full:
+            self._missed.append(written)
+        else:
+            self._handle(written)
 
     def _append_all(self, result: Result) -> ErrorCode:
         if result.atomic:
@@ -213,39 +246,43 @@ class ShardRunner:
         """Gather and replay `records`; what is too large is refused before it is appended."""
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
+        encode = self.kind.encode_record
         try:
-            encoded = [LogRecord(*encode_record(record), timestamp_ms=wall_ms) for record in records]
+            encoded = [LogRecord(*encode(record), timestamp_ms=wall_ms) for record in records]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        size_bytes = sum(
-            len(entry.key or b"") + len(entry.value or b"") + RECORD_OVERHEAD_BYTES for entry in encoded
-        )
-        if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
+        if not self._open.add(encoded, wall_ms):
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        if self._gathered_bytes + size_bytes > self._max_batch_bytes:
-            self._cut()
         assert self.shard is not None
-        for offset, record in enumerate(records, self.position):
+        for offset, record in enumerate(records, self.position - len(records)):
             self.shard.replay(record, offset)
-        self._gathered += encoded
-        self._gathered_bytes += size_bytes
-        self._world.on_dirty(self)
+        self._note_dirty()
         return ErrorCode.NONE
+
+    def _note_dirty(self) -> None:
+        self._is_dirty = True
+        self._world.on_dirty(self)
 
     @property
     def position(self) -> int:
         """The offset that the next record gets: everything below has been replayed."""
-        return self.log.next_offset + len(self._gathered)
+        return self._open.position
 
     def _reply(self, reply: Reply, error: ErrorCode) -> None:
         is_own = self._current is not None and self._current.reply_to is reply.reply_to
         asked = self._take_asked(reply.reply_to)
         if error and is_own:  # Replies to others do not speak of what was refused.
-            asked.fail(error)
+            self._fail_one(asked, error)
         elif reply.reveals_stored and self.position > self.log.durable_offset:
-            self._hold(asked, reply.response, None)
+            self._hold(lambda outcome: self._answer(asked, reply.response, outcome))
         else:
             asked.reply_to.reply(reply.response)
+
+    def _answer(self, asked: Asked, response: Any, error: ErrorCode) -> None:
+        if error:
+            self._fail_one(asked, error)
+        else:
+            asked.reply_to.reply(response)
 
     def _take_asked(self, reply_to: Any) -> Asked:
         current = self._current
@@ -258,24 +295,16 @@ class ShardRunner:
 
     def end_turn(self) -> None:
         """Cut what this turn gathered and flush it, unless a flush is under way: then it goes with the next."""
-        if self._is_flushing or not self._gathered:
+        if self._is_flushing or not self._is_dirty:
             return
         try:
-            self._cut()
+            self._open.cut(self._world.wall_ms())
         except Exception as error:  # As in `_handle`.
             self._fail_on(error, "cut")
             return
-        self._is_flushing = True
+        self._is_flushing, self._is_dirty = True, False
         life = self._life
         self._world.schedule_flush(self.log, lambda error: self._on_flushed(life, error))
-
-    def _cut(self) -> None:
-        base_offset = self.log.next_offset
-        batch = encode_batch(self._gathered, base_offset=base_offset, codec=self._codec)
-        if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
-            batch = encode_batch(self._gathered, base_offset=base_offset)
-        self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
-        self.log.append(batch, wall_ms=self._world.wall_ms())
 
     def _on_flushed(self, life: int, error: StorageError | None) -> None:
         if life != self._life:
@@ -284,7 +313,7 @@ class ShardRunner:
         if error is not None:
             self._fail_on(error, "flush")
             return
-        self._release(self.log.durable_offset)
+        self._held.release(self.log.durable_offset)
         self.end_turn()
         self._on_durable()
 
@@ -297,46 +326,23 @@ class ShardRunner:
             self._stand_still(error)
             self.fail(NO_ROOM_ANSWER)
         elif isinstance(error, StorageError):
-            log.error("offsets partition failed", partition=self.partition, error=str(error))
+            log.error(f"{self.kind.partition_name} failed", partition=self.partition, error=str(error))
             self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             shard_event = repr(event)[:500]
             log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
             self.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _hold(self, asked: Asked | None, response: Any, then: Any) -> None:
-        deadline_ms = self._world.now_ms() + self._commit_timeout_ms
-        self._held.add(Held(self.position, deadline_ms, asked, response, then))
-        if not self._overdue_timer_is_set:
-            self._set_overdue_timer(deadline_ms)
-
-    def _release(self, durable_offset: int) -> None:
-        """Answer, and hand back, whatever waited for the log to be durable this far."""
-        for due in self._held.durable(durable_offset):
-            if due.asked is not None:
-                due.asked.reply_to.reply(due.response)
-            else:
-                self._handle(AppendFinished(due.then, ErrorCode.NONE, self._world.wall_ms()))
-
-    def _give_up_overdue(self) -> None:
-        """The disk hangs: tell whoever has waited too long. Their records may yet become durable (3.88)."""
-        self._overdue_timer_is_set = False
-        for late in self._held.overdue(self._world.now_ms()):
-            if late.asked is not None:
-                late.asked.fail(ErrorCode.REQUEST_TIMED_OUT)
-            else:
-                self._handle(AppendFinished(late.then, ErrorCode.REQUEST_TIMED_OUT, self._world.wall_ms()))
-        deadline_ms = self._held.next_deadline_ms
-        if deadline_ms is not None and not self._overdue_timer_is_set:
-            self._set_overdue_timer(deadline_ms)
+    def _hold(self, done: Done) -> None:
+        """Tell `done` when all that was written so far is durable, or that it takes too long."""
+        self._held.add(self.position, self._world.now_ms(), done)
 
     def _set_overdue_timer(self, deadline_ms: int) -> None:
-        self._overdue_timer_is_set = True
         self._world.set_timer((self, self._life, OVERDUE), deadline_ms)
 
     # Lives.
 
-    def start(self, loaded: Loaded) -> None:
+    def start(self, loaded: Loaded[S]) -> None:
         """Serve with a shard into which the whole log has been replayed."""
         self.shard, self.state = loaded.shard, ShardState.ACTIVE
         self._carry_out(loaded.result)
@@ -362,22 +368,22 @@ class ShardRunner:
         self._world.wait_for_room(self, error)
 
     def try_again(self) -> None:
-        """There is room: go on where it stopped, with full sessions for members that could not join again."""
+        """There is room: go on where it stopped; the shard learns that it may write again."""
         self._is_full = False
         if self.log.failure is not None:
             self.fail(NO_ROOM_ANSWER)  # Not even cut back yet.
         elif self.shard is not None:
-            self._carry_out(self.shard.renew_sessions(self._world.now_ms()))
+            self._carry_out(self.shard.resume(self._world.now_ms()))
             self._catch_up()
 
     def stop(self) -> None:
-        """Serve no more: whoever still waits in a Join or Sync is sent to look for the coordinator (3.73).
+        """Serve no more: whoever is still parked is sent to look for the coordinator (3.73).
 
         What has been appended is still flushed, and its replies go out; but nothing follows from it any more.
         """
         self.shard, self.state = None, ShardState.FAILED
         for asked in self._take_parked():
-            asked.fail(ErrorCode.NOT_COORDINATOR)
+            self._fail_one(asked, ErrorCode.NOT_COORDINATOR)
 
     def fail(self, error: ErrorCode) -> None:
         """Drop this life: answer everybody who waits with `error`, forget the state, read the log again.
@@ -386,16 +392,14 @@ class ShardRunner:
         """
         self.shard, self.state = None, ShardState.LOADING
         self._life += 1
-        self._is_flushing = False
-        self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
-        self._overdue_timer_is_set = False
+        self._is_flushing = self._is_dirty = False
+        self._open.forget()
         self._late_timers.clear()
-        waiting = self._held.clear()
-        if self._current is not None:
-            waiting.append(self._current)
-            self._current = None
-        for asked in waiting + self._take_parked():
-            asked.fail(error)
+        self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
+        current, self._current = self._current, None
+        self._held.fail(error)
+        for asked in ([] if current is None else [current]) + self._take_parked():
+            self._fail_one(asked, error)
         self._world.reload(self)
 
     def gave_up(self) -> None:

@@ -34,6 +34,7 @@ class Marker:
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
+    transaction_version: int = 0  # From 2 on the epoch was bumped for this very end (KIP-1228).
 
     @property
     def control_type(self) -> ControlType:

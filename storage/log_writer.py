@@ -86,6 +86,7 @@ class LogWriter:
         if self.config.flush is FlushPolicy.FSYNC:
             self.recovery_point = self.durable_offset
         active.indexes.save()
+        active.transactions.save()
 
     def roll(self, wall_ms: int) -> None:
         """Seal the active segment and begin a new, empty one at the end of the log."""

@@ -30,6 +30,7 @@ from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_of
 from storage.batch_walk import WINDOW_BYTES
 from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
+from storage.log_producers import LogProducers
 from storage.log_read import (
     WouldBlock,
     WrongIndex,
@@ -43,6 +44,8 @@ from storage.log_read import (
 from storage.log_writer import LogWriter
 from storage.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
 from storage.partition_files import LeaderEpochs, read_leader_epochs
+from storage.producer_snapshot import drop_snapshots_beyond
+from storage.producer_state import ProducerState
 from storage.recovery import Recovered, Recovery
 from storage.retention import expired
 from storage.segment import Segment, StagedBatch
@@ -85,6 +88,7 @@ class PartitionLog:
         self._writer = LogWriter(directory, config, files)
         self._staged: deque[StagedBatch] = deque()
         self._disk = Lock()
+        self.producers = LogProducers(self, files, self._disk)
 
     @classmethod
     def open(
@@ -136,6 +140,9 @@ class PartitionLog:
             writer.drop_first(len(segments))
             writer.durable_offset = self.log_start_offset
         self.next_offset = writer.recovery_point = self.durable_offset
+        drop_snapshots_beyond(files, directory, self.durable_offset)
+        if not self.segments:
+            self.producers.state = ProducerState()
 
     @property
     def config(self) -> LogConfig:
@@ -188,7 +195,10 @@ class PartitionLog:
         base_offset = self.next_offset
         last_offset = base_offset + header.last_offset_delta
         set_base_offset(batch, base_offset, self.leader_epoch)
-        self._staged.append(StagedBatch(batch, base_offset, last_offset, header.max_timestamp_ms, wall_ms))
+        state, newest_ms = self.producers.state, header.max_timestamp_ms
+        aborted = None if state is None else state.appended(header, batch, base_offset, wall_ms)
+        self._staged.append(StagedBatch(batch, base_offset, last_offset, newest_ms, wall_ms, aborted))
+        self.producers.appended(len(batch))
         self.next_offset = last_offset + 1
         return Appended(base_offset, last_offset)
 
@@ -225,7 +235,7 @@ class PartitionLog:
     def _read(self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool) -> Chunk:
         self._refuse_unless_open()
         end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
-        segments = self._segments_from(offset)  # Before the check: the start moves before segments go.
+        segments = self.segments_from(offset)  # Before the check: the start moves before segments go.
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
         for segment in segments if offset < end else ():
@@ -238,7 +248,7 @@ class PartitionLog:
                 return data
         return b""
 
-    def _segments_from(self, offset: int) -> tuple[Segment, ...]:
+    def segments_from(self, offset: int) -> tuple[Segment, ...]:
         """The segments from the one that holds `offset` on."""
         segments = self.segments
         first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
@@ -265,7 +275,7 @@ class PartitionLog:
         """
         self._refuse_unless_open()
         end = self.durable_offset
-        for segment in self._segments_from(start_offset):
+        for segment in self.segments_from(start_offset):
             start = self._repairing(partial(first_position, segment, start_offset))
             for batch, data in checked_batches(segment, start, window_bytes):
                 if batch.base_offset >= end:
@@ -373,6 +383,8 @@ class PartitionLog:
             if not self.log_start_offset <= offset <= self.durable_offset:
                 raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
             self._staged.clear()
+            self.producers.state = None  # To be read again.
+            self._failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
             self._failing(lambda: self._writer.truncate_to(offset))
             self.next_offset = self.durable_offset
 
@@ -406,6 +418,7 @@ class PartitionLog:
             return
         with self._disk:
             self._staged.clear()
+            self.producers.state = None  # It counts what was staged.
             self.next_offset = self.durable_offset
             self._writer.cut_back()
             self.failure = None
@@ -418,6 +431,7 @@ class PartitionLog:
                 if staged:
                     self._failing(lambda: self._write(staged))
                 self._failing(self._writer.seal)
+                self._failing(self.producers.close)
             for segment in self.segments:
                 segment.close()
 

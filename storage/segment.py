@@ -18,6 +18,7 @@ from storage.batch_walk import WINDOW_BYTES, walk_checked, walk_headers
 from storage.files import Buffer, CorruptSegment, File, Files
 from storage.indexes import NO_TIMESTAMP, CorruptIndex
 from storage.segment_indexes import SegmentIndexes
+from storage.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX: Final = ".log"
 CLEANED_SUFFIX: Final = ".cleaned"  # Behind the name of a log file that is being made to replace others.
@@ -34,6 +35,7 @@ class StagedBatch(NamedTuple):
     last_offset: int
     max_timestamp_ms: int
     wall_ms: int
+    aborted: AbortedTransaction | None = None  # What it takes back, a marker.
 
 
 def log_path(directory: Path, base_offset: int) -> Path:
@@ -65,6 +67,7 @@ class Segment:
         self.next_offset = base_offset
         self.first_timestamp_ms: int | None = None  # Of the first batch; None while there is none.
         self.created_ms = 0
+        self.transactions = TransactionIndex(files, directory, base_offset)
         self._files = files
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
@@ -149,6 +152,8 @@ class Segment:
         """Count the batches just written: from here on they are read."""
         for batch in run:
             self.note(batch.last_offset, batch.max_timestamp_ms, len(batch.data))
+            if batch.aborted is not None:
+                self.transactions.add(batch.aborted)
 
     def note(self, last_offset: int, max_timestamp_ms: int, size_bytes: int) -> None:
         """Count the batch at the end of the segment, with an index entry if one is due."""
@@ -172,6 +177,7 @@ class Segment:
         self.sync()
         self.indexes.times.maybe_add(*self._max_timestamp)
         self.indexes.sync()
+        self.transactions.sync()
 
     def finish_draft(self, next_offset: int) -> None:
         """Sync the bytes of a draft, which stands for all up to `next_offset` from here on."""
@@ -219,6 +225,7 @@ class Segment:
         self._files.unlink(swap_path(self._directory, self.base_offset))  # Of a swap that got stuck.
         self._files.unlink(self.path)
         SegmentIndexes(self._files, self._directory, self.base_offset).delete()
+        self._files.unlink(self.transactions.path)
 
     def close(self) -> None:
         """Let go of the file; it closes when its last reader does."""

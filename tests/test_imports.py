@@ -21,7 +21,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator/groups": ("coordinator.groups", "coordinator.offsets", "coordinator.effects", "protocol"),
     "coordinator/offsets": ("coordinator.groups", "coordinator.offsets", "coordinator.effects", "protocol"),
     "coordinator/transactions": ("coordinator.transactions", "coordinator.effects", "protocol"),
-    "coordinator/topics": ("coordinator.topics", "coordinator.purgatory", "storage", "protocol"),
+    "coordinator/topics": (
+        "coordinator.topics",
+        "coordinator.purgatory",
+        "coordinator.transaction_verifier",
+        "storage",
+        "protocol",
+    ),
     # It reads the daemon's files, so it shares what gives them meaning; nothing of what runs the daemon.
     "muster/log": (
         "muster",

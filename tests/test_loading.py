@@ -103,5 +103,5 @@ def test_a_newer_version_of_a_known_value_fails_the_load() -> None:
 
 
 def test_a_control_batch_without_a_marker_is_refused() -> None:
-    with pytest.raises(DecodeError, match="marker"):
+    with pytest.raises(DecodeError, match="control record"):
         assert Log().marker(b"\0").offset

@@ -15,6 +15,7 @@ from coordinator.effects import (
     NOTHING,
     AppendFinished,
     Event,
+    MarkersWritten,
     Moment,
     Record,
     Reply,
@@ -108,6 +109,8 @@ class Shard:
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case AppendFinished(then, error, wall_ms):
                 return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
+            case MarkersWritten():
+                return NOTHING  # Groups end no transactions.
             case TopicDeleted(topic, topic_id, _):
                 return delete_topic_offsets(self.offsets, topic, topic_id)
 
@@ -152,7 +155,7 @@ class Shard:
         revived = [self._revive(group, at) for group in self.groups.values()]
         return combine([self._sweep.schedule(now_ms), *revived])
 
-    def renew_sessions(self, now_ms: int) -> Result:
+    def resume(self, now_ms: int) -> Result:
         """Give every member a full session from now on, as after a load: it was not theirs to be heard."""
         timers: list[SetTimer] = []
         for group in self.groups.values():

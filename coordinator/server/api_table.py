@@ -13,7 +13,13 @@ from coordinator.server.pending import Pending
 from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages import REQUESTS
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from protocol.versions import SUPPORTED
 
 API_VERSIONS_KEY = 18
@@ -43,6 +49,16 @@ class Api:
     repeater: Repeater | None = None
     """For an API that clients send again and again: the same bytes are then not decoded anew."""
 
+
+TRANSACTION_FEATURE = "transaction.version"
+TRANSACTION_VERSIONS = range(3)
+"""Of the transaction protocol: 2 is KIP-890's, with an epoch for every transaction. The highest is always on."""
+
+FEATURES_EPOCH = 0
+"""The features never change while the daemon runs."""
+
+FEATURES_FROM_0_SINCE = 4
+"""Clients of earlier versions cannot read a feature whose lowest version is 0 (KAFKA-17011)."""
 
 PIPELINED = {0, 8, 9, 12}
 """Produce, OffsetCommit, OffsetFetch, Heartbeat. All others wait for the answers before them, as in Kafka."""
@@ -83,11 +99,22 @@ class ApiVersionsHandler:
         error = ErrorCode.NONE
         if pending.api_version >= 3 and not _is_valid(request):
             error = ErrorCode.INVALID_REQUEST
-        pending.reply(self._response(error))
+        pending.reply(self._response(pending.api_version, error))
 
-    def _response(self, error: ErrorCode) -> ApiVersionsResponse:
-        keys = [] if error else self._rows()
-        return ApiVersionsResponse(error_code=error, api_keys=keys)
+    def _response(self, api_version: int, error: ErrorCode) -> ApiVersionsResponse:
+        if error:
+            return ApiVersionsResponse(error_code=error)
+        lowest, highest = TRANSACTION_VERSIONS[0], TRANSACTION_VERSIONS[-1]
+        supported = SupportedFeatureKey(name=TRANSACTION_FEATURE, min_version=lowest, max_version=highest)
+        finalized = FinalizedFeatureKey(
+            name=TRANSACTION_FEATURE, max_version_level=highest, min_version_level=highest
+        )
+        return ApiVersionsResponse(
+            api_keys=self._rows(),
+            supported_features=[supported] if api_version >= FEATURES_FROM_0_SINCE else [],
+            finalized_features_epoch=FEATURES_EPOCH,
+            finalized_features=[finalized],
+        )
 
     def _rows(self) -> list[ApiVersion]:
         return [

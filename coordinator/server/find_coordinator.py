@@ -1,4 +1,7 @@
-"""FindCoordinator (key 10): this daemon coordinates every group, at the endpoint of the asked listener."""
+"""FindCoordinator (key 10): this daemon coordinates every group and every transactional id.
+
+It is found at the endpoint of the listener that was asked.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+SERVED = frozenset({CoordinatorType.GROUP, CoordinatorType.TRANSACTION})
 REFUSALS: dict[int, str] = {
-    CoordinatorType.TRANSACTION: "This coordinator does not serve transactions.",
     CoordinatorType.SHARE: "This coordinator does not serve share groups.",
 }
 """Clients take INVALID_REQUEST as final and show the text; any retriable code would have them wait for ever."""
@@ -45,7 +48,7 @@ class FindCoordinator:
         )
 
     def _find(self, key: str, key_type: int, pending: Pending) -> Coordinator:
-        if key_type == CoordinatorType.GROUP:
+        if key_type in SERVED:
             host, port = self._endpoint_for(pending.listener)
             return Coordinator(key=key, node_id=self._node_id, host=host, port=port)
         reason = REFUSALS.get(key_type, f"There is no coordinator type {key_type}.")

@@ -12,9 +12,11 @@ from typing import Any
 from uuid import uuid4
 
 from coordinator.effects import RequestContext
+from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, Repeat, Repeater
 from coordinator.server.pending import Gather, Pending
+from coordinator.server.splitting import context_of, split
 from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.errors import ErrorCode
 from protocol.framing import response_frame
@@ -54,14 +56,7 @@ class GroupApis:
         return {12: self.repeat_heartbeat}
 
     def _context(self, pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
-        return RequestContext(
-            reply_to,
-            pending.api_version,
-            pending.client_id,
-            pending.client_host,
-            self._runtime.wall_ms(),
-            new_uuid,
-        )
+        return context_of(pending, reply_to, self._runtime.wall_ms(), new_uuid)
 
     # One group.
 
@@ -144,24 +139,8 @@ class GroupApis:
         answers_of: Callable[[Any], list[Any]],
         merge: Callable[[list[Any]], Any],
     ) -> None:
-        """Ask each shard for its groups at once; `part` makes its request from positions in `group_ids`."""
-        by_shard: dict[Any, list[int]] = {}
-        for position, group_id in enumerate(group_ids):
-            by_shard.setdefault(self._runtime.runner_for(group_id), []).append(position)
-        if not by_shard:
-            pending.reply(merge([]))
-            return
-
-        def put_together(responses: list[Any]) -> None:
-            answers: list[Any] = [None] * len(group_ids)
-            for positions, response in zip(by_shard.values(), responses, strict=True):
-                for position, answer in zip(positions, answers_of(response), strict=True):
-                    answers[position] = answer
-            pending.reply(merge(answers))
-
-        gather = Gather(len(by_shard), put_together)
-        for index, (runner, positions) in enumerate(list(by_shard.items())):
-            runner.request(part(positions), self._context(pending, gather.part(index)))
+        runners = [self._runtime.runner_for(group_id) for group_id in group_ids]
+        split(runners, pending, self._runtime.wall_ms(), part, answers_of, merge)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
         """All shards' groups; the first error (one is loading: 14) is the answer's (KAFKA.md 2.3).
@@ -181,7 +160,7 @@ class GroupApis:
             runner.request(request, self._context(pending, gather.part(index)))
 
 
-def _beat(runner: ShardRunner, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+def _beat(runner: ShardRunner[Shard], request: HeartbeatRequest, now_ms: int) -> ErrorCode:
     if runner.shard is not None:
         return runner.shard.heartbeat(request, now_ms)
     is_loading = runner.state is ShardState.LOADING

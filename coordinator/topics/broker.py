@@ -13,10 +13,12 @@ from typing import Any, Protocol
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.topics.broker_configs import BrokerConfig
 from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.markers import Markers
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.workers import Workers
+from coordinator.transaction_verifier import TransactionVerifier
 
 
 class Pending(Protocol):
@@ -54,5 +56,9 @@ class Broker:
     """Have the timing wheel turned by this time (monotonic milliseconds) at the latest."""
     endpoint_for: Callable[[str], tuple[str, int]]
     """Host and port that clients of the named listener are told to connect to."""
+    markers: Markers
+    """Ends transactions on any partition."""
+    verifier: TransactionVerifier | None = None
+    """The transaction coordinator; where there is none, nobody vouches for transactions, nor is asked to."""
     broker_configs: tuple[BrokerConfig, ...] = ()
     """All settings for DescribeConfigs; where none are given, it shows those in `settings`."""

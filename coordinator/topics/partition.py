@@ -22,12 +22,15 @@ from typing import Final, Protocol
 
 import structlog
 
-from coordinator.topics.producer_state import ProducerState
+from coordinator.topics.producer_checks import ProducerError, Verifications, check_marker
 from coordinator.topics.workers import Workers
+from protocol.control_records import Marker, encode_marker
 from protocol.errors import ErrorCode
-from protocol.record_batch import NO_PRODUCER_ID, Batch, parse_header
+from protocol.record_batch import Batch, parse_header
 from storage.files import CorruptSegment, StorageError
-from storage.partition_log import PartitionLog
+from storage.log_producers import ReadProducers
+from storage.partition_log import BatchTooLarge, PartitionLog
+from storage.producer_state import ProducerState
 
 LEADER_EPOCH: Final = 0
 """There is one node and no election, so every partition's leader epoch is and stays the first."""
@@ -89,10 +92,10 @@ class Partition:
         "is_deleted",
         "is_offline",
         "log",
-        "producers",
         "staged_bytes",
         "topic",
         "topic_id",
+        "verifications",
     )
 
     def __init__(
@@ -109,11 +112,7 @@ class Partition:
             0  # Of what was appended through here since the start: parked fetches count by it.
         )
         self.staged_bytes = 0
-        self.producers = (
-            ProducerState()
-            if partition_log.next_offset == partition_log.log_start_offset and not self.is_offline
-            else None
-        )
+        self.verifications = Verifications()
         self._machinery = machinery
         self._flushing = False
         self._is_out_of_room = False  # And waits for it.
@@ -129,8 +128,18 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The end of what may be read. There are no transactions, so the last stable offset is the same."""
+        """The end of what may be read."""
         return self.log.durable_offset
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """The end of what may be read by those who want committed records only; None: not known yet."""
+        return self.log.producers.last_stable_offset
+
+    @property
+    def producers(self) -> ProducerState | None:
+        """What its producers sent last; None while that is not known: see `when_ready`."""
+        return self.log.producers.state
 
     @property
     def log_start_offset(self) -> int:
@@ -153,10 +162,10 @@ class Partition:
     def when_ready(self, append: Callable[[], None]) -> None:
         """Run `append` when what the producers sent before is known: at once, as a rule.
 
-        After a start the first idempotent batch has it read from the log, on a thread; appends wait for
-        that in their order. Their number is bounded by what connections may have unanswered.
+        After a start whoever needs it first has it read from the log, on a thread; appends wait for that in
+        their order. Their number is bounded by what connections may have unanswered.
         """
-        if self.producers is not None or self.is_offline:
+        if (self.producers is not None and not self._queued) or self.is_offline:
             append()
             return
         self._queued.append(append)
@@ -168,18 +177,17 @@ class Partition:
         """Whether appends are waiting: a later one may not overtake them."""
         return bool(self._queued)
 
-    def _read_producers(self) -> ProducerState:
+    def _read_producers(self) -> ReadProducers:
         """On a thread; nothing is appended meanwhile."""
-        wall_ms = self._machinery.wall_ms()
-        producers = ProducerState()
-        for batch, _ in self.log.batches(self.log.log_start_offset):
-            if batch.producer_id != NO_PRODUCER_ID and not batch.is_control:
-                producers.appended(batch, batch.base_offset, wall_ms)
-        return producers
+        return self.log.producers.read(self._machinery.wall_ms())
 
-    def _on_producers_read(self, read: Future[ProducerState]) -> None:
+    def _on_producers_read(self, read: Future[ReadProducers]) -> None:
         try:
-            self.producers = read.result()
+            found = read.result()
+            if self.log.producers.state is None:  # Else its writer has read the same.
+                self.log.producers.state = found.state
+            for path, reason in found.damaged:
+                log.warning("left out, the log is read in its stead", file=str(path), reason=reason)
         except StorageError as error:
             log.error(
                 "producer state cannot be read", topic=self.topic, partition=self.index, error=str(error)
@@ -202,8 +210,8 @@ class Partition:
         except StorageError as error:
             self._fail(error)  # It failed behind our back, in retention or so.
             raise
-        if batch.producer_id != NO_PRODUCER_ID and self.producers is not None:
-            self.producers.appended(batch, base_offset, wall_ms)
+        if batch.is_transactional:
+            self.verifications.end(batch.producer_id)
         self.staged_bytes += len(data)
         self._flush()
         return base_offset
@@ -222,6 +230,27 @@ class Partition:
             return
         if durable is not None:
             self.await_durable(self.log.next_offset, durable)
+
+    def write_marker(self, marker: Marker, done: Durable) -> None:
+        """End the open transaction of the marker's producer; `done` is told when that is on the disk.
+
+        Errors: those of `check_marker`, UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        self.when_ready(lambda: self._write_marker(marker, done))
+
+    def _write_marker(self, marker: Marker, done: Durable) -> None:
+        state = self.producers
+        if state is None:
+            done(self.append_error or ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        try:
+            check_marker(state, marker)
+            wall_ms = self._machinery.wall_ms()
+            self.append_local(encode_marker(marker, base_offset=0, wall_ms=wall_ms), done)
+        except ProducerError as misfit:
+            done(misfit.error)
+        except BatchTooLarge:  # `max.message.bytes` leaves no room for as much as a marker.
+            done(ErrorCode.MESSAGE_TOO_LARGE)
 
     def await_durable(self, position: int, durable: Durable) -> None:
         """Tell `durable` when all below `position` is durable: at once if it is, else after a flush."""
@@ -253,6 +282,7 @@ class Partition:
 
     def advanced(self) -> None:
         """The durable end has moved: release who waited for it. Also for who flushes the log by himself."""
+        self.log.producers.settle()
         waiters = self._waiters
         while waiters and waiters[0].position <= self.log.durable_offset:
             waiters.popleft().durable(ErrorCode.NONE)
@@ -275,7 +305,7 @@ class Partition:
         self._cut_back(error)
 
     def _cut_back(self, why: StorageError) -> None:
-        self.producers = None
+        self.log.producers.state = None
         self._machinery.workers.submit(self.log.fail_back, lambda cut: self._on_cut_back(cut, why))
 
     def _release_all(self, error: ErrorCode) -> None:

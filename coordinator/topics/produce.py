@@ -6,7 +6,7 @@ one; the answer leaves when the last of them is durable, whether acks is 1 or al
 answer, but the request keeps its place among the unanswered until then: that is what bounds the memory
 of a producer who does not wait.
 
-Transactions are not served yet: a transactional batch is refused.
+A batch that begins a transaction on its partition first waits for the coordinator (`produce_verification`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import structlog
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.partition import Partition
 from coordinator.topics.produce_checks import checked_batch, request_error
-from coordinator.topics.producer_state import ProducerError
+from coordinator.topics.produce_verification import ADDS_SINCE, Answers, ask, refusal
+from coordinator.topics.producer_checks import ProducerError, Verification, check_batch, check_verified
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.topic import Topic
 from protocol.errors import ErrorCode
@@ -42,10 +43,9 @@ from protocol.record_batch import (
 )
 from storage.files import StorageError
 from storage.partition_log import BatchTooLarge
+from storage.producer_state import ProducerState
 
 TOPIC_IDS_SINCE: Final = 13
-ACKS: Final = (-1, 0, 1)
-ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose batches Kafka takes for internal topics, too.
 NO_OFFSET: Final = -1
 
 SHOWS_LOG_START: Final = frozenset(
@@ -54,6 +54,7 @@ SHOWS_LOG_START: Final = frozenset(
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
@@ -67,7 +68,9 @@ def handle(broker: Broker, request: ProduceRequest, pending: Pending) -> None:
 
     Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
     those of `validate_produced`, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED and INVALID_TXN_STATE (a transactional batch), KAFKA_STORAGE_ERROR.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_PRODUCER_ID_MAPPING (two producers in one request),
+    INVALID_TXN_STATE, TRANSACTION_ABORTABLE, CONCURRENT_TRANSACTIONS and NOT_ENOUGH_REPLICAS (the transaction
+    cannot be verified), KAFKA_STORAGE_ERROR.
     """
     _Produce(broker, request, pending).start()
 
@@ -81,6 +84,21 @@ class Slot:
     answer: PartitionProduceResponse
 
 
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """A batch that waits for the coordinator's word."""
+
+    slot: Slot
+    topic: Topic
+    partition: Partition
+    batch: Batch
+    verification: Verification
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return (self.topic.name, self.partition.index)
+
+
 class _Produce:
     """One request on its way."""
 
@@ -90,13 +108,17 @@ class _Produce:
         self._pending = pending
         self._response = ProduceResponse()
         self._countdown = Countdown(self._reply)
+        self._admissions = Countdown(self._verify)
+        self._unverified: list[Unverified] = []
 
     def start(self) -> None:
         slots = [slot for asked in self._request.topic_data for slot in self._slots(asked)]
         error = request_error(self._request)
         for slot in slots:
             self._countdown.begin()
+            self._admissions.begin()
             self._begin(slot, error)
+        self._admissions.seal()
         self._countdown.seal()
 
     def _slots(self, asked: TopicProduceData) -> list[Slot]:
@@ -121,37 +143,77 @@ class _Produce:
 
     def _begin(self, slot: Slot, request_error: ErrorCode) -> None:
         partition = None if slot.topic is None else slot.topic.partition(slot.data.index)
-        if request_error:
-            self._refuse(slot, None, Refused(request_error))
-        elif slot.topic is None or partition is None:
-            is_unknown_id = slot.topic is None and self._pending.api_version >= TOPIC_IDS_SINCE
-            error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self._refuse(slot, None, Refused(error))
-        else:
+        if slot.topic is not None and partition is not None and not request_error:
             self._check(slot, slot.topic, partition)
+            return
+        if not request_error:
+            is_unknown_id = slot.topic is None and self._pending.api_version >= TOPIC_IDS_SINCE
+            request_error = (
+                ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        self._refuse(slot, None, Refused(request_error))
+        self._admissions.end()
 
     def _check(self, slot: Slot, topic: Topic, partition: Partition) -> None:
         try:
             batch = checked_batch(slot.data, topic, self._request, self._pending, self._broker.wall_ms())
         except Refused as refused:
             self._refuse(slot, partition, refused)
+            self._admissions.end()
             return
         if partition.must_queue or (batch.producer_id != NO_PRODUCER_ID and partition.producers is None):
-            partition.when_ready(lambda: self._append(slot, topic, partition, batch))
+            partition.when_ready(lambda: self._admit(slot, topic, partition, batch))
         else:
-            self._append(slot, topic, partition, batch)
+            self._admit(slot, topic, partition, batch)
 
-    def _append(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
+    def _admit(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
+        """Append the batch, or keep it until all of the request have come so far that can be verified together."""
+        state = partition.producers
+        begins = batch.is_transactional and batch.producer_id != NO_PRODUCER_ID
+        if begins and state is not None and self._verifies(state, batch):
+            has_own_epoch = self._pending.api_version >= ADDS_SINCE
+            verification = partition.verifications.begin(batch, has_own_epoch, self._broker.wall_ms())
+            self._unverified.append(Unverified(slot, topic, partition, batch, verification))
+        else:
+            self._append(slot, topic, partition, batch, None)
+        self._admissions.end()
+
+    def _verifies(self, state: ProducerState, batch: Batch) -> bool:
+        return self._broker.verifier is not None and not state.has_open_transaction(batch.producer_id)
+
+    def _verify(self) -> None:
+        """All are here that must wait for the coordinator: ask, of the one producer that the request may have."""
+        verifier, transactional_id = self._broker.verifier, self._request.transactional_id
+        if verifier is None or transactional_id is None or not self._unverified:
+            return
+        batch, version = self._unverified[0].batch, self._pending.api_version
+        producer = (transactional_id, batch.producer_id, batch.producer_epoch)
+        partitions = [each.name for each in self._unverified]
+
+        def on_answers(answers: Answers) -> None:
+            for each in self._unverified:
+                if error := answers[each.name]:
+                    self._refuse(each.slot, each.partition, refusal(error, version))
+                else:
+                    self._append(each.slot, each.topic, each.partition, each.batch, each.verification)
+
+        ask(self._broker, verifier, producer, partitions, version, on_answers)
+
+    def _append(
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
+    ) -> None:
         """Stage the batch, or recognise it as sent again; then wait for the disk."""
         try:
-            position = self._stage(slot, topic, partition, batch)
+            position = self._stage(slot, topic, partition, batch, shown)
         except Refused as refused:
             self._refuse(slot, partition, refused)
             return
         slot.answer.log_start_offset = partition.log_start_offset
         partition.await_durable(position, lambda error: self._on_durable(slot, error))
 
-    def _stage(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> int:
+    def _stage(
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
+    ) -> int:
         """Up to which offset the log must be durable for the answer. Raises Refused."""
         if error := partition.append_error:
             raise Refused(error)
@@ -161,8 +223,11 @@ class _Produce:
                 slot.answer.base_offset = duplicate.base_offset
                 slot.answer.log_append_time_ms = duplicate.max_timestamp_ms  # Kafka's, odd as it is.
                 return duplicate.last_offset + 1
+            known = partition.verifications.find(batch.producer_id)
             try:
-                producers.check(batch)
+                if self._broker.verifier is not None:
+                    check_verified(producers, batch, known, shown)
+                check_batch(producers, batch, known)
             except ProducerError as misfit:
                 raise Refused(misfit.error, str(misfit)) from None
         slot.answer.base_offset = self._store(slot, topic, partition, batch)

@@ -11,7 +11,7 @@ from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import TopicConfig
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest
-from protocol.record_batch import Batch, CorruptBatch, parse_header
+from protocol.record_batch import NO_PRODUCER_ID, Batch, CorruptBatch, parse_header
 from protocol.record_validation import RefusedBatch, validate_produced
 
 ACKS: Final = (-1, 0, 1)
@@ -20,19 +20,25 @@ ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose batches Kafka takes for inter
 
 def request_error(request: ProduceRequest) -> ErrorCode:
     """What is wrong with the request as a whole, and so with every partition of it."""
-    if request.transactional_id is None and any(
-        _is_transactional(data) for topic in request.topic_data for data in topic.partition_data
-    ):
+    producers = {
+        producer
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if (producer := _transactional_producer(data)) is not None
+    }
+    if producers and request.transactional_id is None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.NONE
+    has_several = len([each for each in producers if each[0] != NO_PRODUCER_ID]) > 1
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if has_several else ErrorCode.NONE
 
 
-def _is_transactional(data: PartitionProduceData) -> bool:
-    """Whether the first batch says so; what is no batch is refused later."""
+def _transactional_producer(data: PartitionProduceData) -> tuple[int, int] | None:
+    """Id and epoch of the first batch, if it is transactional; what is no batch is refused later."""
     try:
-        return parse_header(data.records or b"").is_transactional
+        batch = parse_header(data.records or b"")
     except CorruptBatch:
-        return False
+        return None
+    return (batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
 
 
 def checked_batch(
@@ -43,10 +49,7 @@ def checked_batch(
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
     if is_internal(topic.name) and pending.client_id != ADMIN_CLIENT_ID:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-    batch = _validated(data, topic.config, pending.api_version, wall_ms)
-    if batch.is_transactional:
-        raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
-    return batch
+    return _validated(data, topic.config, pending.api_version, wall_ms)
 
 
 def _validated(data: PartitionProduceData, config: TopicConfig, api_version: int, wall_ms: int) -> Batch:

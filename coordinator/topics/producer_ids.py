@@ -39,6 +39,7 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._waiting: deque[Given] = deque()
+        self._when_ready: list[Callable[[], None]] = []
         self._is_taking = False
 
     def give(self, given: Given) -> None:
@@ -48,6 +49,22 @@ class ProducerIds:
             given(self._next - 1)
             return
         self._waiting.append(given)
+        self._take_block()
+
+    def take(self) -> int | None:
+        """An id at once; None where the block is used up: then the next one is on its way."""
+        if self._next < self._end:
+            self._next += 1
+            return self._next - 1
+        self._take_block()
+        return None
+
+    def when_ready(self, done: Callable[[], None]) -> None:
+        """Call `done` when `take` has an id, or the disk failed: now, while the block lasts."""
+        if self._next < self._end:
+            done()
+            return
+        self._when_ready.append(done)
         self._take_block()
 
     def _take_block(self) -> None:
@@ -84,7 +101,10 @@ class ProducerIds:
             log.error("no producer ids", error=str(error))
             for given in waiting:
                 given(None)
-            return
-        self._end = self._next + BLOCK_SIZE
-        for given in waiting:
-            self.give(given)
+        else:
+            self._end = self._next + BLOCK_SIZE
+            for given in waiting:
+                self.give(given)
+        ready, self._when_ready = self._when_ready, []
+        for done in ready:
+            done()

@@ -246,12 +246,12 @@ class TopicRegistry:
         The runtime calls this now and then.
         """
         wall_ms, expiration_ms = self._machinery.wall_ms(), self.settings.producer_id_expiration_ms
-        partitions = (partition for topic in self._by_name.values() for partition in topic.partitions)
-        return sum(
-            partition.producers.expire(wall_ms, expiration_ms)
-            for partition in partitions
-            if partition.producers
-        )
+        expired = 0
+        for partition in (partition for topic in self._by_name.values() for partition in topic.partitions):
+            partition.verifications.expire(wall_ms, expiration_ms)
+            if partition.producers is not None:
+                expired += partition.producers.expire(wall_ms, expiration_ms)
+        return expired
 
     def _add(self, name: str, topic_id: bytes, config: TopicConfig, logs: list[PartitionLog]) -> Topic:
         topic = Topic(name, topic_id, config, self._partitions(name, topic_id, logs, first=0))

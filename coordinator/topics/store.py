@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
-from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -75,7 +75,7 @@ class TopicStore:
         return [self._open(entry, partition, config) for partition in range(entry.partitions)]
 
     def _open(self, entry: CatalogueEntry, partition: int, config: LogConfig) -> PartitionLog:
-        is_replayed = entry.name == GROUP_METADATA_TOPIC
+        is_replayed = entry.name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
         opened = self._directory.add_log(
             entry.name, partition, config, topic_id=entry.topic_id, is_replayed=is_replayed
         )

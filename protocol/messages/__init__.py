@@ -6,6 +6,8 @@ What a message means and what answers it is told in its own module and in the ha
 from typing import Any, Final
 
 from protocol.codec import spec
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -18,6 +20,8 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -26,6 +30,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -45,6 +50,8 @@ def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
 
 
 REQUESTS: Final = _by_key(
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -54,6 +61,8 @@ REQUESTS: Final = _by_key(
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeTopicPartitionsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
@@ -62,6 +71,7 @@ REQUESTS: Final = _by_key(
     LeaveGroupRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
+    ListTransactionsRequest,
     MetadataRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
@@ -71,6 +81,8 @@ REQUESTS: Final = _by_key(
     SyncGroupRequest,
 )
 RESPONSES: Final = _by_key(
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
     ApiVersionsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -80,6 +92,8 @@ RESPONSES: Final = _by_key(
     DescribeConfigsResponse,
     DescribeGroupsResponse,
     DescribeTopicPartitionsResponse,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
     FetchResponse,
     FindCoordinatorResponse,
     HeartbeatResponse,
@@ -88,6 +102,7 @@ RESPONSES: Final = _by_key(
     LeaveGroupResponse,
     ListGroupsResponse,
     ListOffsetsResponse,
+    ListTransactionsResponse,
     MetadataResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,

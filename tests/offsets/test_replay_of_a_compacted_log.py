@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.clock import Clock
 from coordinator.effects import Record
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import (
     RECORD_TYPES,
@@ -80,8 +81,8 @@ def removal(group: str) -> list[Record]:
 
 
 def load(log: PartitionLog) -> Shard:
-    shard = Shard(0, GroupSettings(), Topics(t=3))
-    return load_shard(log, shard, Clock(), 1 << 20, cut_back=False).shard
+    kind = group_shards(lambda partition: Shard(partition, GroupSettings(), Topics(t=3)))
+    return load_shard(kind, kind.new_shard(0), log, Clock(), 1 << 20, cut_back=False).shard
 
 
 def told(shard: Shard) -> dict[str, object]:

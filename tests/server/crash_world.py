@@ -15,6 +15,7 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, RequestContext
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
@@ -67,13 +68,15 @@ class CrashWorld(World):
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
     ) -> None:
         settings = TopicSettings(log_flush_policy=policy)
-        self.dirty: dict[ShardRunner, None] = {}
+        self.dirty: dict[ShardRunner[Shard], None] = {}
         self.timers: dict[tuple[Any, ...], int | None] = {}
         super().__init__(directory, settings, files)
         self.accounts: dict[tuple[str, ...], Account] = {}
         topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
+        kind = group_shards(lambda partition: Shard(partition, GROUP_SETTINGS, self.registry))
         self.runners = [
             ShardRunner(
+                kind,
                 partition.index,
                 partition.log,
                 self,  # type: ignore[arg-type]
@@ -101,9 +104,9 @@ class CrashWorld(World):
                 config = replace(partition.log.config, segment_bytes=size_bytes, flush=flush)
                 partition.log.config = config
 
-    def _load(self, runner: ShardRunner, *, cut_back: bool) -> None:
-        shard = Shard(runner.partition, GROUP_SETTINGS, self.registry)
-        runner.start(load_shard(runner.log, shard, Clock(), 4096, cut_back))
+    def _load(self, runner: ShardRunner[Shard], *, cut_back: bool) -> None:
+        shard = runner.kind.new_shard(runner.partition)
+        runner.start(load_shard(runner.kind, shard, runner.log, Clock(), 4096, cut_back))
 
     # What runners call.
 
@@ -118,13 +121,13 @@ class CrashWorld(World):
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
 
-    def on_dirty(self, runner: ShardRunner) -> None:
+    def on_dirty(self, runner: ShardRunner[Shard]) -> None:
         self.dirty[runner] = None
 
     def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
         self.schedule(log, done)
 
-    def reload(self, runner: ShardRunner) -> None:
+    def reload(self, runner: ShardRunner[Shard]) -> None:
         self.queue.append(lambda: self._load(runner, cut_back=True))
 
     def settle(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, RequestContext
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.loading import load_shard
@@ -103,6 +104,7 @@ class ShardWorld:
         self.advanced = 0
         self._is_dirty = False
         self.runner = ShardRunner(
+            group_shards(lambda partition: Shard(partition, self.settings, self.topics)),
             0,
             self.log,  # type: ignore[arg-type]
             self,
@@ -130,16 +132,16 @@ class ShardWorld:
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
 
-    def on_dirty(self, runner: ShardRunner) -> None:
+    def on_dirty(self, runner: ShardRunner[Shard]) -> None:
         self._is_dirty = True
 
     def schedule_flush(self, log: Any, done: Done) -> None:
         self.flushes.append(done)
 
-    def reload(self, runner: ShardRunner) -> None:
+    def reload(self, runner: ShardRunner[Shard]) -> None:
         self.reloads += 1
 
-    def wait_for_room(self, runner: ShardRunner, error: StorageError) -> None:
+    def wait_for_room(self, runner: ShardRunner[Shard], error: StorageError) -> None:
         self.no_room.append(error)
 
     def _on_durable(self) -> None:
@@ -186,5 +188,7 @@ class ShardWorld:
 
     def load(self) -> None:
         """What the runtime does on a thread: cut the log back, replay it, start."""
-        shard = Shard(0, self.settings, self.topics)
-        self.runner.start(load_shard(self.log, shard, Clock(), 1 << 20, cut_back=True))  # type: ignore[arg-type]
+        kind = self.runner.kind
+        self.runner.start(
+            load_shard(kind, kind.new_shard(0), self.runner.log, Clock(), 1 << 20, cut_back=True)
+        )

@@ -173,7 +173,7 @@ def test_a_directory_that_cannot_be_read_is_tried_again(
 ) -> None:
     """One partition of the offsets topic and one of a user's; what ails them passes."""
     monkeypatch.setattr(outages, "TRY_AGAIN_MS", 200)
-    monkeypatch.setattr("coordinator.runtime.LOAD_AGAIN_MS", 200)
+    monkeypatch.setattr("coordinator.outages.TRY_AGAIN_MS", 200)
     files = FaultyFiles(data)
     broken = ("__consumer_offsets-17", f"{TOPIC}-1")
     files.read_fault = lambda op: (

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from coordinator.group_shards import MAY_WRITE
 from coordinator.groups.shard import Shard
 from coordinator.groups.states import EMPTY, STABLE
 from coordinator.groups.timers import OffsetExpiryTimer
-from coordinator.shard_runner import MAY_WRITE
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest

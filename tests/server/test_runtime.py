@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from coordinator import runtime as runtime_module
+from coordinator import outages
 from coordinator.clock import Clock
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.runtime import PULSE_MS, Runtime
+from coordinator.shard_loader import LOADING_SWITCH_S
 from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.records import Codec
 from storage.files import StorageError
@@ -31,7 +33,6 @@ async def runtime() -> Any:
     runtime = Runtime(
         Clock(),
         flusher,
-        lambda partition: Shard(partition, GroupSettings(), Topics()),
         lambda _: None,
         1 << 20,
     )
@@ -98,13 +99,20 @@ class BrokenLog:
         return iter(())
 
 
-def runner_on(log: Any, runtime: Runtime) -> ShardRunner:
+def runner_on(log: Any, runtime: Runtime) -> ShardRunner[Shard]:
     return ShardRunner(
-        0, log, runtime, lambda: None, max_batch_bytes=1 << 20, codec=Codec.NONE, commit_timeout_ms=5_000
+        group_shards(lambda partition: Shard(partition, GroupSettings(), Topics())),
+        0,
+        log,
+        runtime,
+        lambda: None,
+        max_batch_bytes=1 << 20,
+        codec=Codec.NONE,
+        commit_timeout_ms=5_000,
     )
 
 
-async def until(runner: ShardRunner, state: ShardState) -> None:
+async def until(runner: ShardRunner[Shard], state: ShardState) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while runner.state is not state:  # noqa: ASYNC110 - what a thread ends has no event of its own here.
             await asyncio.sleep(0.001)
@@ -114,7 +122,7 @@ async def test_a_shard_that_the_disk_refused_is_read_again(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files run out and come back: the groups of one shard are not to be gone until a restart."""
-    monkeypatch.setattr(runtime_module, "LOAD_AGAIN_MS", 20)
+    monkeypatch.setattr(outages, "TRY_AGAIN_MS", 20)
     refused = StorageError("open", Path("__consumer_offsets-0"), "Too many open files", 24)
     runner = runner_on(BrokenLog(refused, refused), runtime)
     runtime.open_shards([runner])
@@ -154,7 +162,7 @@ async def test_a_shard_that_has_loaded_serves_while_others_load(runtime: Runtime
         assert await asyncio.to_thread(log.begun.wait, PATIENCE_S)
         await until(first, ShardState.ACTIVE)
         assert second.state is ShardState.LOADING
-        assert sys.getswitchinterval() == pytest.approx(runtime_module.LOADING_SWITCH_S)
+        assert sys.getswitchinterval() == pytest.approx(LOADING_SWITCH_S)
     finally:
         log.go_on.set()
     await until(second, ShardState.ACTIVE)

@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import Event, Result
+from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
@@ -142,7 +143,7 @@ class Server:
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
         flusher = self._disk.new_flusher(self.loop)
-        self.runtime = Runtime(clock, flusher, self._new_shard, lambda _: None, 1 << 20, self.loop)  # type: ignore[arg-type]
+        self.runtime = Runtime(clock, flusher, lambda _: None, 1 << 20, self.loop)  # type: ignore[arg-type]
         self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 
@@ -193,7 +194,7 @@ class Server:
 
     # Parts.
 
-    def runner_for(self, group_id: str) -> ShardRunner:
+    def runner_for(self, group_id: str) -> ShardRunner[Shard]:
         assert self.runtime is not None
         return self.runtime.runner_for(group_id)
 
@@ -202,15 +203,16 @@ class Server:
         return {each for each in self.group_ids if partition_for(each, len(self.logs)) == partition}
 
     @property
-    def runners(self) -> list[ShardRunner]:
+    def runners(self) -> list[ShardRunner[Shard]]:
         return [] if self.runtime is None else self.runtime.runners
 
     def _new_shard(self, partition: int) -> Shard:
         return WatchedShard(self.witness, partition, self.settings, self.topics)
 
-    def _new_runner(self, log: SimulatedLog) -> ShardRunner:
+    def _new_runner(self, log: SimulatedLog) -> ShardRunner[Shard]:
         assert self.runtime is not None
         return ShardRunner(
+            group_shards(self._new_shard),
             log.partition,
             log,  # type: ignore[arg-type]
             self.runtime,

@@ -18,7 +18,7 @@ from coordinator.groups.group import Group
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from coordinator.groups.records import decode_record
 from coordinator.groups.states import PREPARING_REBALANCE, STABLE
-from coordinator.runtime import LOAD_AGAIN_MS
+from coordinator.outages import TRY_AGAIN_MS
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.errors import ErrorCode
@@ -109,7 +109,7 @@ class Stage:
         self.run(1)
 
     @property
-    def runner(self) -> ShardRunner:
+    def runner(self) -> ShardRunner[Any]:
         return self.server.runners[0]
 
     def group(self, group_id: str = G) -> Group:
@@ -339,7 +339,7 @@ def test_3_71_a_shard_that_cannot_be_read_answers_16_until_it_can(
         assert stage.join().answer.error_code == ErrorCode.NOT_COORDINATOR
         assert stage.described().error_code == ErrorCode.NOT_COORDINATOR
         assert coordinator_of(G) == (7, "localhost", 9092)
-    stage.run(LOAD_AGAIN_MS)
+    stage.run(TRY_AGAIN_MS)
     assert stage.heartbeat(leader) is ErrorCode.NONE
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.topics.producer_state import MAX_PRODUCERS, REMEMBERED_BATCHES, ProducerState
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records import parse_header
+from storage.producer_state import MAX_PRODUCERS, REMEMBERED_BATCHES, ProducerState
 from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import WALL_MS, World, batch
 
@@ -118,10 +118,15 @@ def test_silent_producers_expire_and_may_then_begin_anywhere(world: World) -> No
 
 def test_the_number_of_producers_is_bounded_and_the_most_silent_goes() -> None:
     state = ProducerState()
+
+    def append(offset: int, sequence: int, producer_id: int) -> None:
+        data = numbered(sequence, producer_id=producer_id)
+        state.appended(parse_header(data), data, offset, WALL_MS)
+
     for producer_id in range(MAX_PRODUCERS):
-        state.appended(parse_header(numbered(0, producer_id=producer_id)), producer_id, WALL_MS)
-    state.appended(parse_header(numbered(1, producer_id=0)), MAX_PRODUCERS, WALL_MS)
-    state.appended(parse_header(numbered(0, producer_id=MAX_PRODUCERS)), MAX_PRODUCERS + 1, WALL_MS)
+        append(producer_id, 0, producer_id)
+    append(MAX_PRODUCERS, 1, 0)
+    append(MAX_PRODUCERS + 1, 0, MAX_PRODUCERS)
     assert len(state) == MAX_PRODUCERS
     assert state.find_duplicate(parse_header(numbered(0, producer_id=0))) is not None
     assert state.find_duplicate(parse_header(numbered(0, producer_id=1))) is None

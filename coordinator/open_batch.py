@@ -1,0 +1,59 @@
+"""The batch that is still open: what a shard's handlers wrote and the log does not have yet.
+
+It is cut when its runner says so, or when the next records would make it too large. This knows neither the shard
+nor the disk's moods: what the log raises is its caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.records import BATCH_OVERHEAD, Codec, Record, encode_batch
+from storage.partition_log import PartitionLog
+
+RECORD_OVERHEAD_BYTES = 24
+"""At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
+
+
+class OpenBatch:
+    """Gathers records for one log."""
+
+    def __init__(self, partition_log: PartitionLog, max_batch_bytes: int, codec: Codec) -> None:
+        self._log = partition_log
+        self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
+        self._codec = codec
+        self._gathered: list[Record] = []
+        self._gathered_bytes = BATCH_OVERHEAD
+
+    @property
+    def position(self) -> int:
+        """The offset that the next record gets."""
+        return self._log.next_offset + len(self._gathered)
+
+    def add(self, records: Sequence[Record], wall_ms: int) -> bool:
+        """Take `records`, all in one batch; False, and nothing is taken, if no batch can hold them."""
+        size_bytes = sum(
+            len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES for record in records
+        )
+        if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
+            return False
+        if self._gathered_bytes + size_bytes > self._max_batch_bytes:
+            self.cut(wall_ms)
+        self._gathered += records
+        self._gathered_bytes += size_bytes
+        return True
+
+    def cut(self, wall_ms: int) -> None:
+        """Append what is gathered to the log, as one batch; nothing if there is nothing."""
+        if not self._gathered:
+            return
+        base_offset = self._log.next_offset
+        batch = encode_batch(self._gathered, base_offset=base_offset, codec=self._codec)
+        if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
+            batch = encode_batch(self._gathered, base_offset=base_offset)
+        self.forget()
+        self._log.append(batch, wall_ms=wall_ms)
+
+    def forget(self) -> None:
+        """Drop what is gathered."""
+        self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD

@@ -1,0 +1,41 @@
+"""DescribeTransactions (key 65): how the transactions of some transactional ids stand (KIP-664)."""
+
+from __future__ import annotations
+
+from coordinator.transactions.states import STATE_NAMES
+from coordinator.transactions.transaction import by_topic
+from coordinator.transactions.transactions import Transactions
+from protocol.errors import ErrorCode
+from protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def describe_transactions(
+    transactions: Transactions, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Errors, per transactional id: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND."""
+    described = [_describe(transactions, each) for each in request.transactional_ids]
+    return DescribeTransactionsResponse(transaction_states=described)
+
+
+def _describe(transactions: Transactions, transactional_id: str) -> TransactionState:
+    found = transactions.get(transactional_id)
+    if found is None:
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
+        return TransactionState(transactional_id=transactional_id, error_code=error)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=STATE_NAMES[found.state],
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_wall_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[
+            TopicData(topic=topic.topic, partitions=topic.partition_ids)
+            for topic in by_topic(found.partitions)
+        ],
+    )

@@ -1,0 +1,143 @@
+"""EndTxn (key 26): commit or abort (KIP-98), in the classic protocol and in transactions v2 (KIP-890).
+
+A classic producer keeps its epoch, so whether a request is repeated is told by the state alone. In v2 each end
+raises the epoch: the old one says that the request is repeated, the present one that it is about the next
+transaction, which an unsure client may abort before it began.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.transactions import steps
+from coordinator.transactions.add_partitions import CLASSIC_VERSION
+from coordinator.transactions.answers import error_response
+from coordinator.transactions.ending import end_transaction
+from coordinator.transactions.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ONGOING,
+    PREPARING,
+    TransactionState,
+)
+from coordinator.transactions.transaction import LAST_EPOCH, Transaction
+from coordinator.transactions.transaction_settings import Surroundings
+from coordinator.transactions.transactions import Transactions
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+BUMPING_SINCE: Final = 5
+"""The version of clients that speak transactions v2."""
+
+
+class Outcome(Enum):
+    """What a valid request leads to; the rest is INVALID_TXN_STATE."""
+
+    END = auto()
+    ENDED = auto()  # By this very request, when it came before.
+
+
+CLASSIC: Final[dict[tuple[TransactionState, bool], Outcome]] = {
+    (ONGOING, True): Outcome.END,
+    (ONGOING, False): Outcome.END,
+    (COMPLETE_COMMIT, True): Outcome.ENDED,
+    (COMPLETE_ABORT, False): Outcome.ENDED,
+}
+"""By the state and whether it is to commit."""
+
+BUMPING: Final[dict[tuple[TransactionState, bool, bool], Outcome]] = {
+    (ONGOING, True, False): Outcome.END,
+    (ONGOING, False, False): Outcome.END,
+    (EMPTY, False, False): Outcome.END,
+    (COMPLETE_COMMIT, False, False): Outcome.END,
+    (COMPLETE_ABORT, False, False): Outcome.END,
+    (COMPLETE_COMMIT, True, True): Outcome.ENDED,
+    (COMPLETE_ABORT, False, True): Outcome.ENDED,
+}
+"""By the state, whether it is to commit, and whether the request is repeated."""
+
+
+def end_txn(
+    transactions: Transactions,
+    request: EndTxnRequest,
+    context: RequestContext,
+    surroundings: Surroundings,
+    at: Moment,
+) -> Result:
+    """End the transaction; answered when the outcome is certain, while its markers are yet to be written.
+
+    Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (it is being
+    ended), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no next producer id just now).
+    """
+    version = context.api_version
+    outcome = _end(transactions, request, version, surroundings, at)
+    if isinstance(outcome, ErrorCode):
+        return Result(replies=(Reply(context.reply_to, error_response(request, outcome, version)),))
+    result, producer = outcome
+    answer = EndTxnResponse()
+    if version >= BUMPING_SINCE:
+        answer = EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+    return result + Result(replies=(Reply(context.reply_to, answer),))
+
+
+def _end(
+    transactions: Transactions,
+    request: EndTxnRequest,
+    api_version: int,
+    surroundings: Surroundings,
+    at: Moment,
+) -> tuple[Result, Transaction] | ErrorCode:
+    """What ending asks for, and the producer as it may go on; or why it is refused."""
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    found = transactions.get(request.transactional_id)
+    if found is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    is_bumping = api_version >= BUMPING_SINCE
+    outcome = _bumping_outcome(found, request) if is_bumping else _classic_outcome(found, request)
+    if isinstance(outcome, ErrorCode):
+        return outcome
+    if outcome is Outcome.ENDED:
+        return Result(), found
+    client_version = steps.BUMPING_VERSION if is_bumping else CLASSIC_VERSION
+    ended = end_transaction(
+        transactions, found, surroundings, at, is_commit=request.committed, client_version=client_version
+    )
+    if isinstance(ended, ErrorCode):
+        return ended
+    result, prepared = ended
+    return result, steps.complete(prepared, at.wall_ms)
+
+
+def _classic_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | ErrorCode:
+    if found.producer_id != request.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if found.producer_epoch != request.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if found.state in PREPARING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return CLASSIC.get((found.state, request.committed), ErrorCode.INVALID_TXN_STATE)
+
+
+def _bumping_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | ErrorCode:
+    if found.state in PREPARING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    is_repeated = _is_repeated(found, request)
+    if found.producer_id != request.producer_id and not is_repeated:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    has_ended = found.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
+    if not (is_repeated and has_ended) and found.producer_epoch != request.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return BUMPING.get((found.state, request.committed, is_repeated), ErrorCode.INVALID_TXN_STATE)
+
+
+def _is_repeated(found: Transaction, request: EndTxnRequest) -> bool:
+    """Whether the producer does not know yet that its epoch was raised, or that it has another id."""
+    is_raised = found.producer_epoch == request.producer_epoch + 1
+    if is_raised and found.producer_id == request.producer_id:
+        return True
+    is_rotated = request.producer_epoch == LAST_EPOCH - 1 and found.producer_epoch == 0
+    return is_rotated and found.previous_producer_id == request.producer_id

@@ -1,0 +1,86 @@
+"""How a transaction ends: the outcome is stored, then its markers are written, then it is complete.
+
+From the first record on the outcome is certain: after a restart whoever was preparing asks for its markers
+again. Markers are written for as long as it takes; a marker that is written twice does no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.effects import NOTHING, MarkersWanted, Moment, Result
+from coordinator.transactions import steps
+from coordinator.transactions.states import ONGOING, PREPARE_COMMIT, PREPARING
+from coordinator.transactions.timers import stop_expecting
+from coordinator.transactions.transaction import NO_PRODUCER_ID, Transaction
+from coordinator.transactions.transaction_settings import Surroundings
+from coordinator.transactions.transactions import Transactions
+from protocol.control_records import Marker
+from protocol.errors import ErrorCode
+
+COORDINATOR_EPOCH = 0
+"""In every marker: one node coordinates for ever, so there is no other epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMarked:
+    """The markers of a transaction are written. It names the producer: another may have come since."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+def end_transaction(
+    transactions: Transactions,
+    before: Transaction,
+    surroundings: Surroundings,
+    at: Moment,
+    *,
+    is_commit: bool,
+    client_version: int = steps.BUMPING_VERSION,
+) -> tuple[Result, Transaction] | ErrorCode:
+    """Store the outcome and ask for the markers; also return what is stored.
+
+    COORDINATOR_LOAD_IN_PROGRESS: the epochs of the producer id are used up and there is no other just now.
+    """
+    next_producer_id: int | None = NO_PRODUCER_ID
+    if client_version >= steps.BUMPING_VERSION and before.is_exhausted:
+        next_producer_id = surroundings.next_producer_id()
+    if next_producer_id is None:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    after = steps.prepare_end(
+        before,
+        is_commit=is_commit,
+        client_version=client_version,
+        next_producer_id=next_producer_id,
+        wall_ms=at.wall_ms,
+    )
+    timers = (stop_expecting(before),) if before.state is ONGOING else ()
+    record = transactions.store(after)
+    return Result(records=(record,), timers=timers, markers=(markers_of(after),)), after
+
+
+def markers_of(transaction: Transaction) -> MarkersWanted:
+    """What a transaction that is preparing to end waits for."""
+    assert transaction.state in PREPARING
+    marker = Marker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        coordinator_epoch=COORDINATOR_EPOCH,
+        is_commit=transaction.state is PREPARE_COMMIT,
+    )
+    then = TransactionMarked(
+        transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+    )
+    return MarkersWanted(marker, tuple(sorted(transaction.partitions)), then)
+
+
+def on_marked(transactions: Transactions, marked: TransactionMarked, at: Moment) -> Result:
+    """The transaction is complete, unless that is known already."""
+    before = transactions.get(marked.transactional_id)
+    if before is None or before.state not in PREPARING:
+        return NOTHING
+    if (before.producer_id, before.producer_epoch) != (marked.producer_id, marked.producer_epoch):
+        return NOTHING
+    return Result(records=(transactions.store(steps.complete(before, at.wall_ms)),))

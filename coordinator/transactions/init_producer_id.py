@@ -1,0 +1,154 @@
+"""InitProducerId (key 22) with a transactional id: who writes under it from now on (KIP-98, 360, 588, 890).
+
+Whoever comes raises the epoch and so fences whoever was there. If that one had a transaction under way it is
+aborted first, and the client comes again. A producer that names the id and epoch it has (KIP-360) goes on
+after an error, unless another one has come in between.
+"""
+
+from __future__ import annotations
+
+from coordinator.effects import Moment, Record, Reply, RequestContext, Result
+from coordinator.transactions import steps
+from coordinator.transactions.answers import error_response
+from coordinator.transactions.ending import end_transaction
+from coordinator.transactions.states import ONGOING, PREPARING
+from coordinator.transactions.transaction import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Transaction,
+    is_exhausted,
+    transaction_tombstone,
+)
+from coordinator.transactions.transaction_settings import (
+    MAX_TRANSACTIONAL_IDS,
+    Surroundings,
+    TransactionSettings,
+)
+from coordinator.transactions.transactions import Transactions
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+def init_producer_id(
+    transactions: Transactions,
+    request: InitProducerIdRequest,
+    context: RequestContext,
+    settings: TransactionSettings,
+    surroundings: Surroundings,
+    at: Moment,
+) -> Result:
+    """Give the producer its id and epoch.
+
+    Errors: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS (an earlier transaction is
+    being ended: come again), PRODUCER_FENCED, COORDINATOR_LOAD_IN_PROGRESS (no producer id just now),
+    UNKNOWN_SERVER_ERROR (a retry of a producer whose epochs are used up), COORDINATOR_NOT_AVAILABLE (there are
+    too many transactional ids, and all have a transaction under way).
+    """
+    outcome = _init(transactions, request, settings, surroundings, at)
+    if isinstance(outcome, Result):
+        refusal = error_response(request, ErrorCode.CONCURRENT_TRANSACTIONS, context.api_version)
+        return outcome + Result(replies=(Reply(context.reply_to, refusal),))
+    if isinstance(outcome, ErrorCode):
+        return Result(
+            replies=(Reply(context.reply_to, error_response(request, outcome, context.api_version)),)
+        )
+    made_room = _make_room(transactions, outcome.transactional_id)
+    answer = InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+    return Result(
+        records=(*made_room, transactions.store(outcome)), replies=(Reply(context.reply_to, answer),)
+    )
+
+
+def _init(
+    transactions: Transactions,
+    request: InitProducerIdRequest,
+    settings: TransactionSettings,
+    surroundings: Surroundings,
+    at: Moment,
+) -> Transaction | Result | ErrorCode:
+    """The producer as it begins; or what ends the transaction that is in its way; or why neither."""
+    if error := _error(request, settings):
+        return error
+    before = transactions.get(request.transactional_id or "")
+    if before is None:
+        return _begin(transactions, request, surroundings, at)
+    if before.state in PREPARING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if not _may_go_on(before, request):
+        return ErrorCode.PRODUCER_FENCED
+    if before.state is ONGOING:
+        ended = end_transaction(transactions, before, surroundings, at, is_commit=False)
+        return ended if isinstance(ended, ErrorCode) else ended[0]
+    return _begin_again(before, request, surroundings, at)
+
+
+def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not 0 < request.transaction_timeout_ms <= settings.transaction_max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def _begin(
+    transactions: Transactions, request: InitProducerIdRequest, surroundings: Surroundings, at: Moment
+) -> Transaction | ErrorCode:
+    """A transactional id that is not known: whoever names a producer for it is given a fresh one all the same."""
+    if len(transactions) >= MAX_TRANSACTIONAL_IDS and transactions.longest_at_rest() is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    producer_id = surroundings.next_producer_id()
+    if producer_id is None:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    timeout_ms = request.transaction_timeout_ms
+    fresh = steps.new_transaction(request.transactional_id or "", producer_id, timeout_ms)
+    return steps.init_producer(fresh, producer_id, 0, NO_EPOCH, timeout_ms, at.wall_ms)
+
+
+def _make_room(transactions: Transactions, transactional_id: str) -> tuple[Record, ...]:
+    """Forget the one at rest for longest, as if it had expired, if one more would be too many."""
+    if transactions.get(transactional_id) is not None or len(transactions) < MAX_TRANSACTIONAL_IDS:
+        return ()
+    forgotten = transactions.longest_at_rest()
+    assert forgotten is not None, "looked for before"
+    return (transaction_tombstone(forgotten.transactional_id),)
+
+
+def _may_go_on(before: Transaction, request: InitProducerIdRequest) -> bool:
+    """Whether nobody else has come since the producer got what it names, as far as its id tells."""
+    if request.producer_id in (NO_PRODUCER_ID, before.producer_id):
+        return True
+    return request.producer_id == before.previous_producer_id and is_exhausted(request.producer_epoch)
+
+
+def _begin_again(
+    before: Transaction, request: InitProducerIdRequest, surroundings: Surroundings, at: Moment
+) -> Transaction | ErrorCode:
+    """With the next epoch; with a new id if there is none; with the same again for a request that is repeated."""
+    timeout_ms, epoch = request.transaction_timeout_ms, before.producer_epoch
+    is_resumed = request.producer_id != NO_PRODUCER_ID
+    if before.is_exhausted and (not is_resumed or request.producer_epoch == epoch):
+        producer_id = surroundings.next_producer_id()
+        if producer_id is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        last_epoch = epoch if is_resumed else NO_EPOCH
+        return steps.init_producer(before, producer_id, 0, last_epoch, timeout_ms, at.wall_ms)
+    if before.is_exhausted:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    next_epochs = _next_epochs(before, request)
+    if next_epochs is None:
+        return ErrorCode.PRODUCER_FENCED
+    return steps.init_producer(before, before.producer_id, *next_epochs, timeout_ms, at.wall_ms)
+
+
+def _next_epochs(before: Transaction, request: InitProducerIdRequest) -> tuple[int, int] | None:
+    """The epoch and the one before it; None for a producer that has been fenced."""
+    epoch = before.producer_epoch
+    if request.producer_id == NO_PRODUCER_ID:
+        return epoch + 1, NO_EPOCH
+    if request.producer_epoch == epoch:
+        return epoch + 1, epoch
+    if request.producer_epoch == before.last_producer_epoch:
+        return epoch, before.last_producer_epoch
+    return None

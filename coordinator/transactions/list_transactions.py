@@ -1,0 +1,64 @@
+"""ListTransactions (key 66): the transactional ids of this shard that pass every filter (KIP-664, 994, 1152)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.transactions.patterns import InvalidPattern, Pattern
+from coordinator.transactions.states import STATE_NAMES
+from coordinator.transactions.transaction import Transaction
+from coordinator.transactions.transactions import Transactions
+from protocol.errors import ErrorCode
+from protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+STATES_BY_NAME = {name: state for state, name in STATE_NAMES.items()}
+
+
+def list_transactions(
+    transactions: Transactions, request: ListTransactionsRequest, wall_ms: int
+) -> ListTransactionsResponse:
+    """Errors: INVALID_REGULAR_EXPRESSION. A state that there is not is named, and matches nothing."""
+    try:
+        passes = _filter(request, wall_ms)
+    except InvalidPattern:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown_states(request),
+        transaction_states=[_listed(transaction) for transaction in transactions if passes(transaction)],
+    )
+
+
+def unknown_states(request: ListTransactionsRequest) -> list[str]:
+    """Each once, in the order in which they were asked for."""
+    return list(dict.fromkeys(name for name in request.state_filters if name not in STATES_BY_NAME))
+
+
+def _filter(request: ListTransactionsRequest, wall_ms: int) -> Callable[[Transaction], bool]:
+    """Raises InvalidPattern."""
+    states = {STATES_BY_NAME[name] for name in request.state_filters if name in STATES_BY_NAME}
+    producer_ids = set(request.producer_id_filters)
+    pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+
+    def passes(transaction: Transaction) -> bool:
+        if producer_ids and transaction.producer_id not in producer_ids:
+            return False
+        if request.state_filters and transaction.state not in states:
+            return False
+        lasted_ms = wall_ms - transaction.start_wall_ms
+        if request.duration_filter >= 0 and lasted_ms <= request.duration_filter:
+            return False
+        return pattern is None or pattern.matches(transaction.transactional_id)
+
+    return passes
+
+
+def _listed(transaction: Transaction) -> TransactionState:
+    return TransactionState(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=STATE_NAMES[transaction.state],
+    )

@@ -1,0 +1,124 @@
+"""One partition of `__transaction_state`: its transactional ids, and who handles which event.
+
+What the log says changes in `replay` alone, after each append and again at start-up. From it follows all the
+rest: who has a deadline, and whose markers are to be written. It knows no socket, no file and no clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.effects import (
+    NOTHING,
+    AppendFinished,
+    Event,
+    MarkersWritten,
+    Moment,
+    Record,
+    Reply,
+    RequestContext,
+    RequestReceived,
+    Result,
+    TimerFired,
+    TopicDeleted,
+    combine,
+)
+from coordinator.transactions.add_partitions import AddingPartitions
+from coordinator.transactions.describe_transactions import describe_transactions
+from coordinator.transactions.end_txn import end_txn
+from coordinator.transactions.ending import markers_of, on_marked
+from coordinator.transactions.expiry import ExpirySweep
+from coordinator.transactions.init_producer_id import init_producer_id
+from coordinator.transactions.list_transactions import list_transactions
+from coordinator.transactions.states import ONGOING, PREPARING
+from coordinator.transactions.timeouts import on_transaction_timer
+from coordinator.transactions.timers import ExpiryTimer, expect_end
+from coordinator.transactions.transaction import Transaction
+from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transactions import Transactions
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
+
+
+class TransactionShard:
+    """The transactional ids that hash to one partition. Used from one thread; every time is an argument."""
+
+    def __init__(self, partition: int, settings: TransactionSettings, surroundings: Surroundings) -> None:
+        self.partition = partition
+        self.settings = settings
+        self.transactions = Transactions()
+        self._surroundings = surroundings
+        self._adding = AddingPartitions(self.transactions, settings, surroundings)
+        self._sweep = ExpirySweep(partition, settings)
+
+    def handle(self, event: Event, now_ms: int) -> Result:
+        """What `event` asks of the world; append and replay its records before the next event."""
+        match event:
+            case RequestReceived(request, context):
+                return self._on_request(request, context, Moment(now_ms, context.wall_ms))
+            case TimerFired(key, wall_ms):
+                return self._on_timer(key, Moment(now_ms, wall_ms))
+            case MarkersWritten(then, wall_ms):
+                return on_marked(self.transactions, then, Moment(now_ms, wall_ms))
+            case (
+                AppendFinished() | TopicDeleted()
+            ):  # A topic that is gone takes no marker: that is all there is.
+                return NOTHING
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Take in one record of the log, in order. Only here does stored state change."""
+        if record.value is None:
+            self.transactions.remove(record.key.transactional_id)
+        else:
+            self.transactions.put(record.key.transactional_id, record.value)
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Result:
+        """The log has been read: go on where it stopped.
+
+        A transaction that was under way has what is left of its time, by the time of day; one whose outcome was
+        certain wants its markers, whether or not some of them have been written.
+        """
+        at = Moment(now_ms, wall_ms)
+        revived = [self._revive(transaction, at) for transaction in self.transactions]
+        return combine([self._sweep.schedule(now_ms), *revived])
+
+    def resume(self, now_ms: int) -> Result:
+        """Writing is possible again: whoever kept deadlines and markers that came meanwhile hands them in."""
+        return NOTHING
+
+    def _revive(self, transaction: Transaction, at: Moment) -> Result:
+        if transaction.state in PREPARING:
+            return Result(markers=(markers_of(transaction),))
+        if transaction.state is not ONGOING:
+            return NOTHING
+        elapsed_ms = max(at.wall_ms - transaction.start_wall_ms, 0)
+        return Result(timers=(expect_end(transaction, at.now_ms, elapsed_ms),))
+
+    def _on_timer(self, key: Any, at: Moment) -> Result:
+        if isinstance(key, ExpiryTimer):
+            return self._sweep.on_timer(self.transactions, at)
+        return on_transaction_timer(self.transactions, key, self._surroundings, at)
+
+    def _on_request(self, request: Any, context: RequestContext, at: Moment) -> Result:
+        match request:
+            case InitProducerIdRequest():
+                return init_producer_id(
+                    self.transactions, request, context, self.settings, self._surroundings, at
+                )
+            case AddPartitionsToTxnRequest():
+                return self._adding.add_partitions(request, context, at)
+            case AddOffsetsToTxnRequest():
+                return self._adding.add_offsets(request, context, at)
+            case EndTxnRequest():
+                return end_txn(self.transactions, request, context, self._surroundings, at)
+            case DescribeTransactionsRequest():
+                answer: Any = describe_transactions(self.transactions, request)
+            case ListTransactionsRequest():
+                answer = list_transactions(self.transactions, request, at.wall_ms)
+            case _:
+                raise AssertionError(f"not a request for transactions: {type(request).__name__}")
+        return Result(replies=(Reply(context.reply_to, answer),))

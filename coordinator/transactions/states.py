@@ -1,0 +1,74 @@
+"""The states of a transaction, the numbers the log knows them by, and which may follow which (KIP-98, KIP-890).
+
+All of it is data: a step that VALID_PREVIOUS does not have is a bug of ours, never the client's fault. Nothing
+here knows a request.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class TransactionState(IntEnum):
+    """The value is what the log stores."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6  # Never stored: a transactional id that has expired is a tombstone.
+    PREPARE_EPOCH_FENCE = 7  # Never stored: the fence and PREPARE_ABORT are one record.
+
+
+EMPTY: Final = TransactionState.EMPTY
+ONGOING: Final = TransactionState.ONGOING
+PREPARE_COMMIT: Final = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT: Final = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
+DEAD: Final = TransactionState.DEAD
+PREPARE_EPOCH_FENCE: Final = TransactionState.PREPARE_EPOCH_FENCE
+
+STATE_NAMES: Final[dict[TransactionState, str]] = {
+    EMPTY: "Empty",
+    ONGOING: "Ongoing",
+    PREPARE_COMMIT: "PrepareCommit",
+    PREPARE_ABORT: "PrepareAbort",
+    COMPLETE_COMMIT: "CompleteCommit",
+    COMPLETE_ABORT: "CompleteAbort",
+    DEAD: "Dead",
+    PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+"""As Describe- and ListTransactions show them."""
+
+AT_REST: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+"""No transaction is under way: one may begin, and the transactional id may expire."""
+
+PREPARING: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+"""The outcome is decided and its markers are being written: whoever comes is to try again."""
+
+VALID_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    EMPTY: AT_REST,
+    ONGOING: AT_REST | {ONGOING},
+    PREPARE_COMMIT: frozenset({ONGOING}),
+    # A client of protocol v2 that is not sure whether its transaction began may abort one that did not.
+    PREPARE_ABORT: AT_REST | {ONGOING, PREPARE_EPOCH_FENCE},
+    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
+    DEAD: AT_REST,
+    PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
+}
+assert VALID_PREVIOUS.keys() == STATE_NAMES.keys() == set(TransactionState)
+
+
+class IllegalTransition(Exception):
+    """A step that VALID_PREVIOUS does not have."""
+
+
+def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:
+    """Raises IllegalTransition where `after` may not follow `before`."""
+    if before not in VALID_PREVIOUS[after]:
+        raise IllegalTransition(f"{transactional_id}: {STATE_NAMES[after]} after {STATE_NAMES[before]}")

@@ -1,0 +1,56 @@
+"""All transactional ids of one partition of the log, the one that was touched longest ago first.
+
+What the log says changes in `put` and `remove` alone, which the shard calls in its replay. Beside it lives the one
+thing that the log does not keep: the epoch that a producer had before the last raise. Kafka forgets it in a
+failover as we do in a restart; all it serves is to know a repeated request for what it is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from coordinator.effects import Record
+from coordinator.transactions.record_schemas import TransactionLogValue
+from coordinator.transactions.states import AT_REST
+from coordinator.transactions.transaction import NO_EPOCH, Transaction, transaction_from, transaction_record
+
+
+class Transactions:
+    """By transactional id."""
+
+    def __init__(self) -> None:
+        self._by_id: OrderedDict[str, Transaction] = OrderedDict()
+        self._last_epochs: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._by_id.values())
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self._by_id.get(transactional_id)
+
+    def store(self, after: Transaction) -> Record:
+        """The record of a step, and what the record does not say is noted."""
+        if after.last_producer_epoch == NO_EPOCH:
+            self._last_epochs.pop(after.transactional_id, None)
+        else:
+            self._last_epochs[after.transactional_id] = after.last_producer_epoch
+        return transaction_record(after)
+
+    def put(self, transactional_id: str, value: TransactionLogValue) -> None:
+        """A record of the log."""
+        last_epoch = self._last_epochs.get(transactional_id, NO_EPOCH)
+        self._by_id[transactional_id] = transaction_from(transactional_id, value, last_epoch)
+        self._by_id.move_to_end(transactional_id)
+
+    def remove(self, transactional_id: str) -> None:
+        """A tombstone of the log."""
+        self._by_id.pop(transactional_id, None)
+        self._last_epochs.pop(transactional_id, None)
+
+    def longest_at_rest(self) -> Transaction | None:
+        """Of those without a transaction under way the one that was touched longest ago."""
+        return next((transaction for transaction in self if transaction.state in AT_REST), None)
