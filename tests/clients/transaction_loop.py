@@ -94,6 +94,7 @@ class TransactionLoop:
 
     def run(self, seconds: float) -> str:
         """A sentence of figures. Raises AssertionError where a row is missing, repeated or out of order."""
+        self._begin = time.monotonic()
         self.fleet = Fleet(self.broker.bootstrap, self.log_dir)
         self.observer = Observer(self.broker.bootstrap)
         for topic in (SOURCE, MIDDLE, LAST):
@@ -117,7 +118,9 @@ class TransactionLoop:
         while time.monotonic() < until:
             self._watch_for(self.chance.uniform(*QUIET_S))
             (strike,) = self.chance.choices(strikes, weights=(6, 1, 2, 3))
-            self.blows[strike.__name__.strip("_").replace("_", " ")] += 1
+            name = strike.__name__.strip("_").replace("_", " ")
+            self.blows[name] += 1
+            self._tell(name)
             strike()
 
     def _kill_one(self) -> None:
@@ -128,6 +131,7 @@ class TransactionLoop:
             self._kill(number)
 
     def _kill(self, number: int) -> None:
+        self._tell(f"worker {number} is killed")
         self.workers[number].kill()
         self.workers[number] = self._start(number)
 
@@ -135,14 +139,20 @@ class TransactionLoop:
         """A worker sleeps: it may wake as one whose partitions are another's by now."""
         sleeper = self.workers[self.chance.randrange(WORKERS + 1)]
         if sleeper.status is None:
+            self._tell(f"worker {self.workers.index(sleeper)} sleeps")
             sleeper.pause()
             self._watch_for(self.chance.uniform(*STOPPED_S))
             sleeper.resume()
+            self._tell("and wakes")
 
     def _kill_broker(self) -> None:
         self.broker.kill()
         self._watch_for(self.chance.uniform(*DOWN_S))
         self.broker.start()
+        self._tell("the broker is back")
+
+    def _tell(self, what: str) -> None:
+        print(f"{time.monotonic() - self._begin:7.2f} s: {what}", flush=True)
 
     # The workers.
 
@@ -164,6 +174,7 @@ class TransactionLoop:
         for number, worker in enumerate(self.workers):
             if worker.status is not None:
                 self.deaths[f"{worker.name.rpartition('-')[0]}: {worker.last_words}"] += 1
+                self._tell(f"worker {number} ended by itself\n{worker.story()}")
                 self.workers[number] = self._start(number)
 
     # The end.
@@ -176,6 +187,9 @@ class TransactionLoop:
         last = CommittedView(self.broker.bootstrap, LAST, PARTITIONS)
         self._wait(lambda: len(last.values()) >= sum(ends.values()), f"{sum(ends.values())} rows at the end")
         last.close()
+        # A worker that was started a moment ago may not know yet what to do about SIGTERM.
+        self._wait(lambda: len(self.observer.describe(GROUP).members) == WORKERS, f"{WORKERS} members")
+        self._wait(lambda: bool(self.workers[RELAY].of("ready")), "a relay that is ready")
         for worker in self.workers:
             assert worker.terminate() == 0, worker.story()
 

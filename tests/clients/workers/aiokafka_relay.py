@@ -15,7 +15,7 @@ import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.clients.workers.reporting import Config
+from tests.clients.workers.reporting import Config, report
 
 BATCH = 200
 
@@ -37,6 +37,7 @@ async def relay(config: Config) -> None:
     )
     async with producer, consumer:
         consumer.assign([TopicPartition(config["source"], number) for number in range(config["partitions"])])
+        report("ready")
         while not stop.is_set():
             async with producer.transaction():
                 await copy_some(consumer, producer, config)
