@@ -202,7 +202,11 @@ class TransactionLoop:
             wait_until(watched, what, FINISH_S)
         except TimeoutError as error:
             stories = "\n".join(worker.story() for worker in self.workers)
-            raise AssertionError(f"{error}\n{self.deaths}\n{stories}") from None
+            members = self.observer.describe(GROUP).members
+            known = ", ".join(
+                f"{member.member_id}: {member.assignment.topic_partitions}" for member in members
+            )
+            raise AssertionError(f"{error}\n{self.deaths}\nmembers: {known}\n{stories}") from None
 
     def _compare(self, written: int) -> None:
         source = self._read(SOURCE)
