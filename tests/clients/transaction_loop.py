@@ -21,6 +21,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.clients.committed import CommittedView
+from tests.clients.delivery.exactly_once_transactions import KEEP_BROKERS
 from tests.clients.fleet import Fleet, Worker
 from tests.clients.observer import Observer
 from tests.processes import ServerProcess, wait_until
@@ -50,7 +51,7 @@ class Writer:
     """Writes rows to the source, each with a number of its own, through every outage; on a thread of its own."""
 
     def __init__(self, bootstrap: str) -> None:
-        common = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        common = {"bootstrap.servers": bootstrap, **KEEP_BROKERS, "log_level": 0, "enable.idempotence": True}
         self._producer = Producer({**common, "message.timeout.ms": DELIVERY_MS, "linger.ms": 10})
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)

@@ -17,8 +17,11 @@ import time
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 BATCH = 100
-TRANSACTION_TIMEOUT_MS = 10_000  # A dead worker's open transaction holds up readers for so long.
+TRANSACTION_TIMEOUT_MS = 30_000  # A worker that dies, and is not started again, holds up readers for so long.
 OUTAGE_S = 60  # A broker that is away for longer ends the worker.
+# After an outage of all brokers, librdkafka 2.16 starts anew from `bootstrap.servers`, and may then wait for ever in
+# send_offsets_to_transaction for a connection that it has given up: it is to keep the brokers that it knows.
+KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
 class Worker:
@@ -95,6 +98,7 @@ def main(bootstrap: str, source: str, group: str, target: str, transactional_id:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     consumer = {
         "bootstrap.servers": bootstrap,
+        **KEEP_BROKERS,
         "group.id": group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
@@ -103,6 +107,7 @@ def main(bootstrap: str, source: str, group: str, target: str, transactional_id:
     }
     producer = {
         "bootstrap.servers": bootstrap,
+        **KEEP_BROKERS,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     }
