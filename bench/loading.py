@@ -5,7 +5,9 @@
 For each number of offsets the log is written once (`bench.offsets_log`) and the daemon is started on it twice: as
 a clean shutdown left it, and after a kill -9. Ready is when the daemon answers, served when the last of its
 shards has answered an OffsetFetch; then a group of each is compared with what was written. Heartbeats are sent
-and timed while shards load. Last, one log takes batches under each flush policy.
+and timed while shards load. Where there is Java, Apache Kafka is started on the same segments and asked the same,
+up to as many offsets as its heap (1 GiB, as its start script has it) holds. Last, one log takes batches under each
+flush policy.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
+from typing import Final
 
 from bench.offsets_log import (
     GROUPS,
@@ -44,7 +47,12 @@ from protocol.records import Record, encode_batch
 from storage.files import Files
 from storage.log_config import FlushPolicy
 from storage.partition_log import PartitionLog
+from tests import java_tools
 from tests.daemon import MusterDaemon
+from tests.kafka_broker import KafkaBroker
+from tests.kafka_log.groups import NOT_YET, await_coordinator
+from tests.kafka_log.swap import swap_in
+from tests.processes import ServerProcess
 from tests.wire import WireClient
 
 FETCH_VERSION = 9
@@ -53,13 +61,19 @@ HEARTBEAT_EVERY_S = 0.002
 ASK_AGAIN_S = 0.01
 IDLE_SECONDS = 2.0
 APPEND_SECONDS = 3.0
+SERVED_DEADLINE_S = 300.0
 RECORDS_PER_APPEND = (1, 25, 1000)
+SETTINGS: Final = {"offsets.topic.num.partitions": str(SHARDS)}
+KAFKA_HEAP = "1g"
+CLEAN, KILLED = "clean", "after kill -9"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the daemon."""
+    """One start of a server."""
 
+    server: str
+    how: str
     ready_s: float
     served_s: float
     cpu_s: float
@@ -116,12 +130,15 @@ def one_of_each_shard() -> Collection[int]:
 
 
 def wait_until_served(client: WireClient) -> None:
-    """Return when every shard has answered an OffsetFetch."""
+    """Return when every shard has answered an OffsetFetch. Raises TimeoutError."""
     one = OffsetFetchRequestTopics(name=topic_name(0), partition_indexes=[0])
+    deadline = time.monotonic() + SERVED_DEADLINE_S
     for number in one_of_each_shard():
         wanted = OffsetFetchRequestGroup(group_id=group_name(number), topics=[one])
         while (error := fetch(client, wanted).error_code) != ErrorCode.NONE:
-            assert error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error
+            assert error in NOT_YET, error
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{group_name(number)} is not served: {ErrorCode(error).name}")
             time.sleep(ASK_AGAIN_S)
 
 
@@ -147,34 +164,43 @@ def fetch(client: WireClient, wanted: OffsetFetchRequestGroup) -> OffsetFetchRes
     return group
 
 
-def measure_start(daemon: MusterDaemon, offsets: int) -> Start:
+def measure_start(server: ServerProcess, how: str, offsets: int) -> Start:
     began = time.monotonic()
-    daemon.start()
+    server.start()
     ready_s = time.monotonic() - began
-    heartbeats = Heartbeats(daemon.bootstrap)
-    with WireClient(daemon.bootstrap) as client:
+    heartbeats = Heartbeats(server.bootstrap)
+    with WireClient(server.bootstrap) as client:
         wait_until_served(client)
         served_s = time.monotonic() - began
-        loading_ms, took_cpu_s = heartbeats.end(), cpu_s(daemon.pid)
-        heartbeats = Heartbeats(daemon.bootstrap)
+        loading_ms, took_cpu_s = heartbeats.end(), cpu_s(server.pid)
+        heartbeats = Heartbeats(server.bootstrap)
         time.sleep(IDLE_SECONDS)
-        idle_ms, memory_mb = heartbeats.end(), resident_mb(daemon.pid)
+        idle_ms, memory_mb = heartbeats.end(), resident_mb(server.pid)
         check_offsets(client, offsets)
-    return Start(ready_s, served_s, took_cpu_s, *memory_mb, loading_ms, idle_ms)
+    name = "Muster" if isinstance(server, MusterDaemon) else f"Kafka {java_tools.KAFKA_VERSION}"
+    return Start(name, how, ready_s, served_s, took_cpu_s, *memory_mb, loading_ms, idle_ms)
 
 
-def measure_starts(directory: Path, offsets: int, records_per_batch: int) -> tuple[Start, Start]:
+def measure_starts(server: ServerProcess, offsets: int) -> list[Start]:
     """A start after a clean shutdown, and one after a kill."""
-    overrides = {"offsets.topic.num.partitions": str(SHARDS)}
-    daemon = MusterDaemon(directory, overrides)
-    write_offsets_log(daemon.log_dir, offsets, records_per_batch)
     try:
-        clean = measure_start(daemon, offsets)
-        daemon.kill()
-        killed = measure_start(daemon, offsets)
+        starts = [measure_start(server, CLEAN, offsets)]
+        server.kill()
+        starts.append(measure_start(server, KILLED, offsets))
     finally:
-        daemon.kill()
-    return clean, killed
+        server.kill()
+    return starts
+
+
+def kafka_on(log_dir: Path, directory: Path) -> KafkaBroker:
+    """A Kafka, cleanly stopped, that has the offsets topic of `log_dir`. Raises JavaUnavailable."""
+    broker = KafkaBroker(directory, SETTINGS, heap=KAFKA_HEAP)
+    with broker:
+        with WireClient(broker.bootstrap) as client:  # Has it make the topic.
+            await_coordinator(client, [group_name(number) for number in one_of_each_shard()])
+        broker.terminate()
+    swap_in(log_dir, broker.log_dir, SHARDS)
+    return broker
 
 
 def append_rate(directory: Path, policy: FlushPolicy, records_per_append: int) -> tuple[float, float]:
@@ -192,29 +218,61 @@ def append_rate(directory: Path, policy: FlushPolicy, records_per_append: int) -
     return count * records_per_append / took_s, count * len(batch) / took_s / 1e6
 
 
-def start_row(offsets: int, records_per_batch: int, how: str, start: Start) -> str:
+def start_row(offsets: int, records_per_batch: int, start: Start) -> str:
     beats = (" / ".join(f"{took:.1f}" for took in each) for each in (start.loading_ms, start.idle_ms))
     figures = (
-        f"{offsets:,}", str(records_per_batch), how, f"{start.ready_s:.2f}", f"{start.served_s:.2f}",
-        f"{start.cpu_s:.2f}", f"{start.resident_mb:.0f}", f"{start.peak_mb:.0f}", *beats,
+        start.server, f"{offsets:,}", str(records_per_batch), start.how, f"{start.ready_s:.2f}",
+        f"{start.served_s:.2f}", f"{start.cpu_s:.2f}", f"{start.resident_mb:.0f}", f"{start.peak_mb:.0f}", *beats,
     )  # fmt: skip
     return f"| {' | '.join(figures)} |"
 
 
 HEADINGS = (
-    "offsets", "records in a batch", "start", "ready, s", "last shard served, s", "CPU, s", "resident, MB",
-    "at most, MB", "heartbeats while loading, ms: p50 / p99 / most", "the same when idle",
+    "server", "offsets", "records in a batch", "start", "ready, s", "last shard served, s", "CPU, s",
+    "resident, MB", "at most, MB", "heartbeats while loading, ms: p50 / p99 / most", "the same when idle",
 )  # fmt: skip
 
 
-def report_starts(offsets: Sequence[int], records_per_batch: Sequence[int]) -> None:
+def report_starts(offsets: Sequence[int], records_per_batch: Sequence[int], kafka_offsets: int) -> None:
     print(f"| {' | '.join(HEADINGS)} |\n{'|---' * len(HEADINGS)}|")
+    pairs: list[tuple[Start, Start]] = []
     for count in offsets:
         for records in records_per_batch:
             with tempfile.TemporaryDirectory() as directory:
-                clean, killed = measure_starts(Path(directory), count, records)
-            print(start_row(count, records, "clean", clean))
-            print(start_row(count, records, "after kill -9", killed), flush=True)
+                beside_kafka = count <= kafka_offsets
+                starts = starts_on_one_log(Path(directory), count, records, beside_kafka)
+            print("\n".join(start_row(count, records, start) for start in starts), flush=True)
+            if beside_kafka:
+                pairs += zip(starts[:2], starts[2:], strict=True)
+    for ours, theirs in pairs:
+        print(ratio_line(ours, theirs))
+
+
+def starts_on_one_log(
+    directory: Path, offsets: int, records_per_batch: int, beside_kafka: bool
+) -> list[Start]:
+    """Both starts of Muster, then both of Kafka, if wanted, on a log that is written once."""
+    daemon = MusterDaemon(directory / "muster", SETTINGS)
+    write_offsets_log(daemon.log_dir, offsets, records_per_batch)
+    broker = kafka_on(daemon.log_dir, directory / "kafka") if beside_kafka else None
+    starts = measure_starts(daemon, offsets)
+    return starts + (measure_starts(broker, offsets) if broker is not None else [])
+
+
+def ratio_line(ours: Start, theirs: Start) -> str:
+    return (
+        f"\n{ours.how}: the last shard is served in {ours.served_s / theirs.served_s:.2f} of Kafka's time, "
+        f"with {ours.resident_mb / theirs.resident_mb:.2f} of its memory."
+    )
+
+
+def has_java() -> bool:
+    try:
+        java_tools.kafka_jars()
+    except java_tools.JavaUnavailable as error:
+        print(f"Without Kafka: {error}\n")
+        return False
+    return bool(java_tools.java())
 
 
 def report_appends() -> None:
@@ -233,9 +291,14 @@ def main() -> None:
     parser.add_argument("--offsets", type=int, nargs="*", default=[1_000_000, 5_000_000])
     parser.add_argument("--records-per-batch", type=int, nargs="*", default=[200])
     parser.add_argument("--no-appends", action="store_true", help="starts only")
+    parser.add_argument(
+        "--kafka-offsets", type=int, default=1_000_000, help="at most so many on Kafka; 0: none"
+    )
     options = parser.parse_args()
-    print(f"Machine: {machine()}.\n")
-    report_starts(options.offsets, options.records_per_batch)
+    load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
+    print(f"Machine: {machine()}. Load average at the start: {load}.\n")
+    kafka_offsets = options.kafka_offsets if options.kafka_offsets and has_java() else 0
+    report_starts(options.offsets, options.records_per_batch, kafka_offsets)
     if not options.no_appends:
         report_appends()
 

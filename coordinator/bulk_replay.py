@@ -16,8 +16,9 @@ from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, O
 from coordinator.groups.records import decode_record, decode_value, encode_record
 from coordinator.groups.shard import Shard
 from coordinator.offsets.committed import committed_from_record
-from coordinator.offsets.topic_offsets import NewestOffsets, log_offset_of
-from coordinator.open_transactions import OpenTransactions
+from coordinator.offsets.open_transactions import HeldKey
+from coordinator.offsets.topic_offsets import CommittedOffset, NewestOffsets, log_offset_of
+from protocol.control_records import ControlType, Marker, control_type, coordinator_epoch
 from protocol.errors import DecodeError
 from protocol.record_batch import Batch, Buffer
 from protocol.records import CorruptBatch, iter_payload, payload_of, read_records
@@ -49,7 +50,7 @@ class BulkReplay:
         self.records = 0
         self.skipped = 0  # Of types that Muster does not keep.
         self._shard = shard
-        self._transactions = OpenTransactions(self._count)
+        self._transactions = shard.offsets.transactions
         self._by_prefix: dict[bytes, NewestOffsets] = {}  # The key before its partition, its length included.
         self._by_key: dict[bytes, NewestOffsets] = {}  # The same without the length.
         self._by_name: dict[tuple[str, str], NewestOffsets] = {}
@@ -70,9 +71,15 @@ class BulkReplay:
             raise CorruptBatch(f"{len(data) - end} bytes after the last record")
 
     def finish(self) -> None:
-        """Hand what was gathered to the shard."""
-        for (group_id, topic), found in self._by_name.items():
-            self._shard.replay_newest(group_id, topic, found)
+        """Hand what was gathered to the shard, and let go of it bit by bit.
+
+        In one go that would hold the interpreter for milliseconds; and garbage that waits for the collector (a
+        cycle would do it) has the loop wait a tenth of a second.
+        """
+        self._by_prefix.clear()
+        self._by_key.clear()
+        for name in list(self._by_name):
+            self._shard.replay_newest(*name, self._by_name.pop(name))
 
     def _take(self, data: bytes, batch: Batch) -> int:
         """Read the records; return where the last one ends. All in one place: this is the loop of a load."""
@@ -146,43 +153,58 @@ class BulkReplay:
         elif (typed := decode_record(key, value)) is None:
             self.skipped += 1
         else:
-            if typed.value is None:
-                self._transactions.forget(typed.key)
             self._replay(typed, record.offset)
         size, at = read_varint(data, start)
         return at + size
 
     def _take_of_transaction(self, buffer: Buffer, batch: Batch) -> None:
-        """Muster writes none of these, but a log that Kafka wrote has them."""
+        """What its records commit is held in the shard until the marker; if there is none, it stays there."""
         for record in read_records(buffer, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
             if batch.is_control:
-                self._transactions.end(batch.producer_id, record.key)
+                self._end_transaction(batch, record.key, record.value)
             elif (typed := decode_record(record.key, record.value)) is None:
                 self.skipped += 1
             else:
-                self._transactions.hold(batch.producer_id, typed, record.offset)
+                self._transactions.begin(batch.producer_id, batch.producer_epoch)
+                self._hold(batch.producer_id, typed, record.offset)
 
-    def _count(self, record: Record, log_offset: int) -> None:
-        """Replay a record whose transaction is committed, unless a later one has counted already (O2)."""
+    def _hold(self, producer_id: int, record: Record, log_offset: int) -> None:
         key = record.key
-        if not isinstance(key, GroupMetadataKey):
-            known = self._named(key.group, key.topic).newest.get(key.partition)
-            if known is not None and log_offset_of(known) > log_offset:
-                return
-        self._replay(record, log_offset)
+        if record.value is None or isinstance(key, GroupMetadataKey):
+            self._replay(record, log_offset)
+        else:
+            held = HeldKey(key.group, key.topic, key.partition)
+            self._transactions.hold(producer_id, held, committed_from_record(record.value, log_offset))
+
+    def _end_transaction(self, batch: Batch, key: bytes | None, value: bytes | None) -> None:
+        """Count what was held, unless a later commit has counted already (O2); or drop it. Raises DecodeError."""
+        kind = control_type(key)
+        if kind is None:
+            return  # Of raft, say: nothing that ends a transaction.
+        is_commit = kind is ControlType.COMMIT
+        marker = Marker(batch.producer_id, batch.producer_epoch, coordinator_epoch(value), is_commit)
+        for held, committed in self._transactions.end(marker).items():
+            found = self._named(held.group_id, held.topic)
+            known = found.newest.get(held.partition)
+            if is_commit and (known is None or log_offset_of(known) < committed.log_offset):
+                self._put(found, held.partition, committed)
 
     def _replay(self, record: Record, log_offset: int) -> None:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._shard.replay(record, log_offset)
         else:
+            if record.value is None:
+                self._transactions.forget(HeldKey(key.group, key.topic, key.partition))
             self._keep(self._named(key.group, key.topic), key.partition, record.value, log_offset)
 
     def _keep(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
         if value is None:
             found.newest[partition] = None
-            return
-        committed = committed_from_record(value, log_offset)
+        else:
+            self._put(found, partition, committed_from_record(value, log_offset))
+
+    def _put(self, found: NewestOffsets, partition: int, committed: CommittedOffset) -> None:
         topic_id = self._shared.setdefault(committed.topic_id, committed.topic_id)
         if found.topic_id is None:
             found.topic_id = topic_id

@@ -18,6 +18,7 @@ import structlog
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
@@ -182,13 +183,12 @@ class Daemon:
 
     def _server(self) -> Server:
         find = FindCoordinator(self._settings.node_id, lambda listener: self.server.endpoint_for(listener))
-        groups = GroupApis(self.runtime)
+        groups = GroupApis(self.runtime, verifier=self.broker.verifier)
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        return Server(
-            api_table(handlers, groups.repeaters()), self._settings, self._clock, self.runtime.set_timer
-        )
+        apis = api_table(handlers, groups.repeaters())
+        return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
 
     def _new_shard(self, partition: int) -> Shard:
         return Shard(partition, group_settings(self._settings), self.registry)
@@ -237,7 +237,7 @@ class Daemon:
         history = History(settings.muster_history_events_per_group)
         return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
 
-    def _runners(self) -> tuple[list[ShardRunner[Shard]], list[ShardRunner[TransactionShard]]]:
+    def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
         """Of groups and of transactions, each kind over an internal topic of its own."""
         topics = InternalTopics(self.registry, self.runtime, self._settings)
         groups = topics.group_runners(group_shards(self._new_shard))

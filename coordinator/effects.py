@@ -19,6 +19,10 @@ ReplyTo: TypeAlias = Hashable
 """Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""
 
 
+ProducerAndEpoch: TypeAlias = tuple[int, int]
+"""Who writes a transactional batch: producer id and epoch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The time of one event, on both clocks: ms of the monotonic one, and ms since the epoch."""
@@ -169,6 +173,7 @@ class Result:
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
     markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
+    producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this one's (O14).
 
     def __add__(self, other: Result) -> Result:
         """Both, this one first."""
@@ -178,6 +183,8 @@ class Result:
 def combine(results: Iterable[Result]) -> Result:
     """All of `results`, in order; at most one of them may name `then`."""
     parts = tuple(results)
+    producers = {part.producer for part in parts if part.records}
+    assert len(producers) <= 1, "a batch is of one producer"
     thens = [part.then for part in parts if part.then is not None]
     assert len(thens) <= 1, "one event waits for one append"
     return Result(
@@ -189,6 +196,7 @@ def combine(results: Iterable[Result]) -> Result:
         superseded=tuple(chain.from_iterable(part.superseded for part in parts)),
         markers=tuple(chain.from_iterable(part.markers for part in parts)),
         atomic=all(part.atomic for part in parts),
+        producer=producers.pop() if producers else None,
     )
 
 

@@ -9,6 +9,7 @@ from coordinator.groups.failures import error_response, loading_answer
 from coordinator.groups.records import encode_record
 from coordinator.groups.shard import Shard
 from coordinator.loading import replay_batches
+from coordinator.offsets.transactional_commit import VerifiedCommit
 from coordinator.shard_kind import ShardKind
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.join_group import JoinGroupRequest
@@ -17,7 +18,14 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 
 MAY_WRITE: Final = frozenset(
-    {OffsetCommitRequest, JoinGroupRequest, LeaveGroupRequest, DeleteGroupsRequest, OffsetDeleteRequest}
+    {
+        OffsetCommitRequest,
+        VerifiedCommit,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        DeleteGroupsRequest,
+        OffsetDeleteRequest,
+    }
 )
 """SyncGroup is not among them: a shard that stands still was just read from its log, and no group in it waits
 for an assignment."""

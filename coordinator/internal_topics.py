@@ -6,8 +6,11 @@ groups and transactional ids are spread by that number.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
+from coordinator.group_runner import GroupRunner
+from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.settings import Settings
 from coordinator.shard_kind import S, ShardKind
@@ -17,6 +20,8 @@ from coordinator.topics.partition import Partition
 from coordinator.topics.registry import TopicRegistry
 from protocol.records import Codec
 from storage.log_config import FlushPolicy
+
+R = TypeVar("R")
 
 COUNT_OPTION: Final = {
     GROUP_METADATA_TOPIC: "offsets.topic.num.partitions",
@@ -36,14 +41,14 @@ class InternalTopics:
         self._runtime = runtime
         self._settings = settings
 
-    def group_runners(self, kind: ShardKind[S]) -> list[ShardRunner[S]]:
+    def group_runners(self, kind: ShardKind[Shard]) -> list[GroupRunner]:
         """On the partitions of `__consumer_offsets`."""
         settings = self._settings
         partitions = self._partitions(
             GROUP_METADATA_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         )
         codec = Codec(settings.offsets_topic_compression_codec)
-        return [self._runner(kind, partition, codec) for partition in partitions]
+        return [self._runner(GroupRunner, kind, partition, codec) for partition in partitions]
 
     def transaction_runners(self, kind: ShardKind[S]) -> list[ShardRunner[S]]:
         """On the partitions of `__transaction_state`, which is never compressed."""
@@ -53,7 +58,7 @@ class InternalTopics:
             settings.transaction_state_log_num_partitions,
             settings.transaction_state_log_segment_bytes,
         )
-        return [self._runner(kind, partition, Codec.NONE) for partition in partitions]
+        return [self._runner(ShardRunner[S], kind, partition, Codec.NONE) for partition in partitions]
 
     def _partitions(self, name: str, count: int, segment_bytes: int) -> list[Partition]:
         overrides = {
@@ -67,9 +72,9 @@ class InternalTopics:
             partition.has_writer = True
         return partitions
 
-    def _runner(self, kind: ShardKind[S], partition: Partition, codec: Codec) -> ShardRunner[S]:
+    def _runner(self, make: Callable[..., R], kind: ShardKind[Any], partition: Partition, codec: Codec) -> R:
         config = partition.log.config
-        return ShardRunner(
+        return make(
             kind,
             partition.index,
             partition.log,

@@ -41,6 +41,7 @@ def load_shard(
     """
     if cut_back:
         _cut_back(partition_log)
+    partition_log.producers.state = partition_log.producers.read(clock.wall_ms()).state
     batches = partition_log.batches(partition_log.log_start_offset, buffer_bytes)
     records, skipped = kind.replay_batches(batches, shard)
     return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records, skipped)

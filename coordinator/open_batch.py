@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordinator.effects import ProducerAndEpoch
 from protocol.records import BATCH_OVERHEAD, Codec, Record, encode_batch
 from storage.partition_log import PartitionLog
 
 RECORD_OVERHEAD_BYTES = 24
 """At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
+
+BASE_SEQUENCE = 0
+"""Of every transactional batch, as Kafka writes it: a coordinator does not number its batches."""
 
 
 class OpenBatch:
@@ -24,21 +28,26 @@ class OpenBatch:
         self._codec = codec
         self._gathered: list[Record] = []
         self._gathered_bytes = BATCH_OVERHEAD
+        self._producer: ProducerAndEpoch | None = None
 
     @property
     def position(self) -> int:
         """The offset that the next record gets."""
         return self._log.next_offset + len(self._gathered)
 
-    def add(self, records: Sequence[Record], wall_ms: int) -> bool:
-        """Take `records`, all in one batch; False, and nothing is taken, if no batch can hold them."""
+    def add(self, records: Sequence[Record], wall_ms: int, producer: ProducerAndEpoch | None = None) -> bool:
+        """Take `records`, all in one batch; False, and nothing is taken, if no batch can hold them.
+
+        Those of a `producer` are a part of its transaction: they share a batch with nothing else.
+        """
         size_bytes = sum(
             len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES for record in records
         )
         if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
             return False
-        if self._gathered_bytes + size_bytes > self._max_batch_bytes:
+        if producer != self._producer or self._gathered_bytes + size_bytes > self._max_batch_bytes:
             self.cut(wall_ms)
+        self._producer = producer
         self._gathered += records
         self._gathered_bytes += size_bytes
         return True
@@ -47,13 +56,27 @@ class OpenBatch:
         """Append what is gathered to the log, as one batch; nothing if there is nothing."""
         if not self._gathered:
             return
-        base_offset = self._log.next_offset
-        batch = encode_batch(self._gathered, base_offset=base_offset, codec=self._codec)
+        batch = self._encode(self._codec)
         if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
-            batch = encode_batch(self._gathered, base_offset=base_offset)
+            batch = self._encode(Codec.NONE)
         self.forget()
         self._log.append(batch, wall_ms=wall_ms)
 
+    def _encode(self, codec: Codec) -> bytearray:
+        base_offset = self._log.next_offset
+        if self._producer is None:
+            return encode_batch(self._gathered, base_offset=base_offset, codec=codec)
+        producer_id, producer_epoch = self._producer
+        return encode_batch(
+            self._gathered,
+            base_offset=base_offset,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=BASE_SEQUENCE,
+            transactional=True,
+        )
+
     def forget(self) -> None:
         """Drop what is gathered."""
-        self._gathered, self._gathered_bytes = [], BATCH_OVERHEAD
+        self._gathered, self._gathered_bytes, self._producer = [], BATCH_OVERHEAD, None

@@ -15,8 +15,8 @@ import structlog
 
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, MarkersWanted
+from coordinator.group_runner import GroupRunner
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.shard import Shard
 from coordinator.outages import Outages
 from coordinator.purgatory.delayed import KeyedTimers, Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
@@ -60,7 +60,7 @@ class Runtime:
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
         """Who writes the markers of transactions, once there are topics."""
-        self.runners: list[ShardRunner[Shard]] = []  # Of groups,
+        self.runners: list[GroupRunner] = []  # Of groups,
         self.transaction_runners: list[ShardRunner[Any]] = []  # and of transactions.
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
@@ -69,7 +69,7 @@ class Runtime:
         self.outages = Outages(self, probe_room, self._loader.run)
         self.wait_for_room = self.outages.wait_for_room
 
-    def runner_for(self, group_id: str) -> ShardRunner[Shard]:
+    def runner_for(self, group_id: str) -> GroupRunner:
         """The shard that owns `group_id`."""
         return self.runners[partition_for(group_id, len(self.runners))]
 
@@ -138,7 +138,7 @@ class Runtime:
     # Loading.
 
     def open_shards(
-        self, runners: list[ShardRunner[Shard]], transaction_runners: Sequence[ShardRunner[Any]] = ()
+        self, runners: list[GroupRunner], transaction_runners: Sequence[ShardRunner[Any]] = ()
     ) -> None:
         """Take over the partitions of groups, and of transactions, and begin to load them.
 

@@ -20,7 +20,7 @@ import structlog
 from coordinator.clock import Clock
 from coordinator.loading import Loaded, load_shard
 from coordinator.outages import Outages
-from coordinator.shard_runner import ShardRunner
+from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.errors import DecodeError
 from protocol.records import CorruptBatch
 from storage.files import CorruptSegment, StorageError
@@ -47,7 +47,9 @@ class Reload:
     runner: ShardRunner[Any]
 
     def try_again(self) -> None:
-        self.loader.load(self.runner, cut_back=True)
+        """Unless it serves by now: another reading would cut off what it has appended since."""
+        if self.runner.state is ShardState.FAILED:
+            self.loader.load(self.runner, cut_back=True)
 
 
 class ShardLoader:

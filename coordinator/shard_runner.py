@@ -27,6 +27,7 @@ from coordinator.effects import (
     GroupEvent,
     MarkersWanted,
     MarkersWritten,
+    ProducerAndEpoch,
     Record,
     Reply,
     RequestContext,
@@ -236,13 +237,13 @@ class ShardRunner(Generic[S]):
 
     def _append_all(self, result: Result) -> ErrorCode:
         if result.atomic:
-            return self._append(result.records)
+            return self._append(result.records, result.producer)
         for record in result.records:
             error = self._append((record,))
             assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
 
-    def _append(self, records: tuple[Record, ...]) -> ErrorCode:
+    def _append(self, records: tuple[Record, ...], producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
@@ -251,13 +252,17 @@ class ShardRunner(Generic[S]):
             encoded = [LogRecord(*encode(record), timestamp_ms=wall_ms) for record in records]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        if not self._open.add(encoded, wall_ms):
+        if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        assert self.shard is not None
         for offset, record in enumerate(records, self.position - len(records)):
-            self.shard.replay(record, offset)
+            self._replay(record, offset, producer)
         self._note_dirty()
         return ErrorCode.NONE
+
+    def _replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+        assert self.shard is not None
+        assert producer is None, "only shards of groups write transactional batches"
+        self.shard.replay(record, offset)
 
     def _note_dirty(self) -> None:
         self._is_dirty = True
@@ -368,11 +373,17 @@ class ShardRunner(Generic[S]):
         self._world.wait_for_room(self, error)
 
     def try_again(self) -> None:
-        """There is room: go on where it stopped; the shard learns that it may write again."""
+        """There is room: go on where it stopped; the shard learns that it may write again.
+
+        A shard that is being read finds out when it starts. To have it read twice would cut off, under the life
+        that the first reading began, what that has appended since.
+        """
         self._is_full = False
+        if self.shard is None:
+            return
         if self.log.failure is not None:
             self.fail(NO_ROOM_ANSWER)  # Not even cut back yet.
-        elif self.shard is not None:
+        else:
             self._carry_out(self.shard.resume(self._world.now_ms()))
             self._catch_up()
 

@@ -165,6 +165,16 @@ def checksum(batch: Buffer) -> int:
     return crc
 
 
+def checked_part(buffer: Buffer, batch: Batch) -> bytes:
+    """A copy of what the CRC of `batch` covers: one that both `is_right` and a walk of the records can use."""
+    return bytes(memoryview(buffer)[batch.position + CHECKED_FROM : batch.end])
+
+
+def is_right(part: bytes, batch: Batch) -> bool:
+    """Whether the `checked_part` of `batch` has the CRC-32C that its header names."""
+    return bool(crc32c(part) == batch.crc)
+
+
 def read_batch(buffer: Buffer, position: int, min_offset: int = 0) -> Batch | None:
     """The batch at `position` if it is whole and sound, else None.
 

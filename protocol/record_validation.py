@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from protocol.compression import MAX_INFLATED_BYTES, DoesNotInflate, InflatesTooMuch
+from protocol.compression import MAX_INFLATED_BYTES, DoesNotInflate, InflatesTooMuch, decompress
 from protocol.errors import ErrorCode
 from protocol.record_batch import (
     BATCH_OVERHEAD,
+    CHECKED_FROM,
     CODEC_MASK,
     LOG_OVERHEAD,
     MAGIC,
@@ -32,16 +33,19 @@ from protocol.record_batch import (
     Buffer,
     Codec,
     CorruptBatch,
-    check_crc,
+    checked_part,
+    is_right,
     parse_header,
 )
-from protocol.records import MIN_RECORD_BYTES, payload_of
+from protocol.records import MIN_RECORD_BYTES
 from protocol.varint import read_varint
 
 ZSTD_SINCE: Final = 7  # The Produce version that brought zstd (KIP-110).
 MIN_LENGTH: Final = 14  # What the smallest batch of any format counts after its length; less is no batch.
 MAGIC_POSITION: Final = 16
 LENGTH: Final = Struct(">8xi")
+RECORDS_POSITION: Final = BATCH_OVERHEAD - CHECKED_FROM  # In what the CRC covers.
+RUN_RECORDS: Final = 64  # Looked at together: so long all offset deltas have one byte in the first run.
 MAX_RECORD_ERRORS: Final = 100
 """Faulty records named in one answer: enough to find the fault; an answer must not outgrow its request."""
 
@@ -88,8 +92,9 @@ def validate_produced(
     if batch.size_bytes > max_batch_bytes:
         text = f"the batch has {batch.size_bytes} bytes, and at most {max_batch_bytes} are taken"
         raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, text)
-    check_header(records or b"", batch)
-    check_payload(records or b"", batch, max_inflated_bytes, keys_required)
+    part = checked_part(records or b"", batch)
+    check_header(part, batch)
+    check_payload(part, batch, max_inflated_bytes, keys_required)
     check_timestamps(batch, earliest_ms, latest_ms)
     return batch
 
@@ -137,9 +142,9 @@ def whole_batch_bytes(records: memoryview, position: int) -> int | None:
     return size if size <= left else None
 
 
-def check_header(records: Buffer, batch: Batch) -> None:
+def check_header(part: bytes, batch: Batch) -> None:
     """Refuse a batch whose checksum is wrong or whose header contradicts itself or is a broker's to write."""
-    if not check_crc(records, batch):
+    if not is_right(part, batch):
         raise corrupt(f"the CRC-32C {batch.crc:#010x} of the batch is wrong")
     if batch.attributes & CODEC_MASK > Codec.ZSTD:
         text = f"unknown compression type {batch.attributes & CODEC_MASK}"
@@ -152,12 +157,15 @@ def check_header(records: Buffer, batch: Batch) -> None:
         raise invalid(f"producer id {batch.producer_id} without a sequence number")
 
 
-def check_payload(records: Buffer, batch: Batch, max_inflated_bytes: int, keys_required: bool) -> None:
+def check_payload(part: bytes, batch: Batch, max_inflated_bytes: int, keys_required: bool) -> None:
     """Refuse a payload that does not inflate, or is anything but as many records as the header says."""
+    count = batch.record_count
     try:
-        payload = payload_of(records, batch, max_inflated_bytes)
-        check_records(payload, batch.record_count)
-        keyless = list(keyless_records(payload, batch.record_count)) if keys_required else []
+        payload, start = part, RECORDS_POSITION
+        if batch.attributes & CODEC_MASK:
+            payload, start = decompress(batch.codec, memoryview(part)[start:], max_inflated_bytes), 0
+        check_records(payload, count, start)
+        keyless = list(keyless_records(payload, count, start)) if keys_required else []
     except InflatesTooMuch as error:
         raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except DoesNotInflate as error:
@@ -173,24 +181,56 @@ def check_payload(records: Buffer, batch: Batch, max_inflated_bytes: int, keys_r
         raise RefusedBatch(ErrorCode.INVALID_RECORD, text, record_errors)
 
 
-def check_records(payload: bytes, count: int) -> None:
-    """Raise unless the lengths of `count` records lead exactly to the end of `payload`.
+def check_records(payload: bytes, count: int, position: int = 0) -> None:
+    """Raise unless the lengths of `count` records lead from `position` exactly to the end of `payload`.
 
     CorruptBatch, or IndexError where they lead beyond.
     """
-    position, limit = 0, len(payload)
-    for index in range(count):
-        size, position = read_varint(payload, position)
-        if size < MIN_RECORD_BYTES - 1:
-            raise CorruptBatch(f"record {index} says it has {size} bytes")
-        position += size
+    limit = len(payload)
+    if count * MIN_RECORD_BYTES > limit - position:
+        raise CorruptBatch(f"{count} records in {limit - position} bytes")
+    for index in range(0, count, RUN_RECORDS):
+        some = min(RUN_RECORDS, count - index)
+        position = end_of_alike(payload, some, position) or end_of_some(payload, some, position)
     if position != limit:
         raise CorruptBatch(f"{count} records end at byte {position} of {limit}")
 
 
-def keyless_records(payload: bytes, count: int) -> Iterator[int]:
+def end_of_alike(payload: bytes, count: int, position: int) -> int:
+    """Where the next `count` records end if all have the length of the first; 0 if they have not.
+
+    One comparison for each byte of the length, whatever the count: a tenth of what `end_of_some` takes.
+    """
+    size, body = read_varint(payload, position)
+    stride = body - position + size
+    end = position + count * stride
+    if size < MIN_RECORD_BYTES - 1 or end > len(payload):
+        return 0
+    for place in range(position, body):
+        if payload[place:end:stride] != payload[place : place + 1] * count:
+            return 0
+    return end
+
+
+def end_of_some(payload: bytes, count: int, position: int) -> int:
+    """Where the next `count` records end. A length of one or two bytes is read here, without the call."""
+    for _ in range(count):
+        low = payload[position]
+        if low < 0x80:
+            size, position = low >> 1, position + 1
+        elif (high := payload[position + 1]) < 0x80:
+            size, position = (high << 6) | (low & 0x7F) >> 1, position + 2
+        else:
+            size, position = read_varint(payload, position)
+            low = size < 0
+        if low & 1 or size < MIN_RECORD_BYTES - 1:
+            raise CorruptBatch(f"a record before byte {position} has an impossible length")
+        position += size
+    return position
+
+
+def keyless_records(payload: bytes, count: int, position: int) -> Iterator[int]:
     """The indexes of records with a null key, in a payload that `check_records` has passed."""
-    position = 0
     for index in range(count):
         size, position = read_varint(payload, position)
         _, key_position = read_varint(payload, position + 1)  # The timestamp delta, behind the attributes.

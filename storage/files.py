@@ -264,6 +264,14 @@ class Files:
         except OSError as error:
             raise StorageError.of("rmdir", path, error) from error
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """The bytes in all, and still to be had by us, of what `path` lies on."""
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise StorageError.of("statvfs", path, error) from error
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def lock(self, path: Path) -> File | None:
         """Hold `path` for this process until the returned file is closed; None if somebody else holds it.
 

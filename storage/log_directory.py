@@ -215,8 +215,31 @@ class LogDirectory:
     def _write_checkpoints(self) -> None:
         synced = {name: offset for name, offset in self._recovery_points.items() if offset}
         write_offsets(self._files, self.path / RECOVERY_POINTS, synced)  # 0 is what no entry means, too.
+        self._write_log_starts()
+
+    def _write_log_starts(self) -> None:
         starts = {name: offset for name, offset in self._log_starts.items() if offset}
         write_offsets(self._files, self.path / LOG_STARTS, starts)
+
+    def delete_records(self, name: TopicPartition, log: PartitionLog, offset: int, wall_ms: int) -> None:
+        """Let the records of `log` below `offset` go; whole segments below it are deleted.
+
+        The start is on the disk before anybody sees it: what is gone stays gone. Raises OffsetOutOfRange;
+        StorageError, also where `log` was deleted meanwhile.
+        """
+        with self._guard:
+            if self._logs.get(name) is not log:
+                raise StorageError("use", log.directory, "the partition was deleted")
+            log.check_start(offset)
+            before = self._log_starts.get(name, 0)
+            self._log_starts[name] = max(before, offset)
+            try:
+                self._write_log_starts()
+            except StorageError:
+                self._log_starts[name] = before
+                raise
+            log.advance_start(offset)
+        log.apply_retention(wall_ms)
 
     def compacted_logs(self) -> list[tuple[TopicPartition, PartitionLog, int]]:
         """The open logs that are to be compacted, each with the offset up to which it has been cleaned."""

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, NO_PRODUCER_ID, CorruptBatch, parse_header
-from storage.batch_walk import WINDOW_BYTES, Window
+from storage.batch_walk import WINDOW_BYTES, Window, walk_headers
 from storage.files import CorruptSegment, Files, StorageError
 from storage.indexes import CorruptIndex
 from storage.log_read import WrongIndex, first_position
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 LENGTH_AND_PRODUCER: Final = Struct(">8xi31xq")
+LOOK_BACK_OFFSETS: Final = 2000
+"""A snapshot tells only the last batch of each producer, so a batch that is sent again may look like a gap: of so
+many offsets before it the headers are read again, which finds the rest of what was in flight."""
+
 SNAPSHOT_BYTES: Final = 64 << 20
 """So much is appended between two snapshots, about: after a crash no more than that is read again."""
 
@@ -146,6 +150,8 @@ class LogProducers:
         segments, end = self._log.segments, self._log.durable_offset
         indexes, found = self._load_indexes(segments)
         start = self._find_snapshot(found, end, wall_ms) if not found.damaged else None
+        if start is not None:
+            self._look_back(found.state, segments, start)
         for segment in segments:
             indexes[segment].forget_from(segment.next_offset)
             if start is not None and segment.next_offset <= start:
@@ -190,6 +196,14 @@ class LogProducers:
             found.snapshot_offset = offset
             return offset
         return None
+
+    def _look_back(self, state: ProducerState, segments: tuple[Segment, ...], start: int) -> None:
+        for segment in [each for each in segments if each.base_offset < start][-1:]:
+            position = self._position(segment, start - LOOK_BACK_OFFSETS)
+            for batch in walk_headers(segment.path, segment.file.read_at, position, segment.size_bytes):
+                if batch.base_offset >= start:
+                    return
+                state.recall(batch)
 
     def _position(self, segment: Segment, start: int | None) -> int:
         """Where in `segment` to begin with the batch that has `start`, or the first one."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from protocol.record_batch import Batch, CorruptBatch
 from protocol.records import Record, read_records
 from storage.batch_walk import Read, walk_checked, walk_headers, walk_spans
+from storage.file_range import FileRange
 from storage.files import Chunk, CorruptSegment, File
 from storage.segment import Segment
 
@@ -44,14 +45,18 @@ def nowait(file: File) -> Read:
     return read
 
 
-def read_batches(
-    segment: Segment, offset: int, max_bytes: int, at_least_one: bool, up_to: int, read: Read
-) -> Chunk | None:
+def find_batches(
+    segment: Segment, offset: int, max_bytes: int, at_least_one: bool, up_to: int, may_wait: bool
+) -> FileRange | None:
     """The whole batches from the one that holds `offset`, ending below `up_to`, within `max_bytes`.
 
     With `at_least_one` the first comes even if it alone is larger. None if all of the segment ends before
-    `offset`: compaction took the rest, look in the next one.
+    `offset`: compaction took the rest, look in the next one. Raises WouldBlock, unless it may wait.
     """
+    if not (may_wait or segment.is_warm):
+        raise WouldBlock
+    file = segment.file
+    read = file.read_at if may_wait else nowait(file)
     limit = segment.size_bytes
     start = seek(segment, offset, limit, read)
     if start == limit:
@@ -59,7 +64,16 @@ def read_batches(
     end = limit if up_to >= segment.next_offset else seek(segment, up_to, limit, read)
     if end - start > max_bytes:
         end = boundary_below(segment, start, end, max_bytes, at_least_one, read)
-    return read(end - start, start) if end > start else b""
+    return FileRange(file, start, max(end - start, 0))
+
+
+def end_of(found: FileRange, may_wait: bool) -> int:
+    """The offset behind the last batch of a range that was found. Raises WouldBlock, unless it may wait."""
+    read = found.file.read_at if may_wait else nowait(found.file)
+    end_offset = 0
+    for _, _, last_offset in walk_spans(found.file.path, read, found.position, found.position + found.length):
+        end_offset = last_offset + 1
+    return end_offset
 
 
 def seek(segment: Segment, offset: int, limit: int, read: Read) -> int:

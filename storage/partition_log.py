@@ -28,6 +28,7 @@ from typing import NamedTuple, TypeVar
 
 from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_offset
 from storage.batch_walk import WINDOW_BYTES
+from storage.file_range import FileRange
 from storage.files import Chunk, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_producers import LogProducers
@@ -35,11 +36,10 @@ from storage.log_read import (
     WouldBlock,
     WrongIndex,
     checked_batches,
+    find_batches,
     first_position,
     first_record_at,
     newest_record,
-    nowait,
-    read_batches,
 )
 from storage.log_writer import LogWriter
 from storage.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
@@ -180,7 +180,7 @@ class PartitionLog:
 
     # The event loop.
 
-    def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
+    def append(self, batch: bytearray | memoryview, *, wall_ms: int) -> Appended:
         """Give one whole, checked batch its offsets, written into it, and stage it for the next flush.
 
         The log keeps `batch`: it is the caller's no more. Raises BatchTooLarge; StorageError while the log
@@ -211,42 +211,47 @@ class PartitionLog:
             assert self.failure is not None, "a log that is not open says why"
             raise self.failure.with_traceback(None)
 
-    def read_nowait(
+    def find_nowait(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
-    ) -> Chunk | None:
-        """`read` without waiting for the disk; None if it would have to wait: then `read` on a thread."""
+    ) -> FileRange | None:
+        """`find` without waiting for the disk. Raises WouldBlock where it would have to."""
         try:
-            return self._read(offset, max_bytes, at_least_one, up_to, wait=False)
-        except (WouldBlock, WrongIndex):
-            return None
+            return self._find(offset, max_bytes, at_least_one, up_to, wait=False)
+        except WrongIndex:
+            raise WouldBlock from None
 
     # Any thread.
 
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> Chunk:
+        """The bytes of what `find` finds."""
+        found = self.find(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
+        return found.whole() if found else b""
+
+    def find(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
+    ) -> FileRange | None:
         """Whole batches from the one that holds `offset`, ending below `up_to` and the durable offset.
 
-        At most `max_bytes` of them, but with `at_least_one` never less than one batch. A read ends with its
-        segment. Empty at the end of the log. Blocks. Raises OffsetOutOfRange.
+        At most `max_bytes` of them, but with `at_least_one` never less than one batch. They end with their
+        segment. None at the end of the log. Blocks. Raises OffsetOutOfRange.
         """
-        return self._repairing(lambda: self._read(offset, max_bytes, at_least_one, up_to, wait=True))
+        return self._repairing(lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
 
-    def _read(self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool) -> Chunk:
+    def _find(
+        self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool
+    ) -> FileRange | None:
         self._refuse_unless_open()
         end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
         segments = self.segments_from(offset)  # Before the check: the start moves before segments go.
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
         for segment in segments if offset < end else ():
-            if not (wait or segment.is_warm):
-                raise WouldBlock
-            file = segment.file
-            read = file.read_at if wait else nowait(file)
-            data = read_batches(segment, offset, max_bytes, at_least_one, end, read)
-            if data is not None:
-                return data
-        return b""
+            found = find_batches(segment, offset, max_bytes, at_least_one, end, wait)
+            if found is not None:
+                return found
+        return None
 
     def segments_from(self, offset: int) -> tuple[Segment, ...]:
         """The segments from the one that holds `offset` on."""
@@ -368,9 +373,14 @@ class PartitionLog:
 
         The log directory's checkpoint makes it last. Raises OffsetOutOfRange beyond the durable offset.
         """
-        if offset > self.durable_offset:
-            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
+        self.check_start(offset)
         self.log_start_offset = max(self.log_start_offset, offset)
+
+    def check_start(self, offset: int) -> None:
+        """Raises OffsetOutOfRange where the log cannot begin at `offset`, beyond what is durable."""
+        self._refuse_unless_open()
+        if not 0 <= offset <= self.durable_offset:
+            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that reaches `offset`, and all that is staged; nothing may be appended meanwhile.

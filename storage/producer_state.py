@@ -130,12 +130,7 @@ class ProducerState:
 
     def _data_batch(self, batch: Batch, base_offset: int, wall_ms: int) -> None:
         producer = self._producer(batch, wall_ms)
-        last_offset = base_offset + batch.last_offset_delta
-        producer.batches.append(
-            AppendedBatch(
-                batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp_ms
-            )
-        )
+        producer.batches.append(remembered(batch, base_offset))
         if batch.is_transactional and producer.transaction_start is None:
             producer.transaction_start = self._open[batch.producer_id] = base_offset
             self._find_unstable()
@@ -180,6 +175,15 @@ class ProducerState:
             self._open[producer_id] = producer.transaction_start
             self._find_unstable()
 
+    def recall(self, batch: Batch) -> None:
+        """An older batch than a snapshot told of, read again in the order of the log."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None or batch.is_control or producer.epoch != batch.producer_epoch:
+            return
+        if producer.batches and batch.last_offset < producer.batches[-1].base_offset:
+            last = producer.batches.pop()
+            producer.batches += (remembered(batch, batch.base_offset), last)
+
     # Forgetting.
 
     def _forget_beyond_bound(self) -> None:
@@ -205,6 +209,13 @@ class ProducerState:
         for producer_id in expired:
             del self._producers[producer_id]
         return len(expired)
+
+
+def remembered(batch: Batch, base_offset: int) -> AppendedBatch:
+    last_offset = base_offset + batch.last_offset_delta
+    return AppendedBatch(
+        batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp_ms
+    )
 
 
 def read_marker(data: Buffer, batch: Batch) -> MarkerRead | None:

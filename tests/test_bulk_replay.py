@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from struct import pack
 
 import pytest
@@ -21,6 +22,7 @@ from coordinator.groups.record_schemas import (
 )
 from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
+from coordinator.offsets.topic_offsets import NewestOffsets
 from protocol.codec import encode
 from protocol.errors import DecodeError
 from protocol.primitives import ZERO_UUID
@@ -163,6 +165,20 @@ def assert_same(batches: list[bytearray]) -> None:
     assert replayed.offsets == expected.offsets
     assert replayed.stored == expected.stored
     assert sorted(replayed.offsets.group_ids()) == sorted(expected.offsets.group_ids())
+
+
+def test_a_load_leaves_nothing_to_the_collector() -> None:
+    """Which would find all of it at once, some day, and have every request wait for it."""
+    key = pack(">h", 1) + encode(OffsetCommitKey(group="g", topic="orders", partition=0), 0)
+    value = pack(">h", 4) + encode(OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 4)
+    gc.collect()
+    gc.disable()
+    try:
+        shard = in_bulk([encode_batch([LogRecord(key, value, 1)])])
+        left = [each for each in gc.get_objects() if isinstance(each, (BulkReplay, NewestOffsets))]
+    finally:
+        gc.enable()
+    assert (shard.offsets.count(), left) == (1, [])
 
 
 @settings(max_examples=200, deadline=None)

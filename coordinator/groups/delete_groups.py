@@ -49,5 +49,9 @@ def remove_group(
         new_offset_commit_tombstone(group.group_id, topic, partition)
         for topic, partition, _ in offsets.of_group(group.group_id)
     ]
+    records += [
+        new_offset_commit_tombstone(group.group_id, topic, partition)
+        for topic, partition in offsets.undecided(group.group_id)
+    ]
     records.append(new_group_tombstone(group.group_id))
     return Result(records=tuple(records), history=(event,), atomic=False)

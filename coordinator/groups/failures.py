@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from coordinator.groups.answers import join_refusal, sync_refusal
-from coordinator.offsets.shapes import commit_refusal, fetch_refusal
+from coordinator.offsets.shapes import commit_refusal, fetch_refusal, txn_commit_refusal
+from coordinator.offsets.transactional_commit import VerifiedCommit
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import (
@@ -68,6 +69,10 @@ def _fetch(request: OffsetFetchRequest, error: ErrorCode, api_version: int) -> A
     return fetch_refusal(request, error, api_version)
 
 
+def _txn_commit(asked: VerifiedCommit, error: ErrorCode, api_version: int) -> Any:
+    return txn_commit_refusal(asked.request, error, api_version)
+
+
 def _join(request: JoinGroupRequest, error: ErrorCode, api_version: int) -> Any:
     return join_refusal(error, api_version)
 
@@ -112,6 +117,7 @@ _SHAPES: Final[dict[type, Callable[[Any, ErrorCode, int], Any]]] = {
     DescribeGroupsRequest: _describe,
     DeleteGroupsRequest: _delete,
     OffsetCommitRequest: commit_refusal,
+    VerifiedCommit: _txn_commit,
     OffsetFetchRequest: _fetch,
     OffsetDeleteRequest: _offset_delete,
 }

@@ -17,6 +17,7 @@ from coordinator.effects import (
     Event,
     MarkersWritten,
     Moment,
+    ProducerAndEpoch,
     Record,
     Reply,
     RequestContext,
@@ -58,8 +59,11 @@ from coordinator.offsets.committed import CommittedOffsets, committed_from_recor
 from coordinator.offsets.delete import delete_offsets, delete_topic_offsets
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
+from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.topic_catalog import TopicCatalog
 from coordinator.offsets.topic_offsets import NewestOffsets, TopicOffsets
+from coordinator.offsets.transactional_commit import Verifications, VerifiedCommit, commit_in_transaction
+from protocol.control_records import Marker
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -86,6 +90,7 @@ class Shard:
         self.offsets = CommittedOffsets()
         self.groups: dict[str, Group] = {}
         self.is_loaded = False
+        self.verifications: Verifications = set()
         self._sweep = OffsetSweep(partition, settings)
         self._handlers: dict[type, Handler] = {
             HeartbeatRequest: self._heartbeat,
@@ -98,6 +103,7 @@ class Shard:
             DescribeGroupsRequest: self._describe_groups,
             DeleteGroupsRequest: self._delete_groups,
             OffsetDeleteRequest: self._delete_offsets,
+            VerifiedCommit: self._commit_in_transaction,
         }
 
     def handle(self, event: Event, now_ms: int) -> Result:
@@ -128,8 +134,31 @@ class Shard:
         else:
             committed = committed_from_record(record.value, offset)
             self.offsets.put(key.group, key.topic, key.partition, committed)
-            if self.is_loaded and key.group not in self.groups:
-                self.groups[key.group] = Group(key.group)
+            self._expect_group(key.group)
+
+    def replay_transactional(self, producer: ProducerAndEpoch, record: Record, offset: int) -> None:
+        """As `replay`, for a record of a transactional batch: what it commits is held until the marker comes.
+
+        All else that it may say counts at once, as in Kafka, which writes only commits so.
+        """
+        transactions, key = self.offsets.transactions, record.key
+        transactions.begin(*producer)
+        if record.value is None or isinstance(key, GroupMetadataKey):
+            self.replay(record, offset)
+            return
+        held = HeldKey(key.group, key.topic, key.partition)
+        transactions.hold(producer[0], held, committed_from_record(record.value, offset))
+        self._expect_group(key.group)
+
+    def end_transaction(self, marker: Marker) -> None:
+        """Take in a marker of the log, in order with its records."""
+        self.offsets.end_transaction(marker)
+        for verification in self.verifications:
+            verification.is_outdated |= verification.producer_id == marker.producer_id
+
+    def _expect_group(self, group_id: str) -> None:
+        if self.is_loaded and group_id not in self.groups:
+            self.groups[group_id] = Group(group_id)
 
     def replay_newest(self, group_id: str, topic: str, found: NewestOffsets) -> None:
         """What `replay` of every commit and tombstone of one group and topic would have left, in one go.
@@ -150,7 +179,7 @@ class Shard:
         at = Moment(now_ms, wall_ms)
         for stored in self.stored.values():
             self.groups[stored.group_id] = living_group(stored, now_ms)
-        for group_id in self.offsets.group_ids():
+        for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
             self.groups.setdefault(group_id, Group(group_id))
         revived = [self._revive(group, at) for group in self.groups.values()]
         return combine([self._sweep.schedule(now_ms), *revived])
@@ -236,6 +265,11 @@ class Shard:
 
     def _commit_offsets(self, request: OffsetCommitRequest, context: RequestContext, at: Moment) -> Result:
         return commit_offsets(self.groups, self.topics, request, context, self.settings, at)
+
+    def _commit_in_transaction(self, asked: VerifiedCommit, context: RequestContext, at: Moment) -> Result:
+        return commit_in_transaction(
+            self.groups, self.offsets, self.topics, self.verifications, asked, context, self.settings, at
+        )
 
     def _fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext, at: Moment) -> Result:
         return fetch_offsets(self.offsets, self.topics, request, context)

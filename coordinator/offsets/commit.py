@@ -33,7 +33,7 @@ GROUP_NOT_FOUND_SINCE: Final = 9  # Before: an absent group is an old generation
 DEFAULT_RETENTION: Final = -1
 
 
-class _Answers:
+class CommitAnswers:
     """The reply as it grows: first what is refused out of hand, then what the group has to say.
 
     As in Kafka, a topic that is named twice is answered twice - unless something is refused: then each topic
@@ -93,19 +93,15 @@ def commit_offsets(
     all of them UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND,
     REBALANCE_IN_PROGRESS.
     """
-    answers = _Answers(context.api_version)
-    existing = [
-        found
-        for topic in request.topics
-        if (found := _existing(topic, catalog, answers, context.api_version))
-    ]
+    answers = CommitAnswers(context.api_version)
+    existing = existing_partitions(request, catalog, answers, context.api_version)
     records: tuple[Record, ...] = ()
     if existing:  # With nothing left to store, Kafka does not even look at the group.
         group = groups.get(request.group_id)
         error = commit_error(group, request, context.api_version)
         if group is not None and error is ErrorCode.NONE:
             _refresh_session(group, request.member_id, at.now_ms)
-        records = tuple(_store(existing, answers, error, request, settings, at.wall_ms))
+        records = tuple(store(existing, answers, error, request, settings, at.wall_ms))
     return Result(records=records, replies=(Reply(context.reply_to, answers.response()),))
 
 
@@ -128,8 +124,16 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, api_version:
     return COMMIT_ANSWER[group.state]
 
 
+def existing_partitions(
+    request: OffsetCommitRequest, catalog: TopicCatalog, answers: CommitAnswers, api_version: int
+) -> list[OffsetCommitRequestTopic]:
+    """What the request names and there is; what there is not, is answered here."""
+    found = (_existing(topic, catalog, answers, api_version) for topic in request.topics)
+    return [topic for topic in found if topic is not None]
+
+
 def _existing(
-    topic: OffsetCommitRequestTopic, catalog: TopicCatalog, answers: _Answers, api_version: int
+    topic: OffsetCommitRequestTopic, catalog: TopicCatalog, answers: CommitAnswers, api_version: int
 ) -> OffsetCommitRequestTopic | None:
     """`topic` with name, id and those of its partitions that exist; what does not is answered here."""
     by_id = api_version >= TOPIC_IDS_SINCE
@@ -157,9 +161,9 @@ def _refresh_session(group: Group, member_id: str, now_ms: int) -> None:
         member.session_deadline_ms = now_ms + member.session_timeout_ms
 
 
-def _store(
+def store(
     topics: list[OffsetCommitRequestTopic],
-    answers: _Answers,
+    answers: CommitAnswers,
     error: ErrorCode,
     request: OffsetCommitRequest,
     settings: GroupSettings,
@@ -171,13 +175,13 @@ def _store(
     for topic in topics:
         answered = answers.begin(topic)
         for partition in topic.partitions:
-            outcome = error or _metadata_error(partition, settings)
+            outcome = error or metadata_error(partition, settings)
             answered.append(_partition_answer(partition.partition_index, outcome))
             if outcome is ErrorCode.NONE:
                 yield new_offset_commit_record(request.group_id, topic, partition, wall_ms, expire_wall_ms)
 
 
-def _metadata_error(partition: OffsetCommitRequestPartition, settings: GroupSettings) -> ErrorCode:
+def metadata_error(partition: OffsetCommitRequestPartition, settings: GroupSettings) -> ErrorCode:
     metadata = partition.committed_metadata or ""
     limit = settings.offset_metadata_max_bytes
     # The limit counts UTF-16 units: never fewer than characters, never more than twice as many.

@@ -1,7 +1,8 @@
 """The committed offsets of one shard, as the log has them: stored state, changed by `replay` alone.
 
 Kept as dicts of group and topic over the packed rows of `TopicOffsets`: a group that is gone costs nothing, and
-the question asked most - one group, one topic - costs two look-ups. It knows no group rules.
+the question asked most - one group, one topic - costs two look-ups. What open transactions hold is beside them. It
+knows no group rules.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
+from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
 from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
+from protocol.control_records import Marker
 from protocol.primitives import ZERO_UUID
 
 __all__ = [
@@ -52,6 +55,7 @@ class CommittedOffsets:
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, TopicOffsets]] = {}
+        self.transactions = OpenTransactions()  # What they hold does not count yet.
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a commit."""
@@ -70,7 +74,11 @@ class CommittedOffsets:
         topics[topic] = offsets
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Replay a tombstone; one for an offset that is not there changes nothing."""
+        """Replay a tombstone; one for an offset that is not there changes nothing.
+
+        What open transactions hold of the partition is gone with it (O16).
+        """
+        self.transactions.forget(HeldKey(group_id, topic, partition))
         topics = self._by_group.get(group_id, {})
         if (offsets := topics.get(topic)) is None:
             return
@@ -79,6 +87,16 @@ class CommittedOffsets:
             del topics[topic]
         if not topics:
             del self._by_group[group_id]
+
+    def end_transaction(self, marker: Marker) -> None:
+        """Replay a marker: what its transaction holds counts, or is dropped (O14).
+
+        A commit that came later in the log than the transaction's own outdoes it (O2).
+        """
+        for key, committed in self.transactions.end(marker).items():
+            known = self.get(*key)
+            if marker.is_commit and (known is None or known.log_offset < committed.log_offset):
+                self.put(*key, committed)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """One offset, or None."""
@@ -98,6 +116,11 @@ class CommittedOffsets:
         """The topics in which the group has offsets."""
         return tuple(self._by_group.get(group_id, ()))
 
+    def undecided(self, group_id: str) -> list[tuple[str, int]]:
+        """The partitions of which the group has no offset but in open transactions."""
+        held = self.transactions.of_group(group_id)
+        return [(topic, index) for topic, index in held if self.get(group_id, topic, index) is None]
+
     def holds(self, group_id: str) -> bool:
         """Has the group any offset?"""
         return group_id in self._by_group
@@ -113,7 +136,7 @@ class CommittedOffsets:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CommittedOffsets):
             return NotImplemented
-        return self._by_group == other._by_group
+        return self._by_group == other._by_group and self.transactions == other.transactions
 
     __hash__ = None  # type: ignore[assignment]  # It changes.
 

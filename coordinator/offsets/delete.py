@@ -7,12 +7,14 @@ groups with members nothing is known, so they are refused as a whole.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
-from coordinator.effects import Record, Reply, RequestContext, Result
+from coordinator.effects import Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.records import new_offset_commit_tombstone
 from coordinator.groups.states import DELETE_ANSWER
 from coordinator.offsets.committed import CommittedOffsets, same_topic
+from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
@@ -44,9 +46,15 @@ def delete_offsets(
         new_offset_commit_tombstone(group.group_id, topic, partition)
         for topic, partitions in outcomes.items()
         for partition, outcome in partitions.items()
-        if outcome is ErrorCode.NONE and offsets.get(group.group_id, topic, partition) is not None
+        if outcome is ErrorCode.NONE and _is_known(offsets, group.group_id, topic, partition)
     )
     return Result(records=records, replies=(Reply(context.reply_to, _response(outcomes)),))
+
+
+def _is_known(offsets: CommittedOffsets, group_id: str, topic: str, partition: int) -> bool:
+    """Is there an offset, be it that of an open transaction?"""
+    is_committed = offsets.get(group_id, topic, partition) is not None
+    return is_committed or offsets.transactions.holds(group_id, topic, partition)
 
 
 def offset_delete_error(group: Group | None, group_id: str) -> ErrorCode:
@@ -97,11 +105,18 @@ def _response(outcomes: Mapping[str, Mapping[int, ErrorCode]]) -> OffsetDeleteRe
 
 
 def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes) -> Result:
-    """A topic is gone: no group keeps offsets of it, except for a newer topic of the same name (O23)."""
-    records: tuple[Record, ...] = tuple(
-        new_offset_commit_tombstone(group_id, topic, partition)
+    """A topic is gone: no group keeps offsets of it, except for a newer topic of the same name (O23).
+
+    What open transactions hold of it goes as well (O16).
+    """
+    counted = (
+        (HeldKey(group_id, topic, partition), committed)
         for group_id in offsets.group_ids()
         for partition, committed in offsets.of_topic(group_id, topic).items()
+    )
+    gone = dict.fromkeys(
+        key
+        for key, committed in chain(counted, offsets.transactions.of_topic(topic))
         if same_topic(committed.topic_id, topic_id)
     )
-    return Result(records=records, atomic=False)
+    return Result(records=tuple(new_offset_commit_tombstone(*key) for key in gone), atomic=False)

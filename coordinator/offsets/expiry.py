@@ -63,13 +63,14 @@ def expire_group(
     """Tombstones for the offsets whose time is over, and for the group if nothing is left of it (O22)."""
     expired = expired_offsets(offsets, group, retention_ms, at.wall_ms)
     held = sum(1 for _ in offsets.of_group(group.group_id))
-    if group.state is EMPTY and len(expired) == held:
+    is_held = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
+    if group.state is EMPTY and len(expired) == held and not is_held:
         return remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED))
     return Result(records=tuple(expired), atomic=False) if expired else NOTHING
 
 
 def expired_offsets(offsets: CommittedOffsets, group: Group, retention_ms: int, wall_ms: int) -> list[Record]:
-    """A tombstone for each offset whose time is over; none of a topic that is still read."""
+    """A tombstone for each offset whose time is over; none of a topic that is still read, or in a transaction."""
     base = base_time(group)
     if base is None:
         return []
@@ -79,6 +80,7 @@ def expired_offsets(offsets: CommittedOffsets, group: Group, retention_ms: int, 
         if not group.is_subscribed_to(topic)
         for partition, committed in offsets.of_topic(group.group_id, topic).items()
         if _is_over(committed, base(committed), retention_ms, wall_ms)
+        and not offsets.transactions.holds(group.group_id, topic, partition)  # O20
     ]
 
 

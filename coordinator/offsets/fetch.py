@@ -2,7 +2,8 @@
 
 A partition without an offset is no error: offset -1, epoch -1, metadata "". The same reading serves the
 flat form of old versions and the list of groups of newer ones. Replies wait until what they show is
-on the disk, so there is nothing here that could still be undone.
+on the disk, so there is nothing here that could still be undone; what an open transaction may change is told to
+those who ask for stable offsets alone (KIP-447, O13).
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ class _Wanted(NamedTuple):
 def fetch_offsets(
     offsets: CommittedOffsets, catalog: TopicCatalog, request: OffsetFetchRequest, context: RequestContext
 ) -> Result:
-    """Answer for each group asked for. Errors, per partition: UNKNOWN_TOPIC_ID."""
+    """Answer for each group asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
     if context.api_version >= FETCH_GROUPS_SINCE:
         by_id = context.api_version >= TOPIC_IDS_SINCE
-        groups = [_fetch_group(offsets, catalog, group, by_id) for group in request.groups]
+        stable = request.require_stable
+        groups = [_fetch_group(offsets, catalog, group, by_id, stable) for group in request.groups]
         response = OffsetFetchResponse(groups=groups)
     else:
         response = OffsetFetchResponse(topics=_fetch_flat(offsets, request))
@@ -54,7 +56,11 @@ def fetch_offsets(
 
 
 def _fetch_group(
-    offsets: CommittedOffsets, catalog: TopicCatalog, group: OffsetFetchRequestGroup, by_id: bool
+    offsets: CommittedOffsets,
+    catalog: TopicCatalog,
+    group: OffsetFetchRequestGroup,
+    by_id: bool,
+    stable: bool,
 ) -> OffsetFetchResponseGroup:
     if group.topics is None:
         wanted = list(_everything(offsets, group.group_id, catalog if by_id else None))
@@ -66,8 +72,8 @@ def _fetch_group(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[
-                _partition(index, committed, topic.error)
-                for index, committed in _read(offsets, group.group_id, topic)
+                _partition(index, committed, error)
+                for index, committed, error in _read(offsets, group.group_id, topic, stable)
             ],
         )
         for topic in wanted
@@ -84,8 +90,8 @@ def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
-                _flat_partition(index, committed)
-                for index, committed in _read(offsets, request.group_id, topic)
+                _flat_partition(index, committed, error)
+                for index, committed, error in _read(offsets, request.group_id, topic, request.require_stable)
             ],
         )
         for topic in wanted
@@ -111,16 +117,22 @@ def _resolve(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _Wanted:
 
 
 def _read(
-    offsets: CommittedOffsets, group_id: str, topic: _Wanted
-) -> Iterator[tuple[int, CommittedOffset | None]]:
-    """Each partition asked for with its offset; one committed for a topic since re-created does not count."""
+    offsets: CommittedOffsets, group_id: str, topic: _Wanted, stable: bool
+) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
+    """Each partition asked for with its offset; one committed for a topic since re-created does not count.
+
+    If only `stable` ones will do, one that an open transaction may change is none, but an error (O13).
+    """
     known = offsets.of_topic(group_id, topic.name)
     any_topic = not is_known_topic_id(topic.topic_id)
     for index in topic.partitions:
+        if stable and offsets.transactions.holds(group_id, topic.name, index):
+            yield index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+            continue
         committed = known.get(index)
         if not any_topic and committed is not None and not same_topic(committed.topic_id, topic.topic_id):
             committed = None
-        yield index, committed
+        yield index, committed, topic.error
 
 
 def _partition(
@@ -138,9 +150,13 @@ def _partition(
     )
 
 
-def _flat_partition(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartition:
+def _flat_partition(
+    index: int, committed: CommittedOffset | None, error: ErrorCode
+) -> OffsetFetchResponsePartition:
     if committed is None:
-        return OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET)
+        return OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=error
+        )
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=committed.offset,

@@ -1,4 +1,4 @@
-"""The replies of OffsetCommit and OffsetFetch that say one error, as each version wants them."""
+"""The replies of OffsetCommit, TxnOffsetCommit and OffsetFetch that say one error, as each version wants them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,16 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 NO_OFFSET: Final = -1
 FETCH_GROUPS_SINCE: Final = 8  # OffsetFetch: several groups, each with its own error (KIP-709).
+TXN_LOADING_IS_TOLD_SINCE: Final = 2  # TxnOffsetCommit.
 FETCH_GROUP_ERROR_SINCE: Final = 2  # Before: a group's error is told for each partition.
 
 
@@ -41,6 +48,25 @@ def commit_refusal(
         for topic in request.topics
     ]
     return OffsetCommitResponse(topics=topics)
+
+
+def txn_commit_refusal(
+    request: TxnOffsetCommitRequest, error: ErrorCode, api_version: int
+) -> TxnOffsetCommitResponse:
+    """As `commit_refusal`; old producers do not survive to hear that a coordinator is loading."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < TXN_LOADING_IS_TOLD_SINCE:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=error)
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)
 
 
 def fetch_refusal(request: OffsetFetchRequest, error: ErrorCode, api_version: int) -> OffsetFetchResponse:

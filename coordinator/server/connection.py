@@ -13,16 +13,20 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import structlog
 
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler, Repeat, Repeater
+from coordinator.server.large_frame import LargeFrame
+from coordinator.server.outgoing import Outgoing
 from coordinator.server.pending import Pending
 from protocol.codec import decode
 from protocol.errors import DecodeError
 from protocol.framing import skip_tagged_fields
 from protocol.primitives import Buffer, replaced_text
+from storage.file_range import FileRange
+from storage.files import StorageError
 
 if TYPE_CHECKING:
     from coordinator.listeners import Listener
@@ -31,11 +35,20 @@ if TYPE_CHECKING:
 MAX_UNANSWERED = 128
 """Pipelined requests of one connection that may wait for their answers; more stay in the socket."""
 
-WRITE_HIGH_WATER_BYTES = 1 << 20
-"""Unsent answers of one connection beyond which its requests are no longer read."""
+MAX_UNANSWERED_BYTES = 8 << 20
+"""Of those requests together; beyond it the next one waits. A producer's batches are held until written."""
 
-COPY_BELOW_BYTES = 1 << 16
-"""Frames up to this size are cut out of what was received; larger ones are viewed in place."""
+WRITE_HIGH_WATER_BYTES = 0
+"""Bytes that the system has not taken beyond which no more of the connection's requests are read, nor answers."""
+
+LARGE_FROM_BYTES = 1 << 16
+"""Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
+
+LARGE_FRAME_SHARE = 4
+"""A frame is taken for a large one when `LARGE_FROM_BYTES` divided by this have come: a length alone is none."""
+
+Frames: TypeAlias = bytes | bytearray
+"""What was received; a bytearray is one large frame that is nobody else's."""
 
 _SIZE = Struct(">i")
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
@@ -56,16 +69,19 @@ class Connection(asyncio.Protocol):
         "_in_turn",
         "_is_ending",
         "_is_pipelining",
+        "_large",
         "_max_bytes",
         "_needed_bytes",
         "_now_ms",
         "_out",
+        "_outgoing",
         "_repeat",
         "_repeat_head",
         "_repeat_rest",
         "_server",
         "_transport",
         "_unanswered",
+        "_unanswered_bytes",
         "_write",
         "_write_blocked",
         "client_host",
@@ -87,16 +103,19 @@ class Connection(asyncio.Protocol):
         self._now_ms = server.clock.now_ms
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
-        self._backlog: list[bytes] = []  # Received, not yet a request: a partial frame, or held back.
+        self._large: LargeFrame | None = None  # Stands in for us while the rest of one is awaited.
+        self._backlog: list[Frames] = []  # Received, not yet a request: a partial frame, or held back.
         self._backlog_bytes = 0
         self._needed_bytes = 0  # Of the backlog, before it is worth looking at again.
         self._unanswered: deque[Pending] = deque()
+        self._unanswered_bytes = 0  # Their frames' sizes together.
         self._is_pipelining = True  # All of the unanswered may be overtaken in starting.
         self._held_back = False
         self._is_ending = False
         self._write_blocked = False
         self._in_turn = False
-        self._out: list[Buffer] = []
+        self._out: list[Buffer | FileRange] = []
+        self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
         self._repeat: Repeat = _nothing_to_repeat  # Answers a request like the last one of its API, and:
         self._repeat_head = b"no request"  # its bytes before the correlation id, longer than can be
         self._repeat_rest = b""  # and after.
@@ -114,6 +133,13 @@ class Connection(asyncio.Protocol):
             return
         self.client_host, self.peer = f"/{peer[0]}", f"{peer[0]}:{peer[1]}"
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._outgoing = Outgoing(
+            self._transport,
+            self._server.readers,
+            self._server.slow_readers,
+            self._on_sent,
+            self._on_unreadable,
+        )
         self._server.set_socket_options(self._transport)
         self.is_open = True
         self._server.on_connected(self, peer[0])
@@ -123,15 +149,17 @@ class Connection(asyncio.Protocol):
         self._unanswered.clear()
         self._backlog.clear()
         self._out.clear()
+        if self._outgoing is not None:
+            self._outgoing.stop()
         self._server.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
         if (
-            data[12:] == self._repeat_rest
-            and data.startswith(self._repeat_head)
+            data.startswith(self._repeat_head)
+            and data[12:] == self._repeat_rest
             and not self._unanswered
             and not self._backlog
-            and not self._write_blocked
+            and not self._is_sending
         ):
             # The hot path: the remembered request, whole, alone and next in the order, so written out flat.
             self.last_request_ms = now_ms = self._now_ms()
@@ -141,21 +169,29 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             self._backlog.append(data)
             self._backlog_bytes += len(data)
-            if self._held_back or self._backlog_bytes < self._needed_bytes:
+            if self._held_back:
                 return
-            data = self._take_backlog()
-        self._consume(data)
+            if self._backlog_bytes < self._needed_bytes:
+                self._maybe_take_large()
+                return
+            self._consume(self._take_backlog())
+        else:
+            self._consume(data)
 
     def pause_writing(self) -> None:
         self._write_blocked = True
+        if self._outgoing is not None:
+            self._outgoing.pause()
 
     def resume_writing(self) -> None:
         self._write_blocked = False
+        if self._outgoing is not None:
+            self._outgoing.resume()
         self._maybe_resume()
 
     # Frames in.
 
-    def _consume(self, data: bytes) -> None:
+    def _consume(self, data: Frames) -> None:
         """Start every whole request in `data`, as far as they may start; keep the rest."""
         position, end = 0, len(data)
         self._in_turn = True
@@ -177,15 +213,30 @@ class Connection(asyncio.Protocol):
         if position < end and self.is_open:
             self._backlog.append(data[position:] if position else data)
             self._backlog_bytes = end - position
+            self._maybe_take_large()
 
-    def _start(self, data: bytes, start: int, stop: int) -> bool:
+    def _maybe_take_large(self) -> None:
+        """Have the rest of a large frame read into a buffer of its own, if enough has come to believe in it."""
+        is_large = self._needed_bytes > LARGE_FROM_BYTES <= self._backlog_bytes * LARGE_FRAME_SHARE
+        if is_large and not self._held_back and self._transport is not None:
+            self._large = LargeFrame(self, bytes(self._take_backlog()), self._needed_bytes, self._on_large)
+            self._transport.set_protocol(self._large)
+
+    def _on_large(self, frame: bytearray) -> None:
+        """A large frame is whole: what follows it comes to us again."""
+        self._large = None
+        if self.is_open and self._transport is not None:
+            self._transport.set_protocol(self)
+            self._consume(frame)
+
+    def _start(self, data: Frames, start: int, stop: int) -> bool:
         """Hand the frame `data[start:stop]` to its handler; False if it has to wait."""
         key, version, correlation_id, client_id_length = _HEADER.unpack_from(data, start)
         api = self._apis.get(key)
         if api is None:
             self.refuse(f"unknown API key {key}")
             return False
-        if (self._unanswered and not self._may_overtake(api)) or self._write_blocked:
+        if (self._unanswered and not self._may_overtake(api)) or self._is_sending:
             self._hold_back()
             return False
         body = start + _HEADER.size + max(client_id_length, 0)
@@ -193,26 +244,29 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name}: client id of {client_id_length} bytes in a shorter frame")
             return False
         try:
-            client_id = self._client_id_of(data[start + _HEADER.size : body])
+            client_id = self._client_id_of(bytes(data[start + _HEADER.size : body]))
         except DecodeError as error:
             self.refuse(f"{api.name}: client id: {error}")
             return False
-        pending = Pending(self, api, version, correlation_id, client_id)
+        pending = Pending(self, api, version, correlation_id, client_id, stop - start)
         if not api.min_version <= version <= api.max_version:
             return self._unsupported(pending)
         self._handle(pending, data, start, body, stop)
         return True
 
     def _remember(
-        self, repeater: Repeater, request: Any, version: int, data: bytes, start: int, stop: int
+        self, repeater: Repeater, request: Any, version: int, data: Frames, start: int, stop: int
     ) -> None:
         self._repeat = repeater(request, version)
-        self._repeat_head, self._repeat_rest = data[start - 4 : start + 4], data[start + 8 : stop]
+        self._repeat_head, self._repeat_rest = (
+            bytes(data[start - 4 : start + 4]),
+            bytes(data[start + 8 : stop]),
+        )
 
-    def _handle(self, pending: Pending, data: bytes, start: int, body: int, stop: int) -> None:
+    def _handle(self, pending: Pending, data: Frames, start: int, body: int, stop: int) -> None:
         api = pending.api
         try:
-            frame = self._frame(data, body, stop)
+            frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
             tags_end = 0 if pending.api_version < api.flexible_since else skip_tagged_fields(frame, 0)
             request: Any = decode(api.request_class, pending.api_version, frame, tags_end)
         except DecodeError as error:
@@ -223,16 +277,12 @@ class Connection(asyncio.Protocol):
         self.last_request_ms = self._now_ms()
         self._is_pipelining = api.pipelines and (self._is_pipelining or not self._unanswered)
         self._unanswered.append(pending)
+        self._unanswered_bytes += pending.frame_bytes
         try:
             api.handle(request, pending)
         except Exception:  # Ours, not the peer's: it is told by closing, we by the trace.
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
-
-    @staticmethod
-    def _frame(data: bytes, body: int, stop: int) -> bytes | memoryview:
-        """The body alone, so that a wrong length in it cannot reach into the next frame."""
-        return data[body:stop] if stop - body <= COPY_BELOW_BYTES else memoryview(data)[body:stop]
 
     def _client_id_of(self, raw: bytes) -> str:
         """A connection keeps one client id, so the last one is remembered."""
@@ -249,13 +299,24 @@ class Connection(asyncio.Protocol):
             )
             return False
         self._unanswered.append(pending)
+        self._unanswered_bytes += pending.frame_bytes
         cast(ApiVersionsHandler, api.handle).unsupported_version(pending)
         return True
 
     # Order and back-pressure.
 
+    @property
+    def _is_sending(self) -> bool:
+        """Whether answers are still on their way out: no more are made for a peer who does not take them."""
+        return self._write_blocked or not (self._outgoing is None or self._outgoing.is_idle)
+
     def _may_overtake(self, api: Api) -> bool:
-        return self._is_pipelining and api.pipelines and len(self._unanswered) < MAX_UNANSWERED
+        return (
+            self._is_pipelining
+            and api.pipelines
+            and len(self._unanswered) < MAX_UNANSWERED
+            and self._unanswered_bytes < MAX_UNANSWERED_BYTES
+        )
 
     def _hold_back(self) -> None:
         if not self._held_back and self._transport is not None:
@@ -269,7 +330,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _may_resume(self) -> bool:
-        return self._held_back and self.is_open and not self._write_blocked and not self._is_ending
+        return self._held_back and self.is_open and not self._is_sending and not self._is_ending
 
     def _resume(self) -> None:
         if not self._may_resume:
@@ -280,7 +341,7 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             self._consume(self._take_backlog())
 
-    def _take_backlog(self) -> bytes:
+    def _take_backlog(self) -> Frames:
         data = self._backlog[0] if len(self._backlog) == 1 else b"".join(self._backlog)
         self._backlog.clear()
         self._backlog_bytes = 0
@@ -294,7 +355,9 @@ class Connection(asyncio.Protocol):
         if not unanswered or unanswered[0] is not pending:
             return
         while unanswered and unanswered[0].chunks is not None:
-            self._out += unanswered.popleft().chunks or ()
+            answered = unanswered.popleft()
+            self._unanswered_bytes -= answered.frame_bytes
+            self._out += answered.chunks or ()
         if not self._in_turn:
             self._send()
         if self._held_back:
@@ -304,8 +367,24 @@ class Connection(asyncio.Protocol):
         """Hand over what is answered; one write for all the answers of a turn."""
         out = self._out
         if out and self.is_open:
-            self._write(b"".join(out))
+            assert self._outgoing is not None
+            if self._outgoing.is_idle and not any(isinstance(chunk, FileRange) for chunk in out):
+                self._write(b"".join(cast(list[Buffer], out)))
+            else:
+                self._outgoing.send(out)
         out.clear()
+
+    def _on_sent(self) -> None:
+        """The answers that had to be read are out."""
+        if not self.is_open and self._transport is not None:
+            self._transport.close()
+        elif self._held_back:
+            self._maybe_resume()
+
+    def _on_unreadable(self, error: StorageError) -> None:
+        """Half an answer is out and the rest cannot be read: the peer may ask again."""
+        log.error("answer cut short", peer=self.peer, error=str(error))
+        self.abort()
 
     @property
     def awaits_answer(self) -> bool:
@@ -319,7 +398,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def holds_partial_frame(self) -> bool:
-        return bool(self._backlog)
+        return bool(self._backlog) or self._large is not None
 
     # The end.
 
@@ -345,8 +424,8 @@ class Connection(asyncio.Protocol):
         self._in_turn = False
         self._send()
         self.is_open = False
-        if self._transport is not None:
-            self._transport.close()
+        if self._transport is not None and (self._outgoing is None or self._outgoing.is_idle):
+            self._transport.close()  # Else it is when the rest of the answers is out.
 
 
 def _not_connected(data: bytes) -> None:

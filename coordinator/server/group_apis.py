@@ -13,11 +13,20 @@ from uuid import uuid4
 
 from coordinator.effects import RequestContext
 from coordinator.groups.shard import Shard
+from coordinator.offsets.transactional_commit import (
+    Verification,
+    VerifiedCommit,
+    adds,
+    needs_verification,
+    verification_answer,
+)
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, Repeat, Repeater
 from coordinator.server.pending import Gather, Pending
 from coordinator.server.splitting import context_of, split
 from coordinator.shard_runner import ShardRunner, ShardState
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.transaction_verifier import TransactionVerifier
 from protocol.errors import ErrorCode
 from protocol.framing import response_frame
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -26,6 +35,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 NOT_TOLD = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
@@ -33,13 +43,20 @@ NOT_TOLD = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 class GroupApis:
     """Handlers for the API table; `runtime` has the shards."""
 
-    def __init__(self, runtime: Runtime, new_uuid: Callable[[], object] = uuid4) -> None:
-        """Member ids are made of what `new_uuid` draws."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        new_uuid: Callable[[], object] = uuid4,
+        verifier: TransactionVerifier | None = None,
+    ) -> None:
+        """Member ids are made of what `new_uuid` draws; without a `verifier` there are no transactions."""
         self._runtime = runtime
+        self._verifier = verifier
         self._new_uuid = new_uuid
 
     def handlers(self) -> dict[int, Handler]:
-        return {
+        transactional: dict[int, Handler] = {} if self._verifier is None else {28: self.txn_offset_commit}
+        return transactional | {
             8: self.route,  # OffsetCommit
             9: self.offset_fetch,
             11: self.join_group,
@@ -88,6 +105,32 @@ class GroupApis:
             return answers[error]
 
         return repeat
+
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest, pending: Pending) -> None:
+        """To the shard of the group, once the coordinator of the transaction knows of it."""
+        runner = self._runtime.runner_for(request.group_id)
+        context = self._context(pending, pending)
+        shard = runner.shard
+        if shard is None or not needs_verification(shard.offsets, shard.topics, request):
+            runner.request(VerifiedCommit(request), context)
+            return
+        verification = Verification(request.producer_id)
+        shard.verifications.add(verification)
+        partition = (GROUP_METADATA_TOPIC, runner.partition)
+
+        def verified(outcome: dict[tuple[str, int], ErrorCode]) -> None:
+            error = verification_answer(outcome[partition], pending.api_version)
+            runner.request(VerifiedCommit(request, error, verification), context)
+
+        assert self._verifier is not None
+        self._verifier.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [partition],
+            adds(pending.api_version),
+            verified,
+        )
 
     # Several groups.
 

@@ -29,16 +29,24 @@ class Pending:
         "client_id",
         "connection",
         "correlation_id",
+        "frame_bytes",
     )
 
     def __init__(
-        self, connection: Connection, api: Api, api_version: int, correlation_id: int, client_id: str
+        self,
+        connection: Connection,
+        api: Api,
+        api_version: int,
+        correlation_id: int,
+        client_id: str,
+        frame_bytes: int = 0,
     ) -> None:
         self.connection = connection
         self.api = api
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.frame_bytes = frame_bytes
         self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
 
     @property

@@ -19,6 +19,7 @@ from coordinator.clock import Clock
 from coordinator.listeners import Listener
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection
+from coordinator.server.outgoing import Readers, SlowReaders
 from coordinator.settings import Settings
 
 log = structlog.get_logger("muster.server")
@@ -43,9 +44,12 @@ class Server:
         settings: Settings,
         clock: Clock,
         set_timer: Callable[[Any, int | None], None],
+        readers: Readers,
     ) -> None:
         self.apis = apis
         self.clock = clock
+        self.readers = readers
+        self.slow_readers = SlowReaders()
         self.max_request_bytes = settings.socket_request_max_bytes
         self._settings = settings
         self._set_timer = set_timer

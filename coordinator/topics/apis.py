@@ -7,18 +7,26 @@ from functools import partial
 from typing import Any
 
 from coordinator.topics import (
+    alter_configs,
     create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     fetch,
     init_producer_id,
+    leadership,
+    list_config_resources,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
     produce,
+    unsecured,
+    write_txn_markers,
 )
 from coordinator.topics.broker import Broker, Pending
 
@@ -34,11 +42,25 @@ def topic_handlers(broker: Broker) -> dict[int, Handler]:
         3: metadata.handle,
         19: create_topics.handle,
         20: delete_topics.handle,
+        21: delete_records.handle,
         22: init_producer_id.handle,
         23: offset_for_leader_epoch.handle,
+        27: write_txn_markers.handle,
+        29: unsecured.describe_acls,
+        30: unsecured.create_acls,
+        31: unsecured.delete_acls,
         32: describe_configs.handle,
+        33: alter_configs.handle,
+        35: describe_log_dirs.handle,
         37: create_partitions.handle,
+        43: leadership.elect_leaders,
+        44: alter_configs.handle_incremental,
+        46: leadership.list_reassignments,
+        48: unsecured.describe_client_quotas,
+        50: unsecured.describe_scram_credentials,
         60: describe_cluster.handle,
+        61: describe_producers.handle,
+        74: list_config_resources.handle,
         75: describe_topic_partitions.handle,
     }
     return {key: partial(handle, broker) for key, handle in handlers.items()}

@@ -13,7 +13,9 @@ from typing import Final
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigType
 
-NOT_SETTINGS: Final = frozenset({"cluster_id", "log_flush_policy", "max_partitions", "rack"})
+NOT_SETTINGS: Final = frozenset(
+    {"cluster_id", "dynamic", "log_flush_policy", "max_partitions", "rack", "static"}
+)
 LONGS: Final = frozenset(
     {
         "log.cleaner.backoff.ms",

@@ -105,7 +105,9 @@ def _config(broker: Broker, asked: CreatableTopic) -> TopicConfig:
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}"
         )
     try:
-        return topic_config({entry.name: entry.value or "" for entry in asked.configs}, broker.settings)
+        return topic_config(
+            {entry.name: entry.value or "" for entry in asked.configs}, broker.registry.settings
+        )
     except InvalidConfig as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 

@@ -25,12 +25,15 @@ class Mark:
     high_watermark: int
     flushed_bytes: int
     max_bytes: int
+    stable_offset: int | None  # None where it does not matter.
 
     def new_bytes(self) -> int | None:
         """Bytes that came since, as far as this fetch may take them; None if the wait must end."""
         partition = self.partition
         if partition.is_deleted or partition.high_watermark < self.high_watermark:
             return None
+        if self.stable_offset is not None:
+            return 0 if partition.last_stable_offset == self.stable_offset else None
         if partition.high_watermark == self.high_watermark:
             return 0
         came_bytes = partition.flushed_bytes - self.flushed_bytes
@@ -39,12 +42,14 @@ class Mark:
         return min(came_bytes, self.max_bytes)
 
 
-def mark(target: Target) -> Mark | None:
+def mark(target: Target, is_read_committed: bool) -> Mark | None:
     """The mark of a target, if it has a partition."""
     partition = target.partition
     if partition is None:
         return None
-    return Mark(partition, partition.high_watermark, partition.flushed_bytes, max(target.wanted.max_bytes, 0))
+    stable_offset = partition.last_stable_offset if is_read_committed else None
+    max_bytes = max(target.wanted.max_bytes, 0)
+    return Mark(partition, partition.high_watermark, partition.flushed_bytes, max_bytes, stable_offset)
 
 
 SLICE_MS: Final = 30_000

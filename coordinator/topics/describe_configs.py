@@ -7,15 +7,11 @@ from typing import Final
 
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
+from coordinator.topics.dynamic_settings import CHANGEABLE, is_setting, values_of
 from coordinator.topics.names import name_problem
 from coordinator.topics.refusal import Refused
-from coordinator.topics.topic_config import (
-    KAFKA_DEFAULTS,
-    TOPIC_KEYS,
-    TopicConfig,
-    default_source,
-    default_text,
-)
+from coordinator.topics.settings import TopicSettings
+from coordinator.topics.topic_config import TOPIC_KEYS, TopicConfig, default_text
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     ConfigResourceType,
@@ -28,7 +24,12 @@ from protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-WHOLE_CLUSTER: Final = ""  # As a broker's name: settings that apply to every broker. There are none.
+WHOLE_CLUSTER: Final = ""  # As a broker's name: settings that apply to every broker.
+OLDER_NAMES: Final = {
+    "log.retention.ms": ("log.retention.hours", "168"),
+    "log.roll.ms": ("log.roll.hours", "168"),
+}
+"""Where Kafka's default of a setting stands that is null by itself."""
 
 
 def handle(broker: Broker, request: DescribeConfigsRequest, pending: Pending) -> None:
@@ -88,27 +89,39 @@ def _topic_setting(config: TopicConfig, name: str) -> DescribeConfigsResourceRes
 
 
 def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynonym]:
-    """The topic's own value if it has one, the daemon's if it was given one, and Kafka's default."""
+    """The topic's own value if it has one, then the daemon's values, the one in force first."""
+    key, settings = TOPIC_KEYS[name], config.settings
     synonyms: list[DescribeConfigsSynonym] = []
-
-    def add(name: str, value: str, source: ConfigSource) -> None:
-        synonyms.append(DescribeConfigsSynonym(name=name, value=value, source=source))
-
     if name in config.overrides:
-        add(name, config.overrides[name], ConfigSource.TOPIC_CONFIG)
-    key = TOPIC_KEYS[name]
+        synonyms.append(_synonym(name, config.overrides[name], ConfigSource.TOPIC_CONFIG))
     if key.broker_name is None:
         return synonyms
-    if default_source(name, config.settings) is ConfigSource.STATIC_BROKER_CONFIG:
-        add(key.broker_name, default_text(name, config.settings), ConfigSource.STATIC_BROKER_CONFIG)
-    if not key.is_unset_by_default:
-        add(key.broker_name, default_text(name, KAFKA_DEFAULTS), ConfigSource.DEFAULT_CONFIG)
+    if not is_setting(key.broker_name):
+        return [
+            *synonyms,
+            _synonym(key.broker_name, default_text(name, settings), ConfigSource.DEFAULT_CONFIG),
+        ]
+    return synonyms + _synonyms_of(key.broker_name, settings)
+
+
+def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
+    """Where the setting has an older name in other units, Kafka's default stands there, and is told last."""
+    values = list(values_of(name, settings))
+    older = OLDER_NAMES.get(name)
+    synonyms = [_synonym(name, text, source) for text, source in (values[:-1] if older else values)]
+    if older and synonyms:
+        synonyms.append(_synonym(*older, ConfigSource.DEFAULT_CONFIG))
     return synonyms
 
 
+def _synonym(name: str, value: str, source: ConfigSource) -> DescribeConfigsSynonym:
+    return DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
 def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:
+    settings = broker.registry.settings
     if name == WHOLE_CLUSTER:
-        return []
+        return [_cluster_setting(key, text) for key, text in sorted(settings.dynamic.of_all.items())]
     try:
         broker_id = int(name)
     except ValueError:
@@ -119,23 +132,38 @@ def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceRe
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
-    return [_broker_setting(config) for config in broker.broker_configs or broker_configs(broker.settings)]
+    configs = broker.broker_configs or broker_configs(broker.settings)
+    return [_broker_setting(config, settings) for config in configs]
 
 
-def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
+def _cluster_setting(name: str, text: str) -> DescribeConfigsResourceResult:
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=text,
+        config_source=source,
+        synonyms=[_synonym(name, text, source)],
+        config_type=CHANGEABLE[name].type,
+        documentation=None,
+    )
+
+
+def _broker_setting(config: BrokerConfig, settings: TopicSettings) -> DescribeConfigsResourceResult:
     default = ConfigSource.DEFAULT_CONFIG
     source = default if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
     values = {source: config.value, default: config.default}
-    return DescribeConfigsResourceResult(
+    synonyms = [_synonym(config.name, value, where) for where, value in values.items() if value is not None]
+    shown = DescribeConfigsResourceResult(
         name=config.name,
         value=config.value,
-        read_only=True,
+        read_only=config.name not in CHANGEABLE,
         config_source=source,
-        synonyms=[
-            DescribeConfigsSynonym(name=config.name, value=value, source=where)
-            for where, value in values.items()
-            if value is not None
-        ],
+        synonyms=synonyms,
         config_type=config.type,
         documentation=None,
     )
+    dynamic = settings.dynamic
+    if config.name in dynamic.of_node or config.name in dynamic.of_all:
+        shown.value, shown.config_source = next(values_of(config.name, settings))
+        shown.synonyms = _synonyms_of(config.name, settings)
+    return shown

@@ -21,6 +21,7 @@ from coordinator.topics.fetch_sessions import (
     WantedPartition,
     wanted_partition,
 )
+from coordinator.topics.refusal import Countdown
 from protocol.messages.fetch import FetchRequest
 
 TOPIC_IDS_SINCE = 13
@@ -86,14 +87,23 @@ class _Fetch:
     pending: Pending
 
     def start(self) -> None:
-        self._read(self.broker.now_ms() + self.limits.max_wait_ms)
+        """Read, once the transactions of all partitions are known, if they matter."""
+        deadline_ms = self.broker.now_ms() + self.limits.max_wait_ms
+        known = Countdown(lambda: self._read(deadline_ms))
+        for wanted in self.context.partitions if self.limits.is_read_committed else ():
+            partition = resolve(self.broker.registry, wanted).partition
+            if partition is not None and partition.is_readable:
+                known.begin()
+                partition.when_known(known.end)
+        known.seal()
 
     def _read(self, deadline_ms: int | None) -> None:
         """Read everything; with a deadline, wait until then if it is not enough."""
         registry = self.broker.registry
         targets = [resolve(registry, wanted) for wanted in self.context.partitions]
         # Taken before the read, so that what comes while it runs is not missed.
-        marks = [each for target in targets if (each := mark(target)) is not None]
+        is_read_committed = self.limits.is_read_committed
+        marks = [each for target in targets if (each := mark(target, is_read_committed)) is not None]
         reading = Reading(targets, self.limits)
 
         def on_read() -> None:
@@ -116,8 +126,11 @@ class _Fetch:
 
     def _park(self, marks: list[Mark], missing_bytes: int, deadline_ms: int) -> None:
         def on_woken(parked: DelayedFetch) -> None:
-            if self.broker.now_ms() >= deadline_ms or parked.has_enough():
+            if self.broker.now_ms() >= deadline_ms:
                 self._read(deadline_ms=None)
+            elif parked.has_enough():
+                # What came below the last stable offset is not counted: there may yet be too little.
+                self._read(deadline_ms if self.limits.is_read_committed else None)
             else:
                 self._park(marks, missing_bytes, deadline_ms)
 

@@ -1,15 +1,17 @@
-"""The reading half of Fetch: from partitions and offsets to record bytes and errors, within byte limits.
+"""The reading half of Fetch: from partitions and offsets to record batches and errors, within byte limits.
 
-A `Reading` begins on the event loop, with what is in memory; the rest, if any, is read on a thread that may
-wait for the disk. Limits are Kafka's: the first partition that has anything gives at least one batch,
-however large; after it, whole batches within the request's and the partition's limits.
+The bytes themselves are not read here: what is found is a range of a segment's file, which the connection
+reads as its peer takes it. A `Reading` begins on the event loop, as long as all it has to look at is in
+memory; the rest, if any, is found on a thread that may wait for the disk. Limits are Kafka's: the first
+partition that has anything gives at least one batch, however large; after it, whole batches within the
+request's and the partition's limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
@@ -18,18 +20,16 @@ from coordinator.topics.partition import LEADER_EPOCH, Partition
 from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from protocol.primitives import ZERO_UUID
+from protocol.primitives import ZERO_UUID, Buffer
+from storage.file_range import FileRange
 from storage.files import StorageError
+from storage.log_read import WouldBlock, end_of
 from storage.partition_log import OffsetOutOfRange
 
-INLINE_BYTES: Final = 4 << 20
-"""Read on the event loop per fetch: a copy of about a millisecond. What is more goes to a thread."""
+INLINE_FINDS: Final = 64
+"""Partitions whose batches are looked up on the event loop per fetch, some 20 us each. The rest is a thread's."""
 
 log = structlog.get_logger("muster.topics")
-
-
-class WouldWait(Exception):
-    """A read needs the disk, and may not wait here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +71,23 @@ class Reading:
         self.answers: Answers = []
         self.bytes_read = 0
         self.has_error = False
+        self._finds = 0
         self._targets = targets
         self._limits = limits
 
     def read_warm(self) -> bool:
-        """Read what is in memory, in order and as much as may be copied on the loop; whether that was all."""
+        """Find what can be found in memory, in order and as much as may be on the loop; whether that was all."""
         try:
             while len(self.answers) < len(self._targets):
-                if self.bytes_read >= INLINE_BYTES:
+                if self._finds >= INLINE_FINDS:
                     return False
                 self._read_next(may_wait=False)
-        except WouldWait:
+        except WouldBlock:
             return False
         return True
 
     def read_rest(self) -> None:
-        """Read all that is left, waiting for the disk where need be."""
+        """Find all that is left, waiting for the disk where need be."""
         while len(self.answers) < len(self._targets):
             self._read_next(may_wait=True)
 
@@ -95,7 +96,9 @@ class Reading:
         left_bytes = max(0, self._limits.max_bytes - self.bytes_read)
         answer = _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait)
         self.answers.append((target.wanted, answer))
-        self.bytes_read += len(answer.records or b"")
+        if answer.records:
+            self.bytes_read += len(answer.records)
+            self._finds += 1
         self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
 
 
@@ -111,29 +114,53 @@ def _read(
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not partition.is_readable:
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    stable_offset = partition.last_stable_offset
+    if limits.is_read_committed and stable_offset is None:
+        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     end = partition.log.next_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
-        return _good(partition, b"", limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end))
+        return _good(
+            partition, None, stable_offset, limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end)
+        )
+    up_to = stable_offset if limits.is_read_committed else None
     try:
-        records = _records(partition, wanted, min(left_bytes, wanted.max_bytes), at_least_one, may_wait)
+        max_bytes = min(left_bytes, wanted.max_bytes)
+        records = _records(partition, wanted, max_bytes, at_least_one, up_to, may_wait)
     except OffsetOutOfRange:
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     except StorageError as error:
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-    return _good(partition, records, limits, EpochEndOffset())
+    answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
+    if limits.is_read_committed and records:
+        answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
+    return answer
 
 
 def _records(
-    partition: Partition, wanted: WantedPartition, max_bytes: int, at_least_one: bool, may_wait: bool
-) -> bytes | bytearray:
-    offset = wanted.fetch_offset
-    if may_wait:
-        return partition.log.read(offset, max(max_bytes, 0), at_least_one=at_least_one)
-    records = partition.log.read_nowait(offset, max(max_bytes, 0), at_least_one=at_least_one)
-    if records is None:
-        raise WouldWait
-    return records
+    partition: Partition,
+    wanted: WantedPartition,
+    max_bytes: int,
+    at_least_one: bool,
+    up_to: int | None,
+    may_wait: bool,
+) -> FileRange | None:
+    """The whole batches from the wanted offset on. Raises WouldBlock, unless it may wait."""
+    find = partition.log.find if may_wait else partition.log.find_nowait
+    return find(wanted.fetch_offset, max(max_bytes, 0), at_least_one=at_least_one, up_to=up_to)
+
+
+def _aborted(
+    partition: Partition, start_offset: int, records: FileRange, may_wait: bool
+) -> list[AbortedTransaction]:
+    """What the client must leave out of `records`, which begin with the batch of `start_offset`."""
+    if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
+        return []  # As a rule: then nobody need look where the records end.
+    end_offset = end_of(records, may_wait)
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in partition.log.producers.aborted(start_offset, end_offset)
+    ]
 
 
 def _refused(
@@ -149,15 +176,19 @@ def _refused(
 
 
 def _good(
-    partition: Partition, records: bytes | bytearray, limits: FetchLimits, diverging: EpochEndOffset
+    partition: Partition,
+    records: FileRange | None,
+    stable_offset: int | None,
+    limits: FetchLimits,
+    diverging: EpochEndOffset,
 ) -> PartitionData:
-    high_watermark = partition.high_watermark
+    """Of a partition whose transactions nobody has asked for yet, the last stable offset is not known: -1."""
     return PartitionData(
         partition_index=partition.index,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=-1 if stable_offset is None else stable_offset,
         log_start_offset=partition.log_start_offset,
         aborted_transactions=[] if limits.is_read_committed else None,
         diverging_epoch=diverging,
-        records=records,
+        records=cast(Buffer, records or b""),  # All that the codec asks of records is their length.
     )

@@ -15,6 +15,7 @@ import structlog
 
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.partition import LEADER_EPOCH, Partition, leader_epoch_error
+from coordinator.topics.refusal import Countdown
 from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
@@ -45,6 +46,8 @@ SPECIAL_SINCE: Final = {
 
 LEADER_EPOCH_SINCE: Final = 4
 
+READ_COMMITTED: Final = 1
+
 log = structlog.get_logger("muster.topics")
 
 
@@ -55,22 +58,35 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: Pending) -> Non
     timestamp that is newer than the version), UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
     """
     registry, version = broker.registry, pending.api_version
+    is_read_committed = request.isolation_level == READ_COMMITTED
 
     def work() -> ListOffsetsResponse:
         named = Counter(
             (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
         )
         return ListOffsetsResponse(
-            topics=[_topic_answer(registry, topic, named, version) for topic in request.topics]
+            topics=[
+                _topic_answer(registry, topic, named, version, is_read_committed) for topic in request.topics
+            ]
         )
 
     def done(worked: Future[ListOffsetsResponse]) -> None:
         pending.reply(worked.result())
 
-    if any(searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
-        broker.readers.submit(work, done)
-    else:
-        pending.reply(work())
+    def start() -> None:
+        if any(searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
+            broker.readers.submit(work, done)
+        else:
+            pending.reply(work())
+
+    known = Countdown(start)
+    for topic in request.topics if is_read_committed else ():
+        for asked in topic.partitions:
+            partition = registry.partition(topic.name, asked.partition_index)
+            if partition is not None and partition.is_readable:
+                known.begin()
+                partition.when_known(known.end)
+    known.seal()
 
 
 def searches(timestamp: int) -> bool:
@@ -79,7 +95,11 @@ def searches(timestamp: int) -> bool:
 
 
 def _topic_answer(
-    registry: TopicRegistry, topic: ListOffsetsTopic, named: Counter[tuple[str, int]], version: int
+    registry: TopicRegistry,
+    topic: ListOffsetsTopic,
+    named: Counter[tuple[str, int]],
+    version: int,
+    is_read_committed: bool,
 ) -> ListOffsetsTopicResponse:
     answers = []
     for asked in {each.partition_index: each for each in topic.partitions}.values():
@@ -90,7 +110,7 @@ def _topic_answer(
                 ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
             )
         else:
-            answers.append(_answer(asked, partition, version))
+            answers.append(_answer(asked, partition, version, is_read_committed))
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 
 
@@ -108,10 +128,16 @@ def _error(
     return leader_epoch_error(asked.current_leader_epoch)
 
 
-def _answer(asked: ListOffsetsPartition, partition: Partition, version: int) -> ListOffsetsPartitionResponse:
+def _answer(
+    asked: ListOffsetsPartition, partition: Partition, version: int, is_read_committed: bool
+) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    end_offset = partition.last_stable_offset if is_read_committed else partition.high_watermark
+    if end_offset is None:  # The log could not be read, which its own log line told.
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return answer
     try:
-        found = find(partition, asked.timestamp)
+        found = find(partition, asked.timestamp, end_offset)
     except StorageError as error:
         log.error("offset search failed", topic=partition.topic, partition=partition.index, error=str(error))
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -123,14 +149,17 @@ def _answer(asked: ListOffsetsPartition, partition: Partition, version: int) -> 
     return answer
 
 
-def find(partition: Partition, timestamp: int) -> tuple[int, int] | None:
-    """Offset and timestamp asked for; the timestamp is -1 where none was searched. None: nothing there."""
+def find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int] | None:
+    """Offset and timestamp asked for; the timestamp is -1 where none was searched. None: nothing there.
+
+    What is found by its time counts if it is one of those below `end_offset`.
+    """
     if timestamp == LATEST:
-        return partition.high_watermark, -1
+        return end_offset, -1
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.log_start_offset, -1
-    if timestamp == MAX_TIMESTAMP:
-        return partition.log.max_timestamp()
-    if timestamp < 0:  # LATEST_TIERED, EARLIEST_PENDING_UPLOAD.
+    if timestamp < 0 and timestamp != MAX_TIMESTAMP:  # LATEST_TIERED, EARLIEST_PENDING_UPLOAD.
         return None
-    return partition.log.offset_for_timestamp(timestamp)
+    by_time = partition.log.offset_for_timestamp
+    found = partition.log.max_timestamp() if timestamp == MAX_TIMESTAMP else by_time(timestamp)
+    return found if found is not None and found[0] < end_offset else None

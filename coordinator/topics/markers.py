@@ -28,8 +28,10 @@ class MarkerWriter(Protocol):
 class Markers:
     """All methods run on the event-loop thread."""
 
-    def __init__(self, registry: TopicRegistry, offsets_runner: Callable[[int], MarkerWriter]) -> None:
-        """`offsets_runner` gives the runner of a partition of `__consumer_offsets`."""
+    def __init__(
+        self, registry: TopicRegistry, offsets_runner: Callable[[int], MarkerWriter] | None = None
+    ) -> None:
+        """`offsets_runner` gives the runner of a partition of `__consumer_offsets`; without it that takes none."""
         self._registry = registry
         self._offsets_runner = offsets_runner
 
@@ -37,12 +39,15 @@ class Markers:
         """Append `marker` to a partition; `done` is told once it is durable.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION (it is not there, or it is a log of the daemon's own that takes no
-        markers), INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        markers), INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR,
+        NOT_LEADER_OR_FOLLOWER (nobody is there yet to whom it could be given).
         """
         partition = self._registry.partition(topic, index)
         if partition is None:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif topic == GROUP_METADATA_TOPIC:
+        elif topic == GROUP_METADATA_TOPIC and self._offsets_runner is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif topic == GROUP_METADATA_TOPIC and self._offsets_runner is not None:
             self._offsets_runner(index).write_marker(marker, done)
         elif partition.has_writer:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

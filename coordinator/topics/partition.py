@@ -81,7 +81,9 @@ class Partition:
     """State of one partition; every method runs on the event-loop thread."""
 
     __slots__ = (
+        "_curious",
         "_flushing",
+        "_is_loading",
         "_is_out_of_room",
         "_machinery",
         "_queued",
@@ -117,7 +119,9 @@ class Partition:
         self._flushing = False
         self._is_out_of_room = False  # And waits for it.
         self._waiters: deque[Waiter] = deque()
-        self._queued: list[Callable[[], None]] = []  # Appends that wait for `producers` to be read.
+        self._is_loading = False  # What the producers sent.
+        self._queued: list[Callable[[], None]] = []  # Appends that wait for it.
+        self._curious: list[Callable[[], None]] = []  # Others who do.
         if partition_log.failure is not None:
             self._stay_offline(partition_log.failure)
 
@@ -169,7 +173,19 @@ class Partition:
             append()
             return
         self._queued.append(append)
-        if len(self._queued) == 1:
+        self._load_producers()
+
+    def when_known(self, told: Callable[[], None]) -> None:
+        """Run `told` when `producers` is known, or cannot be: at once, as a rule. Appends go on meanwhile."""
+        if self.producers is not None or self.is_offline:
+            told()
+            return
+        self._curious.append(told)
+        self._load_producers()
+
+    def _load_producers(self) -> None:
+        if not self._is_loading:
+            self._is_loading = True
             self._machinery.workers.submit(self._read_producers, self._on_producers_read)
 
     @property
@@ -182,6 +198,7 @@ class Partition:
         return self.log.producers.read(self._machinery.wall_ms())
 
     def _on_producers_read(self, read: Future[ReadProducers]) -> None:
+        self._is_loading = False
         try:
             found = read.result()
             if self.log.producers.state is None:  # Else its writer has read the same.
@@ -197,8 +214,11 @@ class Partition:
         queued, self._queued = self._queued, []
         for append in queued:
             append()
+        curious, self._curious = self._curious, []
+        for told in curious:
+            told()
 
-    def append(self, data: bytearray, batch: Batch) -> int:
+    def append(self, data: bytearray | memoryview, batch: Batch) -> int:
         """Stage one checked batch, whose bytes the log keeps; return its first offset.
 
         `batch` is its header. The producers' state changes at once; what waits is only the answer. Raises

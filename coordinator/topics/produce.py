@@ -234,7 +234,8 @@ class _Produce:
         return slot.answer.base_offset + batch.last_offset_delta + 1
 
     def _store(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> int:
-        data = bytearray(memoryview(slot.data.records or b"")[batch.position : batch.end])
+        view = memoryview(slot.data.records or b"")[batch.position : batch.end]
+        data = bytearray(view) if view.readonly else view  # A large request's buffer is ours alone.
         if topic.config.is_log_append_time:
             wall_ms = self._broker.wall_ms()
             set_max_timestamp(data, wall_ms, log_append_time=True)

@@ -17,9 +17,11 @@ from typing import Final, TypeVar
 import structlog
 
 from coordinator.topics.catalogue import CatalogueEntry
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_settings import with_dynamic
 from coordinator.topics.names import collision_key
 from coordinator.topics.partition import Machinery, Partition
-from coordinator.topics.settings import TopicSettings
+from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import TopicConfig, topic_config
@@ -27,7 +29,7 @@ from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode
 from storage.files import StorageError
 from storage.log_config import FlushPolicy
-from storage.partition_log import PartitionLog
+from storage.partition_log import OffsetOutOfRange, PartitionLog
 
 Deleted = Callable[[str, bytes], None]
 """Told name and id of a topic that is gone."""
@@ -37,6 +39,9 @@ Done = Callable[[ErrorCode], None]
 
 LOWEST_FREE_ID: Final = 2
 """The ids 0 and 1 are Kafka's own (none, and its metadata log); ids that begin with '-' it avoids as well."""
+
+DEFAULTS: Final = ""
+"""What a change of the daemon's own settings is called among the changes: no topic has that name."""
 
 T = TypeVar("T")
 
@@ -58,7 +63,7 @@ class TopicRegistry:
         self, store: TopicStore, settings: TopicSettings, machinery: Machinery, workers: Workers
     ) -> None:
         """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
-        self.settings = settings
+        self.settings = self._static_settings = settings
         self.on_deleted: list[Deleted] = []
         self._store = store
         self._machinery = machinery
@@ -75,6 +80,7 @@ class TopicRegistry:
         Raises StorageError; InvalidConfig if the catalogue, or the defaults of new topics, hold
         settings that this version refuses.
         """
+        self.settings = with_dynamic(self._static_settings, self._store.dynamic_settings())
         topic_config({}, self.settings)  # The defaults that new topics get.
         self._store.clear_leftovers()
         for entry in self._store.entries():
@@ -101,9 +107,15 @@ class TopicRegistry:
             return
         config = topic_config(overrides, self.settings, flush)
         self._store.configure(topic.name, dict(overrides))
-        topic.config = config
-        for partition in topic.partitions:
-            partition.log.config = config.log
+        self._apply(topic, config)
+
+    @property
+    def log_directory(self) -> str:
+        return str(self._store.path)
+
+    def space(self) -> tuple[int, int]:
+        """The bytes in all, and still to be had, where the logs are. Blocks; any thread may ask."""
+        return self._store.space()
 
     # Looking up.
 
@@ -164,7 +176,7 @@ class TopicRegistry:
         entry = CatalogueEntry(name, topic_id, partitions, dict(config.overrides))
 
         def on_created(logs: list[PartitionLog]) -> None:
-            self._add(name, topic_id, config, logs)
+            self._apply(self._add(name, topic_id, config, logs), self._in_force(config))
             log.info("topic created", topic=name, partitions=partitions)
 
         self._change(name, lambda: self._store.create(entry, config.log), on_created, done, partitions)
@@ -179,6 +191,7 @@ class TopicRegistry:
             topic.partitions += self._partitions(
                 topic.name, topic.topic_id, logs, first=len(topic.partitions)
             )
+            self._apply(topic, topic.config)
             log.info("partitions added", topic=topic.name, partitions=partitions)
 
         added = partitions - len(topic.partitions)
@@ -189,6 +202,56 @@ class TopicRegistry:
             done,
             added,
         )
+
+    def alter(self, topic: Topic, config: TopicConfig, done: Done) -> None:
+        """Give a topic that is not changing other settings; its open logs go by them at once.
+
+        Fails with KAFKA_STORAGE_ERROR.
+        """
+        overrides = dict(config.overrides)
+
+        def on_altered(_: None) -> None:
+            self._apply(topic, self._in_force(config))
+            log.info("topic altered", topic=topic.name, settings=overrides)
+
+        self._change(topic.name, lambda: self._store.configure(topic.name, overrides), on_altered, done, 0)
+
+    def checked_defaults(self, dynamic: DynamicSettings) -> TopicSettings:
+        """The daemon's settings with these on top. Raises InvalidConfig: they, or some topic, would not work."""
+        settings = with_dynamic(self._static_settings, dynamic)
+        for overrides in ({}, *(topic.config.overrides for topic in self._by_name.values())):
+            topic_config(overrides, settings)
+        return settings
+
+    def alter_defaults(self, settings: TopicSettings, done: Done) -> None:
+        """Let the daemon's settings, which are not being changed, be these; all topics go by them at once.
+
+        Fails with KAFKA_STORAGE_ERROR.
+        """
+        dynamic = settings.dynamic
+
+        def on_altered(_: None) -> None:
+            self.settings = settings
+            for topic in self._by_name.values():
+                self._apply(topic, self._in_force(topic.config))
+            log.info("settings altered", of_node=dict(dynamic.of_node), of_all=dict(dynamic.of_all))
+
+        self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_altered, done, 0)
+
+    def _in_force(self, config: TopicConfig) -> TopicConfig:
+        """`config` over the settings as they are now, which may have changed since it was made."""
+        if config.settings is self.settings:
+            return config
+        try:
+            return topic_config(config.overrides, self.settings, config.log.flush)
+        except InvalidConfig as error:  # Both were changed at once; the next start would refuse it.
+            log.error("a topic keeps to the settings of before", reason=str(error))
+            return config
+
+    def _apply(self, topic: Topic, config: TopicConfig) -> None:
+        topic.config = config
+        for partition in topic.partitions:
+            partition.log.config = config.log
 
     def delete(self, topic: Topic, done: Done) -> None:
         """Delete a topic that is not changing. Fails with KAFKA_STORAGE_ERROR, and then it is still there.
@@ -239,6 +302,29 @@ class TopicRegistry:
                 waiter(error)
 
         self._workers.submit(work, on_worked)
+
+    def delete_records(self, partition: Partition, offset: int, done: Done) -> None:
+        """Let the records below `offset`, which is not beyond the high watermark, go.
+
+        Fails with UNKNOWN_TOPIC_OR_PARTITION (deleted meanwhile), OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        wall_ms = self._machinery.wall_ms()
+
+        def on_worked(worked: Future[None]) -> None:
+            error = ErrorCode.NONE
+            try:
+                worked.result()
+            except OffsetOutOfRange:  # The log was cut back.
+                error = ErrorCode.OFFSET_OUT_OF_RANGE
+            except StorageError as failure:
+                log.error("records cannot be deleted", topic=partition.topic, error=str(failure))
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition.is_deleted else error)
+
+        store, topic, index = self._store, partition.topic, partition.index
+        self._workers.submit(
+            lambda: store.delete_records(topic, index, partition.log, offset, wall_ms), on_worked
+        )
 
     def expire_producers(self) -> int:
         """Forget producers that were silent for `producer.id.expiration.ms`; return how many.

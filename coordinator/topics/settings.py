@@ -5,6 +5,7 @@ Checked where they are read (`coordinator/settings.py`); nothing here parses or 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage.log_config import FlushPolicy
@@ -13,8 +14,22 @@ INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicSettings:
+    """Settings that were changed while daemons ran, as text by Kafka's names: for one node, and for all."""
+
+    of_node: Mapping[str, str]
+    of_all: Mapping[str, str]
+
+
+NOTHING_DYNAMIC = DynamicSettings({}, {})
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The daemon's settings that concern topics, with Kafka's defaults."""
+    """The daemon's settings that concern topics, with Kafka's defaults.
+
+    `dynamic` says which of the values were changed at run time, and `static` what they were before.
+    """
 
     node_id: int = 1
     cluster_id: str = ""
@@ -44,4 +59,6 @@ class TopicSettings:
     max_incremental_fetch_session_cache_slots: int = 1000
     producer_id_expiration_ms: int = 86_400_000
     max_partitions: int = 20_000
+    dynamic: DynamicSettings = NOTHING_DYNAMIC
+    static: TopicSettings | None = None
     """Partitions of all topics together: each holds open files and some KiB (a bound of ours)."""

@@ -9,11 +9,15 @@ Knows no event loop and none of the topics' state in memory.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
+from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.topics.settings import DynamicSettings
+from storage.checkpoints import TopicPartition
 from storage.files import CorruptSegment, Files, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -105,6 +109,28 @@ class TopicStore:
     def configure(self, name: str, overrides: dict[str, str]) -> None:
         """Give a topic other settings; durable when this returns."""
         self._write({**self._entries, name: replace(self._entries[name], overrides=overrides)})
+
+    def delete_records(
+        self, topic: str, partition: int, log: PartitionLog, offset: int, wall_ms: int
+    ) -> None:
+        """Let the records below `offset` go, durably. Raises OffsetOutOfRange, StorageError."""
+        self._directory.delete_records(TopicPartition(topic, partition), log, offset, wall_ms)
+
+    @property
+    def path(self) -> Path:
+        return self._directory.path.absolute()
+
+    def space(self) -> tuple[int, int]:
+        """The bytes in all, and still to be had, where the logs are. Any thread may ask. Raises StorageError."""
+        return self._files.space(self._directory.path)
+
+    def dynamic_settings(self) -> DynamicSettings:
+        """Raises StorageError."""
+        return read_dynamic(self._files, self._directory.path)
+
+    def set_dynamic_settings(self, dynamic: DynamicSettings) -> None:
+        """Durable when this returns. Raises StorageError."""
+        write_dynamic(self._files, self._directory.path, dynamic)
 
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
         """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""

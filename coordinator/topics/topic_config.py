@@ -44,7 +44,6 @@ class TopicKey:
     kind: ValueKind
     default: Callable[[TopicSettings], object]
     broker_name: str | None = None
-    is_unset_by_default: bool = False  # Kafka's broker setting is null; its default stands elsewhere.
 
 
 def _fixed(value: object) -> Callable[[TopicSettings], object]:
@@ -135,13 +134,13 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey("remote.log.delete.on.disable", FLAG, _fixed("false")),
         TopicKey("remote.storage.enable", FLAG, _fixed("false")),
         TopicKey("retention.bytes", whole(LONG), lambda s: s.log_retention_bytes, "log.retention.bytes"),
-        TopicKey("retention.ms", whole(LONG, -1), lambda s: s.log_retention_ms, "log.retention.ms", True),
+        TopicKey("retention.ms", whole(LONG, -1), lambda s: s.log_retention_ms, "log.retention.ms"),
         TopicKey(
             "segment.bytes", whole(INT, MIN_SEGMENT_BYTES), lambda s: s.log_segment_bytes, "log.segment.bytes"
         ),
         TopicKey("segment.index.bytes", whole(INT, 4), _fixed(10_485_760), "log.index.size.max.bytes"),
         TopicKey("segment.jitter.ms", whole(LONG, 0), _fixed(0)),
-        TopicKey("segment.ms", whole(LONG, 1), lambda s: s.log_roll_ms, "log.roll.ms", True),
+        TopicKey("segment.ms", whole(LONG, 1), lambda s: s.log_roll_ms, "log.roll.ms"),
         TopicKey("unclean.leader.election.enable", FLAG, _fixed("false"), "unclean.leader.election.enable"),
     )
 }
@@ -175,6 +174,11 @@ class TopicConfig:
 
 def default_source(name: str, settings: TopicSettings) -> ConfigSource:
     """Where the default of `name` comes from: the daemon's settings, or Kafka."""
+    broker_name = TOPIC_KEYS[name].broker_name
+    if broker_name in settings.dynamic.of_node:
+        return ConfigSource.DYNAMIC_BROKER_CONFIG
+    if broker_name in settings.dynamic.of_all:
+        return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     given = TOPIC_KEYS[name].default(settings) != TOPIC_KEYS[name].default(KAFKA_DEFAULTS)
     return ConfigSource.STATIC_BROKER_CONFIG if given else ConfigSource.DEFAULT_CONFIG
 

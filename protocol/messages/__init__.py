@@ -6,30 +6,57 @@ What a message means and what answers it is told in its own module and in the ha
 from typing import Any, Final
 
 from protocol.codec import spec
+from protocol.messages.acls import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -41,6 +68,8 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
 def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
@@ -52,25 +81,38 @@ def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
 REQUESTS: Final = _by_key(
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    AlterConfigsRequest,
     ApiVersionsRequest,
+    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
     DeleteGroupsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
     DescribeTopicPartitionsRequest,
     DescribeTransactionsRequest,
+    DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest,
     EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListConfigResourcesRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
+    ListPartitionReassignmentsRequest,
     ListTransactionsRequest,
     MetadataRequest,
     OffsetCommitRequest,
@@ -79,29 +121,44 @@ REQUESTS: Final = _by_key(
     OffsetForLeaderEpochRequest,
     ProduceRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 RESPONSES: Final = _by_key(
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
+    AlterConfigsResponse,
     ApiVersionsResponse,
+    CreateAclsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
+    DeleteAclsResponse,
     DeleteGroupsResponse,
+    DeleteRecordsResponse,
     DeleteTopicsResponse,
+    DescribeAclsResponse,
+    DescribeClientQuotasResponse,
     DescribeClusterResponse,
     DescribeConfigsResponse,
     DescribeGroupsResponse,
+    DescribeLogDirsResponse,
+    DescribeProducersResponse,
     DescribeTopicPartitionsResponse,
     DescribeTransactionsResponse,
+    DescribeUserScramCredentialsResponse,
+    ElectLeadersResponse,
     EndTxnResponse,
     FetchResponse,
     FindCoordinatorResponse,
     HeartbeatResponse,
+    IncrementalAlterConfigsResponse,
     InitProducerIdResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
+    ListConfigResourcesResponse,
     ListGroupsResponse,
     ListOffsetsResponse,
+    ListPartitionReassignmentsResponse,
     ListTransactionsResponse,
     MetadataResponse,
     OffsetCommitResponse,
@@ -110,5 +167,7 @@ RESPONSES: Final = _by_key(
     OffsetForLeaderEpochResponse,
     ProduceResponse,
     SyncGroupResponse,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()

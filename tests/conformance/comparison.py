@@ -1,13 +1,15 @@
 """Compares what two brokers answered to the same script, field by field.
 
 What each broker makes up for itself is renamed one to one, in the order in which the script came to see it:
-the UUIDs inside member ids, topic ids, host and port. Throttle times have to be plausible. Lists whose
+the UUIDs inside member ids, topic ids, producer ids, host and port. Throttle times, and when a transaction began,
+have to be plausible. Lists whose
 order Kafka leaves to a hash map are sorted. Nothing else is masked: what remains has to be equal.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
@@ -15,6 +17,7 @@ from typing import Any, Final
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 ZERO_ID: Final = bytes(16)
 PLAUSIBLE_THROTTLE_MS: Final = range(60_000)
+PLAUSIBLE_AGE_S: Final = 3_600
 
 UNORDERED: Final = {
     ("JoinGroupResponse", "members"),
@@ -22,6 +25,29 @@ UNORDERED: Final = {
     ("ListGroupsResponse", "groups"),
     ("DescribeGroupsResponse", "groups"),
     ("DeleteGroupsResponse", "results"),
+    ("ListTransactionsResponse", "transaction_states"),
+    ("ListTransactionsResponse", "unknown_state_filters"),
+    ("TransactionState", "topics"),
+    ("TopicData", "partitions"),
+    ("AddPartitionsToTxnResponse", "results_by_transaction"),
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"),
+    ("AddPartitionsToTxnResult", "topic_results"),
+    ("AddPartitionsToTxnTopicResult", "results_by_partition"),
+    ("CreateTopicsResponse", "topics"),
+    ("CreatableTopicResult", "configs"),
+    ("DeleteTopicsResponse", "responses"),
+    ("CreatePartitionsResponse", "results"),
+    ("DeleteRecordsResponse", "topics"),
+    ("DeleteRecordsTopicResult", "partitions"),
+    ("DescribeConfigsResult", "configs"),
+    ("DescribeLogDirsResult", "topics"),
+    ("DescribeLogDirsTopic", "partitions"),
+    ("ElectLeadersResponse", "replica_election_results"),
+    ("ReplicaElectionResult", "partition_result"),
+    ("DescribeUserScramCredentialsResponse", "results"),
+    ("ListOffsetsResponse", "topics"),
+    ("ListOffsetsTopicResponse", "partitions"),
+    ("OffsetForLeaderTopicResult", "partitions"),
 }
 """Lists that Kafka takes out of a hash map, by random member ids or by the partitions that groups lie on."""
 UNORDERED_WHEN_ALL: Final = frozenset(
@@ -113,6 +139,10 @@ def _plain_message(message: Any, unordered: Set[tuple[str, str]]) -> Plain:
         value = getattr(message, field.name)
         if field.name == "throttle_time_ms":
             plain[field.name] = "plausible" if value in PLAUSIBLE_THROTTLE_MS else value
+        elif field.name == "transaction_start_time_ms":
+            plain[field.name] = "plausible" if abs(value / 1000 - time.time()) < PLAUSIBLE_AGE_S else value
+        elif field.name == "producer_id" and value > 0:
+            plain[field.name] = {"": "ProducerId", "id": value}
         elif field.name == "topic_id":
             plain[field.name] = {"": "TopicId", "id": bytes(value).hex()}
         elif (name, field.name) in unordered and value is not None:
@@ -130,6 +160,7 @@ class _Names:
         self._port = int(port)
         self._ids: dict[str, str] = {}
         self._topics: dict[str, str] = {ZERO_ID.hex(): "zero"}
+        self._producers: dict[int, str] = {}
 
     def learn(self, value: Plain) -> None:
         """Name the ids in `value` that stand in no unordered list."""
@@ -157,6 +188,8 @@ class _Names:
     def _rename_dict(self, value: dict[str, Any]) -> Plain:
         if value[""] == "TopicId":
             return self._topics.setdefault(value["id"], f"topic #{len(self._topics)}")
+        if value[""] == "ProducerId":
+            return self._producers.setdefault(value["id"], f"producer #{len(self._producers)}")
         if value[""] == "Unordered":
             return [self.rename(item) for item in sorted(value["items"], key=self._known_text)]
         renamed = {name: self.rename(item) for name, item in value.items()}
@@ -174,6 +207,8 @@ class _Names:
         if isinstance(item, dict):
             if item[""] == "TopicId":
                 return self._topics.get(item["id"], "topic #?")
+            if item[""] == "ProducerId":
+                return self._producers.get(item["id"], "producer #?")
             if item[""] == "Unordered":
                 return sorted(map(self._known_text, item["items"]))
             return {name: self._with_topics(each) for name, each in item.items()}

@@ -10,6 +10,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, FIND, HEARTBEAT, JOIN, LEAVE, LIST, SYNC
+from tests.conformance.admin_lines import TOPIC_ADMIN
+from tests.conformance.producers import (
+    ADD,
+    ADD_OFFSETS,
+    BATCHED_ADD,
+    END,
+    INIT,
+    LIST_TRANSACTIONS,
+    RESUMING,
+)
 from tests.conformance.scenes import STATES
 
 GROUP_LINES: Final = tuple(f"3.{number}" for number in (*range(1, 79), *range(85, 91)))
@@ -184,7 +194,39 @@ BAD_INPUT: Final = _cells(
 )
 """Malformed but decodable requests: Kafka's error, and the group undisturbed."""
 
-CELLS: Final[Cells] = VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT
+TRANSACTIONS: Final = _cells(
+    "transactions",
+    {
+        "InitProducerId: first, again": INIT,
+        "InitProducerId: refused": INIT,
+        "InitProducerId: resumed": RESUMING,
+        "InitProducerId: a transaction is under way": INIT,
+        "InitProducerId: after a transaction": INIT,
+        "AddPartitionsToTxn: begins, goes on": ADD,
+        "AddPartitionsToTxn: refused": ADD,
+        "AddPartitionsToTxn: unknown partitions": ADD,
+        "AddPartitionsToTxn: internal topics": ADD,
+        "AddPartitionsToTxn: several, and verification": BATCHED_ADD,
+        "AddOffsetsToTxn: added, refused": ADD_OFFSETS,
+        "EndTxn: every state": END,
+        "EndTxn: repeated": range(5, 6),
+        "EndTxn: refused": END,
+        "DescribeTransactions": (),
+        "ListTransactions: filters": LIST_TRANSACTIONS,
+        "ListTransactions: patterns": range(2, 3),
+        "FindCoordinator": range(1, 7),
+        "ApiVersions: the feature": (3, 4),
+        "time: a timeout aborts": END,
+        "time: an id expires": (),
+        "restart: every state": (),
+    },
+)
+"""The transaction coordinator, which KAFKA.md has no table for: every handler, in every version."""
+
+
+CELLS: Final[Cells] = (
+    VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TRANSACTIONS | TOPIC_ADMIN
+)
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"
 ELSEWHERE: Final = {

@@ -16,7 +16,9 @@ from typing import Final
 
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,6 +36,8 @@ BASE: Final = {
     "group.min.session.timeout.ms": "100",
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": SMALL["offsets.topic.num.partitions"],
+    "transaction.state.log.num.partitions": SMALL["transaction.state.log.num.partitions"],
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 CONFIGURATIONS: Final = {
     "plain": BASE,
@@ -44,6 +48,8 @@ CONFIGURATIONS: Final = {
         "offset.metadata.max.bytes": "16",
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "1000",
+        "transactional.id.expiration.ms": "1000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
 }
 AFTER_RESTART: Final[dict[str, dict[str, str]]] = {
@@ -75,6 +81,7 @@ class Target:
         await _make_topics(connection)
         self.topic_ids = await _topic_ids(connection)
         await _coordinator_ready(connection)
+        await _transactions_ready(connection)
         await _warm_up(connection)
         connection.close()
 
@@ -84,6 +91,7 @@ class Target:
         await asyncio.to_thread(self.server.restart)
         connection = await Connection.open(self.bootstrap, "setup")
         await _coordinator_ready(connection)
+        await _transactions_ready(connection)
         connection.close()
 
     def _settings(self) -> dict[str, str]:
@@ -148,6 +156,22 @@ async def _coordinator_ready(connection: Connection) -> None:
             return
         await asyncio.sleep(0.2)
     raise TimeoutError("the coordinator did not get ready")
+
+
+async def _transactions_ready(connection: Connection) -> None:
+    """As above for transactions; and nobody else is given producer id 0, which is also what stands for none."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        keys = FindCoordinatorRequest(key_type=CoordinatorType.TRANSACTION, coordinator_keys=PROBES)
+        found = await connection.send(keys, 4)
+        listed = await connection.send(ListTransactionsRequest(), 0)
+        given = await connection.send(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4
+        )
+        if not any(each.error_code for each in [*found.coordinators, listed, given]):
+            return
+        await asyncio.sleep(0.2)
+    raise TimeoutError("the transaction coordinator did not get ready")
 
 
 async def _warm_up(connection: Connection) -> None:

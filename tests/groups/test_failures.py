@@ -13,6 +13,7 @@ from coordinator.groups.failures import (
     error_response,
     loading_answer,
 )
+from coordinator.offsets.transactional_commit import VerifiedCommit
 from protocol.codec import encode, spec
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -33,6 +34,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
 )
 from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 UNAVAILABLE = ErrorCode.NOT_COORDINATOR
 JOIN = JoinGroupRequest(group_id="g", session_timeout_ms=1, member_id="m", protocol_type="t", protocols=[])
@@ -55,6 +61,20 @@ FETCH_GROUPS = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name)
 OFFSET_DELETE = OffsetDeleteRequest(group_id="g", topics=[])
 DESCRIBE = DescribeGroupsRequest(groups=["g", "h"])
 LIST = ListGroupsRequest()
+TXN_COMMIT = VerifiedCommit(
+    TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="orders",
+                partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)],
+            )
+        ],
+    )
+)
 DELETE = DeleteGroupsRequest(groups_names=["g", "h", "g"])
 ALL: list[Any] = [
     JOIN,
@@ -62,6 +82,7 @@ ALL: list[Any] = [
     HEARTBEAT,
     LEAVE,
     COMMIT,
+    TXN_COMMIT,
     FETCH_FLAT,
     OFFSET_DELETE,
     DESCRIBE,
@@ -85,7 +106,7 @@ def test_every_group_api_has_a_shape() -> None:
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
 def test_every_version_says_the_error_and_can_be_encoded(request_: Any) -> None:
-    known = spec(type(request_))
+    known = spec(type(getattr(request_, "request", request_)))
     for version in range(known.min_version, known.max_version + 1):
         flat = not isinstance(request_, OffsetFetchRequest) or version < 8
         response = error_response(request_ if flat else FETCH_GROUPS, UNAVAILABLE, version)
@@ -113,6 +134,11 @@ def test_a_commit_says_its_error_for_each_partition() -> None:
     assert errors_in(error_response(COMMIT, UNAVAILABLE, 9)) == [UNAVAILABLE, UNAVAILABLE]
 
 
+def test_an_old_producer_is_not_told_that_a_coordinator_loads() -> None:
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert [errors_in(error_response(TXN_COMMIT, loading, version)) for version in (1, 2)] == [[15], [14]]
+
+
 def test_a_join_that_failed_carries_no_generation() -> None:
     response = error_response(JOIN, UNAVAILABLE, 9)
     assert (response.generation_id, response.leader, response.members) == (-1, "", [])
@@ -126,7 +152,7 @@ def test_names_of_a_batch_are_answered_once_each() -> None:
 def test_3_69_while_loading_heartbeats_are_fine_syncs_rejoin_and_all_else_waits() -> None:
     assert loading_answer(HEARTBEAT) is ErrorCode.NONE
     assert loading_answer(SYNC) is ErrorCode.REBALANCE_IN_PROGRESS
-    for request in (JOIN, LEAVE, COMMIT, FETCH_FLAT, OFFSET_DELETE, DESCRIBE, LIST, DELETE):
+    for request in (JOIN, LEAVE, COMMIT, TXN_COMMIT, FETCH_FLAT, OFFSET_DELETE, DESCRIBE, LIST, DELETE):
         assert loading_answer(request) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 

@@ -20,7 +20,6 @@ import pytest
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from muster.cli import run
 from muster.log.rows import OffsetRow, write_rows
-from storage.checkpoints import RECOVERY_POINTS
 from storage.files import Files
 from storage.log_directory import LogDirectory
 from storage.partition_files import PARTITION_METADATA, write_partition_metadata
@@ -30,9 +29,10 @@ from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_log import groups as made
 from tests.kafka_log.groups import CLASSIC_GROUPS, KIP_848, SHARE, STREAMS, TOPIC, TRANSACTIONAL
+from tests.kafka_log.swap import OFFSETS, swap_in
 from tests.wire import WireClient
 
-OFFSETS, PARTITIONS = "__consumer_offsets", 4
+PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "offsets.topic.num.partitions": str(PARTITIONS)}
 MUSTER = {**SETTINGS, "node.id": "0", "auto.create.topics.enable": "false"}
 IMPORTED, IMPORTED_ONLINE = "imported", "imported-online"
@@ -317,13 +317,7 @@ def second_life(
     kafka: KafkaBroker, by_kafka: Written, by_muster: Written, tmp_path_factory: pytest.TempPathFactory
 ) -> KafkaBroker:
     """Kafka on the segments that Muster wrote, each under Kafka's own `partition.metadata`, and an import."""
-    for number in range(PARTITIONS):
-        theirs, ours = kafka.log_dir / f"{OFFSETS}-{number}", by_muster.log_dir / f"{OFFSETS}-{number}"
-        kept = (theirs / PARTITION_METADATA).read_bytes()
-        shutil.rmtree(theirs)
-        shutil.copytree(ours, theirs) if ours.exists() else theirs.mkdir()
-        (theirs / PARTITION_METADATA).write_bytes(kept)
-    (kafka.log_dir / RECOVERY_POINTS).unlink()  # It speaks of the segments that were there.
+    swap_in(by_muster.log_dir, kafka.log_dir, PARTITIONS)
     file = tmp_path_factory.mktemp("import") / "rows.jsonl"
     write_rows(file, [OffsetRow(IMPORTED, TOPIC, 1, 33, metadata="by import")])
     assert run(["log", "import", str(file), str(kafka.log_dir)]) == 0

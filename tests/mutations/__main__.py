@@ -20,7 +20,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COPIED = ("coordinator", "protocol", "storage", "muster", "tests", "pyproject.toml")
-TESTS = ("tests/groups", "tests/offsets", "tests/server/test_shard_runner.py", "tests/test_clock.py")
+TESTS = (
+    "tests/groups",
+    "tests/offsets",
+    "tests/server/test_shard_runner.py",
+    "tests/server/test_standing_still.py",
+    "tests/storage/test_compaction.py",
+    "tests/test_clock.py",
+)
 SEEDS = 2_000
 TIMEOUT_S = 600
 

@@ -20,6 +20,9 @@ WANTED = {
     "reinstate_an_old_generation_on_replay",
     "lose_a_tombstone",
     "restart_timers_short_after_load",
+    "forget_late_timers_when_there_is_room",
+    "read_a_shard_twice_when_there_is_room",
+    "overlook_tombstones_in_cleaning",
 }
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import cramjam
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.compression import compress
 from protocol.errors import ErrorCode
-from protocol.record_batch import BATCH_OVERHEAD, CRC, CRC_POSITION, checksum
-from protocol.record_validation import MAX_RECORD_ERRORS, RefusedBatch, validate_produced
+from protocol.record_batch import BATCH_OVERHEAD, CRC, CRC_POSITION, CorruptBatch, checksum
+from protocol.record_validation import MAX_RECORD_ERRORS, RefusedBatch, check_records, validate_produced
 from protocol.records import Codec, Record, encode_batch, parse_header, payload_of
 from protocol.varint import VARINTS, encode_varint
 
@@ -168,6 +170,25 @@ def test_record_lengths_that_only_add_up_are_refused(lengths: list[int]) -> None
     payload = b"".join(encode_varint(length) + bytes(max(length, 0)) for length in lengths)
     batch = sealed(bytes(encode_batch(THREE[:2]))[:BATCH_OVERHEAD] + payload)
     assert verdict(batch) is INVALID
+
+
+@given(
+    st.lists(st.integers(0, 3), max_size=20).map(lambda runs: [size for size in runs for _ in range(50)]),
+    st.integers(-2, 2),
+    st.integers(-3, 3),
+)
+def test_lengths_are_followed_as_if_one_by_one(kinds: list[int], more_records: int, more_bytes: int) -> None:
+    """Records of one length are looked at together: in runs of any length, also where the last one lies."""
+    sizes = [(6, 63, 64, 8192)[kind] for kind in kinds]
+    whole = b"".join(encode_varint(size) + bytes(size) for size in sizes)
+    payload = whole[:more_bytes] if more_bytes < 0 else whole + bytes(more_bytes)
+    count = max(0, len(sizes) + more_records)
+    try:
+        check_records(b"head" + payload, count, 4)
+        is_right = True
+    except (CorruptBatch, IndexError):
+        is_right = False
+    assert is_right == (count == len(sizes) and len(payload) == len(whole))
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])

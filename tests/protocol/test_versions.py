@@ -36,6 +36,11 @@ SERVED = {
     *("CreateTopics", "DeleteTopics", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs"),
     *("DeleteGroups", "OffsetDelete", "DescribeCluster", "CreatePartitions", "DescribeTopicPartitions"),
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"),
+    "TxnOffsetCommit",
+    *("WriteTxnMarkers", "DescribeProducers"),
+    *("DeleteRecords", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs", "ElectLeaders"),
+    *("DescribeAcls", "CreateAcls", "DeleteAcls", "ListPartitionReassignments", "DescribeClientQuotas"),
+    *("DescribeUserScramCredentials", "ListConfigResources"),
 }
 
 

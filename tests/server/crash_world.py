@@ -15,12 +15,12 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, RequestContext
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.loading import load_shard
-from coordinator.shard_runner import ShardRunner
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
 from protocol.errors import DecodeError
@@ -68,14 +68,14 @@ class CrashWorld(World):
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
     ) -> None:
         settings = TopicSettings(log_flush_policy=policy)
-        self.dirty: dict[ShardRunner[Shard], None] = {}
+        self.dirty: dict[GroupRunner, None] = {}
         self.timers: dict[tuple[Any, ...], int | None] = {}
         super().__init__(directory, settings, files)
         self.accounts: dict[tuple[str, ...], Account] = {}
         topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
         kind = group_shards(lambda partition: Shard(partition, GROUP_SETTINGS, self.registry))
         self.runners = [
-            ShardRunner(
+            GroupRunner(
                 kind,
                 partition.index,
                 partition.log,
@@ -104,7 +104,7 @@ class CrashWorld(World):
                 config = replace(partition.log.config, segment_bytes=size_bytes, flush=flush)
                 partition.log.config = config
 
-    def _load(self, runner: ShardRunner[Shard], *, cut_back: bool) -> None:
+    def _load(self, runner: GroupRunner, *, cut_back: bool) -> None:
         shard = runner.kind.new_shard(runner.partition)
         runner.start(load_shard(runner.kind, shard, runner.log, Clock(), 4096, cut_back))
 
@@ -121,13 +121,13 @@ class CrashWorld(World):
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
 
-    def on_dirty(self, runner: ShardRunner[Shard]) -> None:
+    def on_dirty(self, runner: GroupRunner) -> None:
         self.dirty[runner] = None
 
     def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
         self.schedule(log, done)
 
-    def reload(self, runner: ShardRunner[Shard]) -> None:
+    def reload(self, runner: GroupRunner) -> None:
         self.queue.append(lambda: self._load(runner, cut_back=True))
 
     def settle(self) -> None:

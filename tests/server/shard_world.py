@@ -11,11 +11,11 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, RequestContext
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.loading import load_shard
-from coordinator.shard_runner import ShardRunner
 from protocol.records import Batch, Codec, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended, BatchTooLarge
@@ -103,7 +103,7 @@ class ShardWorld:
         self.no_room: list[StorageError] = []
         self.advanced = 0
         self._is_dirty = False
-        self.runner = ShardRunner(
+        self.runner = GroupRunner(
             group_shards(lambda partition: Shard(partition, self.settings, self.topics)),
             0,
             self.log,  # type: ignore[arg-type]
@@ -132,16 +132,16 @@ class ShardWorld:
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
 
-    def on_dirty(self, runner: ShardRunner[Shard]) -> None:
+    def on_dirty(self, runner: GroupRunner) -> None:
         self._is_dirty = True
 
     def schedule_flush(self, log: Any, done: Done) -> None:
         self.flushes.append(done)
 
-    def reload(self, runner: ShardRunner[Shard]) -> None:
+    def reload(self, runner: GroupRunner) -> None:
         self.reloads += 1
 
-    def wait_for_room(self, runner: ShardRunner[Shard], error: StorageError) -> None:
+    def wait_for_room(self, runner: GroupRunner, error: StorageError) -> None:
         self.no_room.append(error)
 
     def _on_durable(self) -> None:

@@ -13,7 +13,9 @@ from coordinator.clock import Clock
 from coordinator.listeners import Listener
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.connection import MAX_UNANSWERED, Connection
+from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
+from coordinator.topics.workers import InlineWorkers
 from protocol.framing import encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -68,6 +70,8 @@ class FakeServer:
         self.soon: list[Callable[[], None]] = []
         self.clock = Clock()
         self.max_request_bytes = MAX_BYTES
+        self.readers = InlineWorkers()
+        self.slow_readers = SlowReaders()
         self.apis: dict[int, Api] = api_table(dict.fromkeys((11, 12, 16), self.handle))
 
     def handle(self, request: Any, pending: Pending) -> None:

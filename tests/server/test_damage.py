@@ -13,56 +13,28 @@ import pytest
 from coordinator import outages
 from coordinator.groups.partitioning import partition_for
 from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.processes import wait_until
-from tests.server.test_durability import Daemon
+from tests.server.asking import TOPIC, commit, committed, fetch, make_topic, produce
+from tests.server.daemon_thread import Daemon
 from tests.storage.faulty_files import FaultyFiles
-from tests.topics.world import batch
 from tests.wire import WireClient
 
-TOPIC = "orders"
 PARTITIONS = 50
+RECORD = b"v" * 100
 COMMITS = 6
 PATIENCE_S = 30
 GROUPS = {partition_for(f"g{number}", PARTITIONS): f"g{number}" for number in range(400)}
 """One group for each partition of the offsets topic."""
 
 
-def commit(group_id: str, offset: int) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
-    return OffsetCommitRequest(group_id=group_id, topics=[topic])
-
-
 def fetched(client: WireClient, group_id: str) -> tuple[int, int]:
     """Error and offset."""
-    topic = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-    asked = OffsetFetchRequestGroup(group_id=group_id, topics=[topic])
-    (group,) = client.ask(OffsetFetchRequest(groups=[asked]), 8).groups
+    (group,) = client.ask(fetch(group_id), 8).groups
     return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -1
-
-
-def produce(client: WireClient, partition: int) -> int:
-    data = PartitionProduceData(index=partition, records=batch(b"v" * 100))
-    request = ProduceRequest(
-        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-    )
-    return int(client.ask(request, 9).responses[0].partition_responses[0].error_code)
 
 
 def fetch_records(client: WireClient, partition: int) -> Any:
@@ -79,12 +51,11 @@ def data(tmp_path: Path) -> Path:
     root.mkdir()
     files = FaultyFiles(root)
     with Daemon(root, files) as daemon, WireClient(daemon.bootstrap) as client:
-        topic = CreatableTopic(name=TOPIC, num_partitions=3, replication_factor=1)
-        assert client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
+        make_topic(client, partitions=3)
         for group_id in GROUPS.values():
             for offset in range(COMMITS):
-                assert client.ask(commit(group_id, offset), 8).topics[0].partitions[0].error_code == 0
-        assert [produce(client, partition) for partition in range(3) for _ in range(3)] == [0] * 9
+                assert committed(client.ask(commit(offset, group_id), 8)) == 0
+        assert [produce(client, partition, RECORD) for partition in range(3) for _ in range(3)] == [0] * 9
     return root
 
 
@@ -111,7 +82,7 @@ def serve_all_but(client: WireClient, broken: int) -> None:
         if partition != broken:
             wait_until(lambda name=group_id: fetched(client, name)[0] != 14, "it has loaded", PATIENCE_S)
             assert fetched(client, group_id) == (0, COMMITS - 1)
-            assert client.ask(commit(group_id, COMMITS - 1), 8).topics[0].partitions[0].error_code == 0
+            assert committed(client.ask(commit(COMMITS - 1, group_id), 8)) == 0
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -129,7 +100,7 @@ def test_a_corrupt_batch_in_one_of_50_partitions_leaves_the_others_serving(
     with Daemon(data, FaultyFiles(data)) as daemon, WireClient(daemon.bootstrap) as client:
         serve_all_but(client, broken)
         assert fetched(client, group_id)[0] == ErrorCode.NOT_COORDINATOR
-        refused = client.ask(commit(group_id, 9), 8).topics[0].partitions[0].error_code
+        refused = committed(client.ask(commit(9, group_id), 8))
         assert refused == ErrorCode.NOT_COORDINATOR
         listed = client.ask(ListGroupsRequest(), 4)
         assert (listed.error_code, len(listed.groups)) == (0, PARTITIONS - 1)

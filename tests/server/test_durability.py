@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
@@ -13,56 +12,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.daemon import serve
-from coordinator.settings import Settings
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from tests.processes import wait_until
+from tests.server.asking import GROUP, commit, committed, fetch, fetched, make_topic
+from tests.server.daemon_thread import DEADLINE_S, Daemon
 from tests.storage.faulty_files import FaultyFiles, Operation
 from tests.wire import WireClient
 
-TOPIC, GROUP = "durable", "group"
-DEADLINE_S = 20
 A_LONG_ROUND_TRIP_S = 0.3
-
-
-class Daemon:
-    """`serve` on a thread of this process, so that its file layer is in our hands."""
-
-    def __init__(self, directory: Path, files: FaultyFiles, **settings: Any) -> None:
-        listeners = ("PLAINTEXT://127.0.0.1:0",)
-        self._settings = Settings(listeners=listeners, log_dirs=(str(directory),), **settings)
-        self._files = files
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        await serve(self._settings, self._on_ready, self._stop, self._files)
-
-    def _on_ready(self, address: str) -> None:
-        self.bootstrap = address
-        self._ready.set()
-
-    def __enter__(self) -> Daemon:
-        self._thread.start()
-        assert self._ready.wait(DEADLINE_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
 
 
 class HeldSyncs:
@@ -97,29 +54,8 @@ def files(tmp_path: Path) -> FaultyFiles:
 def daemon(tmp_path: Path, files: FaultyFiles) -> Iterator[Daemon]:
     with Daemon(tmp_path, files) as running:
         with WireClient(running.bootstrap) as client:
-            topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-            assert client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
+            make_topic(client)
         yield running
-
-
-def commit(offset: int) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
-    return OffsetCommitRequest(group_id=GROUP, topics=[topic])
-
-
-def committed_error(answer: Any) -> int:
-    return int(answer.topics[0].partitions[0].error_code)
-
-
-def fetch() -> OffsetFetchRequest:
-    topic = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
-
-
-def fetched_offset(answer: Any) -> int:
-    assert answer.groups[0].error_code == 0, answer
-    return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
 
 def answers_within(client: WireClient, seconds: float) -> bool:
@@ -144,7 +80,7 @@ def test_a_commit_is_answered_after_its_fdatasync_and_heartbeats_do_not_wait(
             beater.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m"), 4)
         assert not answers_within(committer, A_LONG_ROUND_TRIP_S)
         held.release()
-        assert committed_error(committer.receive()) == 0
+        assert committed(committer.receive()) == 0
 
 
 def test_a_read_is_answered_after_the_fdatasync_of_what_it_saw(daemon: Daemon, files: FaultyFiles) -> None:
@@ -157,7 +93,7 @@ def test_a_read_is_answered_after_the_fdatasync_of_what_it_saw(daemon: Daemon, f
         reader.send(fetch(), 8)
         assert not answers_within(reader, A_LONG_ROUND_TRIP_S)
         held.release()
-        assert fetched_offset(reader.receive()) == 7
+        assert fetched(reader.receive()) == 7
 
 
 def test_what_was_acknowledged_survives_a_power_loss(
@@ -165,10 +101,10 @@ def test_what_was_acknowledged_survives_a_power_loss(
 ) -> None:
     with WireClient(daemon.bootstrap) as client:
         for offset in range(20):
-            assert committed_error(client.ask(commit(offset), 8)) == 0
+            assert committed(client.ask(commit(offset), 8)) == 0
     files.crash()
     with Daemon(tmp_path, FaultyFiles(tmp_path)) as after, WireClient(after.bootstrap) as client:
-        assert fetched_offset(loaded(client)) == 19
+        assert fetched(loaded(client)) == 19
 
 
 def test_a_failed_fdatasync_is_an_error_and_the_next_commit_goes_well(
@@ -176,7 +112,7 @@ def test_a_failed_fdatasync_is_an_error_and_the_next_commit_goes_well(
 ) -> None:
     """KAFKA.md 2.1: a storage error is NOT_COORDINATOR (16); the shard reads its state again and serves on."""
     with WireClient(daemon.bootstrap) as client:
-        assert committed_error(client.ask(commit(1), 8)) == 0
+        assert committed(client.ask(commit(1), 8)) == 0
         broken = OSError(errno.EIO, os.strerror(errno.EIO))
 
         def fail_once(operation: Operation) -> OSError | None:
@@ -186,10 +122,10 @@ def test_a_failed_fdatasync_is_an_error_and_the_next_commit_goes_well(
             return broken
 
         files.fault = fail_once
-        assert committed_error(client.ask(commit(2), 8)) == 16
-        assert fetched_offset(loaded(client)) == 1, "as if the failed commit had never been"
-        assert committed_error(client.ask(commit(3), 8)) == 0
-        assert fetched_offset(client.ask(fetch(), 8)) == 3
+        assert committed(client.ask(commit(2), 8)) == 16
+        assert fetched(loaded(client)) == 1, "as if the failed commit had never been"
+        assert committed(client.ask(commit(3), 8)) == 0
+        assert fetched(client.ask(fetch(), 8)) == 3
 
 
 def loaded(client: WireClient) -> Any:

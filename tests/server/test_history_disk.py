@@ -16,7 +16,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.processes import wait_until
-from tests.server.test_durability import DEADLINE_S, Daemon
+from tests.server.daemon_thread import DEADLINE_S, Daemon
 from tests.storage.faulty_files import FaultyFiles, Operation
 from tests.wire import WireClient
 

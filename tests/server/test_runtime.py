@@ -13,11 +13,12 @@ import pytest
 
 from coordinator import outages
 from coordinator.clock import Clock
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.runtime import PULSE_MS, Runtime
-from coordinator.shard_loader import LOADING_SWITCH_S
+from coordinator.shard_loader import LOADING_SWITCH_S, Reload
 from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.records import Codec
 from storage.files import StorageError
@@ -99,8 +100,8 @@ class BrokenLog:
         return iter(())
 
 
-def runner_on(log: Any, runtime: Runtime) -> ShardRunner[Shard]:
-    return ShardRunner(
+def runner_on(log: Any, runtime: Runtime) -> GroupRunner:
+    return GroupRunner(
         group_shards(lambda partition: Shard(partition, GroupSettings(), Topics())),
         0,
         log,
@@ -128,6 +129,21 @@ async def test_a_shard_that_the_disk_refused_is_read_again(
     runtime.open_shards([runner])
     await until(runner, ShardState.FAILED)
     await until(runner, ShardState.ACTIVE)
+
+
+async def test_a_shard_that_serves_again_by_then_is_not_read_once_more(runtime: Runtime) -> None:
+    """Another reading would cut off what it has appended since."""
+    loader = runtime._loader
+    runner = runner_on(BrokenLog(ZeroDivisionError("ours")), runtime)
+    runtime.open_shards([runner])
+    await until(runner, ShardState.FAILED)
+    Reload(loader, runner).try_again()
+    await until(runner, ShardState.ACTIVE)
+    shard, read = runner.shard, asyncio.Event()
+    Reload(loader, runner).try_again()
+    loader.run(lambda: None, lambda _: read.set())
+    await asyncio.wait_for(read.wait(), PATIENCE_S)
+    assert runner.shard is shard
 
 
 async def test_a_bug_in_the_replay_costs_its_shard_and_no_other(runtime: Runtime) -> None:

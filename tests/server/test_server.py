@@ -11,6 +11,7 @@ from coordinator.clock import Clock
 from coordinator.server.connection import Connection
 from coordinator.server.server import Server
 from coordinator.settings import Settings
+from coordinator.topics.workers import InlineWorkers
 from tests.server.test_connection import LISTENER, FakeTransport
 
 IDLE_MS = 1_000
@@ -31,7 +32,7 @@ class Transport(FakeTransport):
 @pytest.fixture
 async def server() -> Server:
     settings = Settings(connections_max_idle_ms=IDLE_MS)
-    return Server({}, settings, Clock(), lambda key, deadline_ms: None)
+    return Server({}, settings, Clock(), lambda key, deadline_ms: None, InlineWorkers())
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
-"""The disk of the simulation: the logs of the shards, and flushes that take their time or fail.
+"""The disk of the simulation: the logs of the shards, and flushes that take their time, fail, or find no room.
 
 A log keeps what a disk keeps. Batches are real bytes, so that loading reads what a restart would read. When
-the process dies, what was written but not synced may be there or not: any number of batches from the front.
+the process dies, what was written but not synced may be there or not: any number of batches from the front. A
+cleaning reads now and swaps later, as on a thread; a process that dies between may have swapped or not.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +16,11 @@ from random import Random
 from protocol.records import Batch, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended
+from tests.simulation.cleaning import cleaned
 from tests.simulation.timeline import Origin, ProcessLoop
 
-BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", 5)
+BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", errno.EIO)
+NO_ROOM = StorageError("write", Path("__consumer_offsets-0"), "No space left on device", errno.ENOSPC)
 
 Done = Callable[[StorageError | None], None]
 
@@ -25,13 +29,21 @@ class SimulatedLog:
     """The part of `PartitionLog` that a runner and its loader use; outlives the process."""
 
     log_start_offset = 0
+    is_open = True
 
-    def __init__(self, partition: int, on_durable: Callable[[SimulatedLog, bytearray], None]) -> None:
+    def __init__(
+        self, partition: int, disk: Disk, on_durable: Callable[[SimulatedLog, bytearray], None]
+    ) -> None:
         self.partition = partition
         self.failure: StorageError | None = None
         self.next_offset = self.durable_offset = 0
         self.durable: list[bytearray] = []
         self.staged: deque[bytearray] = deque()
+        self.met_no_room = False  # And has taken nothing since.
+        self.clean_offset = 0
+        self.batches_cleaned = 0
+        self._disk = disk
+        self._draft: tuple[int, list[bytearray]] | None = None  # What is to come instead of so many batches.
         self._on_durable = on_durable
 
     def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
@@ -39,6 +51,7 @@ class SimulatedLog:
             raise self.failure
         base_offset = self.next_offset
         set_base_offset(batch, base_offset, 0)
+        self.met_no_room = False
         self.next_offset = parse_header(batch).last_offset + 1
         self.staged.append(batch)
         return Appended(base_offset, self.next_offset - 1)
@@ -55,11 +68,36 @@ class SimulatedLog:
     def fail_back(self) -> None:
         self.staged.clear()
         self.next_offset, self.failure = self.durable_offset, None
+        if self._disk.has_no_room_to_cut():
+            self.failure = NO_ROOM
+            raise NO_ROOM
 
-    def crash(self, kept: int) -> None:
-        """The process is gone; of what it had written `kept` batches have reached the disk."""
+    def crash(self, kept: int, swaps: bool) -> None:
+        """The process is gone; of what it had written `kept` batches have reached the disk.
+
+        If it was about to swap what a cleaning left, it `swaps` yet, or did not come so far.
+        """
         self.flush(list(self.staged)[:kept])
-        self.fail_back()
+        self.staged.clear()
+        self.next_offset, self.failure, self.met_no_room = self.durable_offset, None, False
+        if swaps:
+            self.swap()
+        self._draft = None
+
+    def clean(self, count: int, wall_ms: int, delete_retention_ms: int) -> bool:
+        """Write the first `count` batches anew, for `swap`; False if there is nothing to do, or more than that."""
+        if self._draft is not None or not count:
+            return False
+        self._draft = count, cleaned(self.durable[:count], self.clean_offset, wall_ms, delete_retention_ms)
+        return True
+
+    def swap(self) -> None:
+        """Let what a cleaning left take the place of what it read."""
+        if self._draft is not None:
+            (count, left), self._draft = self._draft, None
+            self.clean_offset = parse_header(self.durable[count - 1]).last_offset + 1
+            self.batches_cleaned += count - len(left)
+            self.durable[:count] = left
 
     def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
         for data in self.durable:
@@ -77,8 +115,9 @@ class SimulatedFlusher:
         batches = list(log.staged)
 
         def end() -> None:
-            if log.failure is None and self._disk.fails():
-                log.failure = BROKEN
+            if log.failure is None:
+                log.failure = self._disk.failure()
+                log.met_no_room = log.failure is NO_ROOM
             if log.failure is None:
                 log.flush(batches)
             done(log.failure)
@@ -97,6 +136,8 @@ class Disk:
         self._random = random
         self.is_sound = False  # Nothing fails, and everything is quick.
         self.failures_to_come = 0
+        self.is_full = False
+        self.times_no_room = 0
 
     def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
         """For a process that starts."""
@@ -111,8 +152,20 @@ class Disk:
         """How long reading a log takes."""
         return 5 if self.is_sound else self._random.choice((1, 20, 500, 3_000))
 
-    def fails(self) -> bool:
+    def failure(self) -> StorageError | None:
+        """What becomes of a flush."""
+        if self.is_full:
+            self.times_no_room += 1
+            return NO_ROOM
         if self.is_sound or not self.failures_to_come:
-            return False
+            return None
         self.failures_to_come -= 1
-        return True
+        return BROKEN
+
+    def has_no_room_to_cut(self) -> bool:
+        """Some file systems need room even to give some back."""
+        return self.is_full and self._random.random() < 0.3
+
+    def probe_room(self) -> None:
+        if self.is_full:
+            raise NO_ROOM

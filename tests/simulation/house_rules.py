@@ -12,11 +12,15 @@ LATE_MS = STALL_MS + 250
 """So late may the wheel be turned after a stop of the process: it is noticed, and the sockets are read first."""
 
 
-def broken_rules(group: Group, now_ms: int) -> Iterator[str]:
-    """The house rules that `group` breaks, in words; nothing if all is well."""
+def broken_rules(group: Group, now_ms: int, *, timers_wait: bool = False) -> Iterator[str]:
+    """The house rules that `group` breaks, in words; nothing if all is well.
+
+    `timers_wait`, however late they are, while its shard stands still.
+    """
     yield from _of_membership(group)
     yield from _of_state(group)
-    yield from _of_waiting(group, now_ms)
+    if not timers_wait:
+        yield from _of_waiting(group, now_ms)
 
 
 def _of_membership(group: Group) -> Iterator[str]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import Event, Result
+from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.group_apis import GroupApis
-from coordinator.shard_runner import ShardRunner
 from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -126,7 +126,7 @@ class Server:
         witness.server = self
         self.loop = ProcessLoop(timeline, lambda: 1)
         self.runtime: Runtime | None = None
-        self.logs = [SimulatedLog(partition, witness.on_durable) for partition in range(partitions)]
+        self.logs = [SimulatedLog(partition, disk, witness.on_durable) for partition in range(partitions)]
         self.unread: list[tuple[int, Call]] = []  # In the sockets, and since when.
         self._random = random
         self._disk = disk
@@ -143,7 +143,14 @@ class Server:
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
         flusher = self._disk.new_flusher(self.loop)
-        self.runtime = Runtime(clock, flusher, lambda _: None, 1 << 20, self.loop)  # type: ignore[arg-type]
+        self.runtime = Runtime(
+            clock,
+            flusher,  # type: ignore[arg-type]
+            lambda _: None,
+            1 << 20,
+            self.loop,  # type: ignore[arg-type]
+            self._disk.probe_room,
+        )
         self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 
@@ -156,7 +163,7 @@ class Server:
         for call in calls:
             call.lose()
         for log in self.logs:
-            log.crash(self._random.randint(0, len(log.staged)))
+            log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
         self.witness.on_crash(self.logs)
 
     def stop_for(self, stop_ms: int) -> None:
@@ -170,6 +177,16 @@ class Server:
     def _go_on(self, loop: ProcessLoop) -> None:
         if not loop.is_dead:
             loop.go_on()
+
+    def clean(self, took_ms: int, delete_retention_ms: int) -> None:
+        """Compact some of every log: read now, swapped when the cleaner is through."""
+        if self.runtime is None:
+            return
+        wall_ms = self.timeline.now_ms + self.timeline.wall_offset_ms
+        for log in self.logs:
+            count = self._random.randrange(len(log.durable) or 1)  # Never the last: that segment is written.
+            if log.clean(count, wall_ms, delete_retention_ms):
+                self.loop.run_at(self.timeline.now_ms + took_ms, Origin.THREAD, log.swap)
 
     # Requests.
 
@@ -194,7 +211,7 @@ class Server:
 
     # Parts.
 
-    def runner_for(self, group_id: str) -> ShardRunner[Shard]:
+    def runner_for(self, group_id: str) -> GroupRunner:
         assert self.runtime is not None
         return self.runtime.runner_for(group_id)
 
@@ -203,15 +220,15 @@ class Server:
         return {each for each in self.group_ids if partition_for(each, len(self.logs)) == partition}
 
     @property
-    def runners(self) -> list[ShardRunner[Shard]]:
+    def runners(self) -> list[GroupRunner]:
         return [] if self.runtime is None else self.runtime.runners
 
     def _new_shard(self, partition: int) -> Shard:
         return WatchedShard(self.witness, partition, self.settings, self.topics)
 
-    def _new_runner(self, log: SimulatedLog) -> ShardRunner[Shard]:
+    def _new_runner(self, log: SimulatedLog) -> GroupRunner:
         assert self.runtime is not None
-        return ShardRunner(
+        return GroupRunner(
             group_shards(self._new_shard),
             log.partition,
             log,  # type: ignore[arg-type]

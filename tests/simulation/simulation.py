@@ -75,6 +75,8 @@ class Summary:
     expired: int
     calls: int
     generations: int
+    no_room: int  # Flushes that found none.
+    cleaned: int  # Batches that compaction took away.
 
 
 class Simulation:
@@ -166,6 +168,7 @@ class Simulation:
     def _make_peace(self) -> None:
         """From here on nothing goes wrong, and whoever lives behaves."""
         self.network.is_sound = self.disk.is_sound = True
+        self.disk.is_full = False
         if self.server.runtime is None:
             self.server.start()
         for consumer in self._paused:
@@ -188,6 +191,8 @@ class Simulation:
             if runner.shard is None:
                 yield f"partition {runner.partition} is {runner.state}"
                 return
+        if self.server.runtime is not None and self.server.runtime.outages.is_full:
+            yield "somebody waits for room, which is there"
         for group_id in GROUPS:
             yield from self._unsettled_group(group_id)
         yield from (f"no answer to {request}" for request in self._overdue())
@@ -247,13 +252,15 @@ class Simulation:
             witness.expired,
             len(witness.calls),
             len(witness.facts.was_assigned),
+            self.disk.times_no_room,
+            sum(log.batches_cleaned for log in self.server.logs),
         )
 
     # What can go wrong: each is given the simulation, and draws the rest.
 
     def crash(self) -> None:
         """The coordinator dies, and is started again."""
-        if self.server.runtime is not None:
+        if self.server.runtime is not None and not self.disk.is_sound:  # Else there is peace by now.
             self.server.crash()
             self.timeline.after(self.random.choice((50, 1_000, 8_000)), self._start_again)
 
@@ -266,6 +273,23 @@ class Simulation:
 
     def break_the_disk(self) -> None:
         self.disk.failures_to_come += 1
+
+    def fill_the_disk(self) -> None:
+        """Until somebody makes room; a coordinator that is killed for it meanwhile is no better off."""
+        self.disk.is_full = True
+        full_ms = self.random.choice((200, 3_000, 20_000, 70_000))
+        self.timeline.after(full_ms, self._make_room)
+        if self.random.random() < 0.2:
+            self.timeline.after(self.random.randrange(2 * full_ms), self.crash)
+
+    def _make_room(self) -> None:
+        self.disk.is_full = False
+
+    def compact_the_logs(self) -> None:
+        took_ms = self.random.choice((1, 100, 5_000))
+        self.server.clean(took_ms, delete_retention_ms=self.random.choice((0, 0, 60_000)))
+        if self.random.random() < 0.2:
+            self.timeline.after(self.random.randrange(2 * took_ms), self.crash)
 
     def jump_the_wall_clock(self) -> None:
         self.timeline.wall_offset_ms += self.random.choice((-3_600_000, -500, 500, 3_600_000))
@@ -345,6 +369,9 @@ FAULTS: Final[list[Callable[[Simulation], None]]] = [
     Simulation.crash,
     Simulation.stop_the_server,
     Simulation.break_the_disk,
+    Simulation.fill_the_disk,
+    Simulation.compact_the_logs,
+    Simulation.compact_the_logs,
     Simulation.jump_the_wall_clock,
     Simulation.kill_a_client,
     Simulation.kill_a_client,

@@ -30,6 +30,8 @@ def test_enough_goes_wrong_for_this_to_mean_anything() -> None:
     assert sum(each.expired for each in summaries) >= 40
     assert sum(each.generations for each in summaries) >= 240
     assert sum(each.calls for each in summaries) >= 8_000
+    assert sum(each.no_room for each in summaries) >= 40
+    assert sum(each.cleaned for each in summaries) >= 400
 
 
 def summary_under_hash_seed(hash_seed: int) -> str:

@@ -164,6 +164,8 @@ class Outcome:
         return self._error
 
     def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
         return self._value
 
 

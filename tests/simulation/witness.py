@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from tests.simulation.server import Call, Server
 
 ALIVE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+HEARTBEAT_ANSWERS = (
+    *ALIVE,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.NOT_COORDINATOR,  # Of a shard that gave up, or has stopped.
+)
+"""Whatever the disk does: a heartbeat needs none."""
 STORE_SLACK_MS = 9_000
 """Beyond its timer a phase may last as long as the slowest disk takes to store what ends it."""
 
@@ -110,6 +118,8 @@ class Witness:
             self.violated(f"{call.request} was answered twice")
         if id(call) in self.superseded:
             self.violated(f"{call.request} was superseded, and answered")
+        if isinstance(call.request, HeartbeatRequest) and response.error_code not in HEARTBEAT_ANSWERS:
+            self.violated(f"{call.request} was answered {response.error_code}")
         made, partition, position = self._due_at.pop(id(call), (None, 0, 0))
         if made is response and (durable := self._log(partition).durable_offset) < position:
             self.violated(f"answered at {durable}, had seen {position}: {call.request}")
@@ -144,7 +154,9 @@ class Witness:
         group = shard.groups.get(group_id) if group_id is not None else None
         if group is None or group_id is None:
             return
-        self.violations += [f"{group_id}: {rule}" for rule in broken_rules(group, now_ms)]
+        stands_still = self._log(shard.partition).met_no_room
+        rules = broken_rules(group, now_ms, timers_wait=stands_still)
+        self.violations += [f"{group_id}: {rule}" for rule in rules]
         state = EMPTY if before is None else before.state
         self._check_history(group, before, result)
         self._check_generation(group, before)

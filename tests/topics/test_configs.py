@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_settings import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import TOPIC_KEYS, default_text, topic_config
 from protocol.errors import ErrorCode
@@ -191,7 +192,10 @@ def test_the_brokers_settings(tmp_path: Path) -> None:
         1,
     )
     assert (shown["broker.id"].value, shown["broker.id"].config_type) == ("1", 3)
-    assert all(config.read_only for config in shown.values())
+    assert {
+        name for name, config in shown.items() if not config.read_only
+    } == shown.keys() & CHANGEABLE.keys()
+    assert {"log.retention.ms", "message.max.bytes"} < CHANGEABLE.keys()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.topics import fetch_read
 from coordinator.topics.delayed_fetch import SLICE_MS
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -227,16 +228,16 @@ def test_cold_records_are_read_off_the_loop(world: World, monkeypatch: pytest.Mo
     assert sizes(partitions_of(waiting.answer)) == [ONE, 0]
 
 
-def test_more_than_a_loops_turn_may_copy_is_read_off_the_loop(world: World) -> None:
-    big = len(batch(b"x" * 1_000_000))
+def test_more_than_a_loops_turn_may_look_up_is_found_off_the_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_read, "INLINE_FINDS", 2)
     for partition in range(3):
-        for _ in range(3):
-            produce(world, batch(b"x" * 1_000_000), partition=partition)
-    wanted = [("t", partition, 0) for partition in range(3)]
-    waiting = world.start(fetch_request(*wanted, max_bytes=50 << 20, partition_max_bytes=4 << 20), 12)
+        produce(world, batch(b"a"), partition=partition)
+    waiting = world.start(fetch_request(*(("t", partition, 0) for partition in range(3))), 12)
     assert not waiting.is_answered
     world.settle()
-    assert sizes(partitions_of(waiting.answer)) == [3 * big] * 3
+    assert sizes(partitions_of(waiting.answer)) == [ONE] * 3
 
 
 def test_the_deletion_of_a_topic_wakes_those_who_wait(world: World) -> None:

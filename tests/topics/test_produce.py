@@ -121,14 +121,6 @@ def test_what_may_not_be_stored_is_refused_and_changes_nothing(world: World, wha
     assert fetch(world).high_watermark == 0
 
 
-def test_a_transactional_batch_of_a_named_transaction_is_refused_for_now(world: World) -> None:
-    records = batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
-    request = produce_request(records)
-    request.transactional_id = "x"
-    answer = world.ask(request, 9).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.INVALID_TXN_STATE
-
-
 def test_zstd_needs_version_7(world: World) -> None:
     records = batch(b"a", codec=Codec.ZSTD)
     assert produce(world, records, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

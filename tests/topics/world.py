@@ -17,6 +17,7 @@ from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.topics.apis import topic_handlers
 from coordinator.topics.broker import Broker
 from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.markers import Markers
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import TopicRegistry
@@ -24,9 +25,12 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic_config import topic_config
 from coordinator.topics.workers import InlineWorkers
+from coordinator.transaction_verifier import TransactionVerifier
 from protocol.codec import decode, encode, spec
+from protocol.framing import SIZE_BYTES, decode_response, response_frame
 from protocol.messages import RESPONSES
 from protocol.records import Record, encode_batch
+from storage.file_range import FileRange
 from storage.files import Files, StorageError
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
@@ -54,7 +58,9 @@ class FakePending:
         self.is_answered = True
         key = spec(type(response)).api_key
         assert key is not None
-        self.answer = decode(RESPONSES[key], self.api_version, encode(response, self.api_version))
+        chunks = response_frame(7, response, self.api_version)
+        sent = b"".join(chunk.whole() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
+        _, self.answer = decode_response(RESPONSES[key], self.api_version, sent[SIZE_BYTES:])
 
     def no_reply(self) -> None:
         assert not self.is_answered, "answered twice"
@@ -70,7 +76,11 @@ class World:
     """One broker on `directory`; `restart` gives the next one."""
 
     def __init__(
-        self, directory: Path, settings: TopicSettings | None = None, files: Files | None = None
+        self,
+        directory: Path,
+        settings: TopicSettings | None = None,
+        files: Files | None = None,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         self.directory = directory
         self.settings = settings or TopicSettings(cluster_id="tests")
@@ -100,6 +110,8 @@ class World:
             wall_ms=lambda: self.wall,
             arm=self.armed.append,
             endpoint_for=ENDPOINTS.__getitem__,
+            markers=Markers(self.registry),
+            verifier=verifier,
         )
         self.handlers = topic_handlers(self.broker)
 
@@ -181,7 +193,7 @@ class World:
         """Close cleanly and open again."""
         self.settle()
         assert self.logs.close() == []
-        return World(self.directory, self.settings, self.files)
+        return World(self.directory, self.settings, self.files, self.broker.verifier)
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = WALL_MS, **options: Any) -> bytes:

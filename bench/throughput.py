@@ -1,0 +1,171 @@
+"""`make bench-throughput`: MB/s produced and consumed, paired with Apache Kafka 4.3.1 in the same run.
+
+Both servers are up all the while, with their production defaults (Kafka with a heap of 1 GB); rounds alternate
+between them, so that a noisy machine disturbs both. In a round a librdkafka producer in a process of its own
+fills a new topic (acks=all, uncompressed), then another process reads it from the start. What counts is
+the median of the ratios of the pairs, and the CPU that the server itself needs for a megabyte.
+
+    python -m bench.throughput [--rounds 5] [--megabytes 400] [--bytes 1024 100] [--only muster]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench.load import cpu_us
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.daemon import MusterDaemon
+from tests.kafka_broker import SMALL, KafkaBroker
+from tests.processes import ServerProcess
+from tests.wire import WireClient
+
+MB: Final = 1_000_000
+KAFKA_HEAP: Final = "1g"
+CREATE_VERSION, DELETE_VERSION = 5, 4
+ROUND_TIMEOUT_S: Final = 150
+
+PRODUCTION: Final = {"num.network.threads": "3", "num.io.threads": "8"}
+"""Kafka's own defaults where the broker for tests has smaller ones."""
+
+WORKS: Final = ("produce", "consume")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One client's round against one server."""
+
+    mb_per_second: float
+    server_ms_per_mb: float
+    client_ms_per_mb: float
+
+
+@dataclass(slots=True)
+class Figures:
+    """All rounds of one server, by what was done."""
+
+    server: ServerProcess
+    rounds: dict[str, list[Figure]] = field(default_factory=lambda: {work: [] for work in WORKS})
+    peak_rss_mb: float = 0.0
+
+
+def client(work: str, server: ServerProcess, topic: str, partitions: int, records: int, size: int) -> Figure:
+    """Run one client process to its end; what it measured, and what it cost the server."""
+    command = [sys.executable, "-m", "bench.throughput_client", work, "--bootstrap", server.bootstrap]
+    numbers = {"--partitions": partitions, "--records": records, "--bytes": size}
+    command += ["--topic", topic, *(str(part) for pair in numbers.items() for part in pair)]
+    before = sum(cpu_us(server.pid))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ROUND_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{work} against {server}: {done.stderr[-2000:]}")
+    told = json.loads(done.stdout)
+    megabytes = records * size / MB
+    server_ms = (sum(cpu_us(server.pid)) - before) / 1000
+    return Figure(megabytes / told["seconds"], server_ms / megabytes, told["cpu_s"] * 1000 / megabytes)
+
+
+@contextmanager
+def made_topic(server: ServerProcess, name: str, partitions: int) -> Iterator[None]:
+    """A topic for one round, deleted after it so that the disk does not fill."""
+    with WireClient(server.bootstrap) as admin:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        made = admin.ask(CreateTopicsRequest(topics=[topic]), CREATE_VERSION).topics[0]
+        assert made.error_code == 0, made
+        try:
+            yield
+        finally:
+            admin.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), DELETE_VERSION)
+
+
+def one_round(figures: Figures, name: str, partitions: int, megabytes: int, size: int) -> None:
+    records = megabytes * MB // size // 1000 * 1000
+    with made_topic(figures.server, name, partitions):
+        for work in WORKS:
+            figures.rounds[work].append(client(work, figures.server, name, partitions, records, size))
+    figures.peak_rss_mb = max(figures.peak_rss_mb, peak_rss_mb(figures.server.pid))
+
+
+def peak_rss_mb(pid: int) -> float:
+    """The most that was resident so far, by the kernel's own high-water mark."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / MB
+
+
+def row(name: str, figures: Figures, work: str) -> str:
+    rounds = figures.rounds[work]
+    rates = sorted(each.mb_per_second for each in rounds)
+    server = median(each.server_ms_per_mb for each in rounds)
+    own = median(each.client_ms_per_mb for each in rounds)
+    return (
+        f"| {name}, {work} | {median(rates):.0f} | {rates[0]:.0f} to {rates[-1]:.0f} "
+        f"| {server:.2f} | {own:.2f} | {figures.peak_rss_mb:.0f} |"
+    )
+
+
+def ratio(ours: Figures, theirs: Figures, work: str) -> str:
+    """The median of the pairs' ratios, and their spread."""
+    pairs = zip(ours.rounds[work], theirs.rounds[work], strict=True)
+    ratios = sorted(our.mb_per_second / their.mb_per_second for our, their in pairs)
+    return f"{median(ratios):.2f} times Kafka's ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+
+
+def compare(servers: dict[str, ServerProcess], asked: argparse.Namespace, size: int) -> list[str]:
+    """All rounds with records of `size` bytes: the rows of a table, then the ratios."""
+    figures = {name: Figures(server) for name, server in servers.items()}
+    for number in range(asked.warm_up + asked.rounds):
+        for name, each in figures.items():
+            if number == asked.warm_up:
+                each.rounds = Figures(each.server).rounds
+            one_round(each, f"{name}-{size}-{number}", asked.partitions, asked.megabytes, size)
+    lines = [row(name, each, work) for work in WORKS for name, each in figures.items()]
+    if len(figures) == len(NAMES):
+        ours, theirs = figures[NAMES[0]], figures[NAMES[1]]
+        lines += ["", *(f"- {work}, {size} bytes: {ratio(ours, theirs, work)}" for work in WORKS)]
+    return lines
+
+
+NAMES: Final = ("Muster", "Kafka")
+HEAD: Final = (
+    "| server | MB/s, median | lowest to highest | server CPU, ms/MB | client CPU, ms/MB | peak RSS, MB |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+def start(name: str, directory: Path) -> ServerProcess:
+    if name == "Muster":
+        return MusterDaemon(directory / name)
+    return KafkaBroker(directory / name, {**SMALL, **PRODUCTION}, heap=KAFKA_HEAP)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=400, help="of record values in a round")
+    parser.add_argument("--warm-up", type=int, default=2, help="rounds that do not count: Java compiles")
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--bytes", type=int, nargs="+", default=[1024, 100], help="sizes of a record's value")
+    parser.add_argument("--only", choices=NAMES, help="one server alone, while developing")
+    asked = parser.parse_args(arguments)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-throughput-")))
+        names = [asked.only] if asked.only else NAMES
+        servers = {name: stack.enter_context(start(name, directory)) for name in names}
+        for size in asked.bytes:
+            rounds = f"{asked.rounds} rounds of {asked.megabytes} MB"
+            print(f"\nRecords of {size} bytes, {asked.partitions} partitions, {rounds}\n\n{HEAD}")
+            print("\n".join(compare(servers, asked, size)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

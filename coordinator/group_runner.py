@@ -1,0 +1,76 @@
+"""The runner of a shard of groups: as any other, and it takes the markers that end transactions there.
+
+A transaction that committed offsets has its records in this log, and ends with a control batch in the same log. So
+the marker is written behind the batch that is open, replayed like a record, and is done when it is durable: from
+then on whoever asks is told what it decided, and nobody before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.effects import ProducerAndEpoch, Record
+from coordinator.groups.shard import Shard
+from coordinator.held import Done
+from coordinator.shard_runner import NO_ROOM_ANSWER, ShardRunner, ShardState
+from protocol.control_records import Marker, encode_marker
+from protocol.errors import ErrorCode
+from storage.files import StorageError
+
+MARKER_ANSWER: Final = dict.fromkeys(
+    (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    ),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+"""Whoever writes markers knows partitions, not their coordinators; it asks again on this one."""
+
+
+class GroupRunner(ShardRunner[Shard]):
+    """Drives one shard of groups; all calls on the event-loop thread."""
+
+    def write_marker(self, marker: Marker, done: Done) -> None:
+        """End the transaction of the marker's producer here; `done` is told when that is durable.
+
+        Errors: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and, to be tried again,
+        NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
+        """
+        error = self._marker_error(marker)
+        if not error:
+            error = self._append_marker(marker)
+        if error:
+            done(MARKER_ANSWER.get(error, error))
+        else:
+            self._hold(lambda outcome: done(MARKER_ANSWER.get(outcome, outcome)))
+
+    def _marker_error(self, marker: Marker) -> ErrorCode:
+        if self.shard is None:
+            is_loading = self.state is ShardState.LOADING
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+        if self._is_full:
+            return NO_ROOM_ANSWER
+        return self.shard.offsets.transactions.marker_error(marker)
+
+    def _append_marker(self, marker: Marker) -> ErrorCode:
+        assert self.shard is not None
+        wall_ms = self._world.wall_ms()
+        try:
+            self._open.cut(wall_ms)
+            batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
+            self.log.append(batch, wall_ms=wall_ms)
+            self.shard.end_transaction(marker)
+        except Exception as error:  # Ours or the log's, as in every event.
+            self._fail_on(error, marker)
+            is_disk = isinstance(error, StorageError)
+            return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
+        self._note_dirty()
+        return ErrorCode.NONE
+
+    def _replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+        assert self.shard is not None
+        if producer is None:
+            self.shard.replay(record, offset)
+        else:
+            self.shard.replay_transactional(producer, record, offset)

@@ -1,0 +1,160 @@
+"""Offsets that were committed within transactions: they count from the marker on (KAFKA.md O14).
+
+Of each producer with an open transaction, what it has committed so far; of the others that were here, which epoch
+they had, so that one that was fenced commits nothing more. Like the offsets themselves this is stored state: it
+changes only as the log is replayed. What is asked most, whether a partition is held by anybody, costs one look-up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from coordinator.offsets.topic_offsets import CommittedOffset
+from protocol.control_records import Marker
+from protocol.errors import ErrorCode
+
+MAX_ENDED_PRODUCERS: Final = 10_000
+"""Of so many producers without an open transaction is the epoch remembered, about 150 bytes each; then the one
+that has been silent longest is forgotten."""
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class HeldKey(NamedTuple):
+    """What an offset is of."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """What one producer has committed that no marker has decided yet."""
+
+    producer_epoch: int
+    offsets: dict[HeldKey, CommittedOffset] = field(default_factory=dict)
+
+
+class Epochs(NamedTuple):
+    """Of a producer that has no open transaction."""
+
+    producer_epoch: int
+    coordinator_epoch: int  # Of who wrote its last marker; -1: it has had none.
+
+
+UNHEARD_OF: Final = Epochs(-1, -1)
+
+
+class OpenTransactions:
+    """The transactions of one shard that have no marker yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, OpenTransaction] = {}
+        self._by_group: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._ended: OrderedDict[int, Epochs] = OrderedDict()
+
+    # Replay.
+
+    def begin(self, producer_id: int, producer_epoch: int) -> None:
+        """A transactional batch of this producer is in the log."""
+        found = self._open.get(producer_id)
+        if found is None:
+            self._open[producer_id] = OpenTransaction(producer_epoch)
+        else:
+            found.producer_epoch = producer_epoch
+
+    def hold(self, producer_id: int, key: HeldKey, committed: CommittedOffset) -> None:
+        """An offset of a transaction that was begun."""
+        self._open[producer_id].offsets[key] = committed
+        group = self._by_group.setdefault(key.group_id, {})
+        group.setdefault((key.topic, key.partition), set()).add(producer_id)
+
+    def end(self, marker: Marker) -> dict[HeldKey, CommittedOffset]:
+        """The marker: what the transaction held; it is for the caller to count it, or not."""
+        producer_id = marker.producer_id
+        self._note_epochs(producer_id, Epochs(marker.producer_epoch, marker.coordinator_epoch))
+        ended = self._open.pop(producer_id, None)
+        if ended is None:
+            return {}
+        for key in ended.offsets:
+            self._let_go(key, producer_id)
+        return ended.offsets
+
+    def forget(self, key: HeldKey) -> None:
+        """A tombstone takes what is held for its offset along (O16)."""
+        for producer_id in tuple(self._by_group.get(key.group_id, {}).get(key[1:], ())):
+            del self._open[producer_id].offsets[key]
+            self._let_go(key, producer_id)
+
+    def _let_go(self, key: HeldKey, producer_id: int) -> None:
+        group = self._by_group[key.group_id]
+        holders = group[key[1:]]
+        holders.discard(producer_id)
+        if not holders:
+            del group[key[1:]]
+        if not group:
+            del self._by_group[key.group_id]
+
+    def _note_epochs(self, producer_id: int, epochs: Epochs) -> None:
+        self._ended[producer_id] = epochs
+        self._ended.move_to_end(producer_id)
+        if len(self._ended) > MAX_ENDED_PRODUCERS:
+            self._ended.popitem(last=False)
+
+    # Questions.
+
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Has this producer, in this epoch, a transaction that began here?"""
+        found = self._open.get(producer_id)
+        return found is not None and found.producer_epoch == producer_epoch
+
+    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+        """Has any open transaction an offset of this partition (O13, O20)?"""
+        return (topic, partition) in self._by_group.get(group_id, {})
+
+    def of_group(self, group_id: str) -> tuple[TopicPartition, ...]:
+        """The partitions of the group that any open transaction holds an offset of."""
+        return tuple(self._by_group.get(group_id, ()))
+
+    def of_topic(self, topic: str) -> list[tuple[HeldKey, CommittedOffset]]:
+        """Every offset of `topic` that is held; walks all that is open."""
+        return [
+            (key, committed)
+            for transaction in self._open.values()
+            for key, committed in transaction.offsets.items()
+            if key.topic == topic
+        ]
+
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups for which anything is held."""
+        return tuple(self._by_group)
+
+    def commit_error(self, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """INVALID_PRODUCER_EPOCH for a producer that has been here with a newer epoch."""
+        newest = self._epochs(producer_id).producer_epoch
+        return ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < newest else ErrorCode.NONE
+
+    def marker_error(self, marker: Marker) -> ErrorCode:
+        """Why `marker` comes too late to be written: of an older epoch, or by an older coordinator."""
+        newest = self._epochs(marker.producer_id)
+        if marker.producer_epoch < newest.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < newest.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    def _epochs(self, producer_id: int) -> Epochs:
+        ended = self._ended.get(producer_id, UNHEARD_OF)
+        found = self._open.get(producer_id)
+        return ended if found is None else ended._replace(producer_epoch=found.producer_epoch)
+
+    def __eq__(self, other: object) -> bool:
+        """What is open; the epochs of those that have ended may be gone with a compaction."""
+        if not isinstance(other, OpenTransactions):
+            return NotImplemented
+        return self._open == other._open
+
+    __hash__ = None  # type: ignore[assignment]  # It changes.

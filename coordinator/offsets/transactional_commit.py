@@ -1,0 +1,183 @@
+"""TxnOffsetCommit (key 28): store how far a group has read, as a part of a producer's transaction (O14).
+
+It is an OffsetCommit that counts later: the same look at topics and partitions, the same records, but in a
+transactional batch of the producer's, and with rules of its own for who may commit - a producer that speaks for no
+member may, whatever the group does. That the transaction is under way has been asked of its coordinator before,
+unless it has been here already; if a marker came in between, the answer is out of date, and the batch would open a
+transaction that nobody ends (KIP-890).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.groups.group import Group
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.states import EMPTY
+from coordinator.offsets.commit import CommitAnswers, existing_partitions, metadata_error, store
+from coordinator.offsets.committed import CommittedOffsets
+from coordinator.offsets.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+ABORTABLE_SINCE: Final = 4
+ADDS_SINCE: Final = 5
+BY_NAME: Final = 9  # A version of OffsetCommit that names topics, as all of TxnOffsetCommit do.
+
+
+@dataclass(eq=False, slots=True)
+class Verification:
+    """One question to the transaction coordinator, from before it is asked until its answer has been used."""
+
+    producer_id: int
+    is_outdated: bool = False  # A marker has ended the transaction meanwhile.
+
+
+Verifications: TypeAlias = set[Verification]
+"""Those that are under way, of one shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedCommit:
+    """A TxnOffsetCommit, and what the transaction's coordinator said of it."""
+
+    request: TxnOffsetCommitRequest
+    error: ErrorCode = ErrorCode.NONE
+    verification: Verification | None = None  # None: it was not asked.
+
+
+def needs_verification(
+    offsets: CommittedOffsets, catalog: TopicCatalog, request: TxnOffsetCommitRequest
+) -> bool:
+    """Must the coordinator be asked first? Not if the transaction is open here, or nothing would be stored."""
+    if not request.group_id or offsets.transactions.is_open(request.producer_id, request.producer_epoch):
+        return False
+    return bool(existing_partitions(_plain(request), catalog, CommitAnswers(BY_NAME), BY_NAME))
+
+
+def commit_in_transaction(
+    groups: dict[str, Group],
+    offsets: CommittedOffsets,
+    catalog: TopicCatalog,
+    verifications: Verifications,
+    asked: VerifiedCommit,
+    context: RequestContext,
+    settings: GroupSettings,
+    at: Moment,
+) -> Result:
+    """Hold the offsets until the producer's transaction ends.
+
+    Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, and for all of them what the
+    verification said, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+    """
+    request, plain = asked.request, _plain(asked.request)
+    answers = CommitAnswers(BY_NAME)
+    existing = existing_partitions(plain, catalog, answers, BY_NAME)
+    error = ErrorCode.INVALID_GROUP_ID if not request.group_id else asked.error
+    error = error or transactional_commit_error(groups.get(request.group_id), request)
+    if not error and _is_anything_stored(existing, settings):
+        error = _producer_error(offsets, verifications, asked)
+    records = tuple(store(existing, answers, error, plain, settings, at.wall_ms))
+    reply = Reply(context.reply_to, _answer(answers.response()))
+    if asked.verification is not None:
+        verifications.discard(asked.verification)
+    producer = (request.producer_id, request.producer_epoch)
+    return Result(records=records, replies=(reply,), producer=producer if records else None)
+
+
+def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
+    """What the transaction's coordinator says, as this API tells it."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE) and not adds(api_version):
+        is_known = api_version >= ABORTABLE_SINCE
+        return ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def adds(api_version: int) -> bool:
+    """Does the offsets partition become a part of the transaction by being committed to (KIP-890)?"""
+    return api_version >= ADDS_SINCE
+
+
+def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """May this producer commit for the group as it stands, or what forbids it."""
+    is_nobody = not request.member_id and request.group_instance_id is None
+    if request.generation_id < 0 and (group is None or group.state is EMPTY or is_nobody):
+        return ErrorCode.NONE
+    if group is None:
+        return ErrorCode.ILLEGAL_GENERATION
+    if error := group.membership_error(request.member_id, request.group_instance_id):
+        return error
+    is_current = request.generation_id == group.generation_id
+    return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+
+
+def _producer_error(
+    offsets: CommittedOffsets, verifications: Verifications, asked: VerifiedCommit
+) -> ErrorCode:
+    """Is the producer fenced, or did its transaction end while its coordinator was asked?"""
+    producer_id, producer_epoch = asked.request.producer_id, asked.request.producer_epoch
+    if error := offsets.transactions.commit_error(producer_id, producer_epoch):
+        return error
+    if offsets.transactions.is_open(producer_id, producer_epoch):
+        return ErrorCode.NONE
+    if asked.verification is None or asked.verification not in verifications:
+        return (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )  # Asked in an earlier life: there may have been markers since.
+    return ErrorCode.INVALID_TXN_STATE if asked.verification.is_outdated else ErrorCode.NONE
+
+
+def _is_anything_stored(existing: list[OffsetCommitRequestTopic], settings: GroupSettings) -> bool:
+    return any(not metadata_error(each, settings) for topic in existing for each in topic.partitions)
+
+
+def _plain(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
+    """The same offsets as an OffsetCommit names them."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic.name,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    committed_metadata=each.committed_metadata,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetCommitRequest(group_id=request.group_id, topics=topics)
+
+
+def _answer(plain: OffsetCommitResponse) -> TxnOffsetCommitResponse:
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=each.error_code
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in plain.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)

@@ -1,0 +1,56 @@
+"""One large request on its way in: read by the system straight into the buffer that it will be decoded from.
+
+A connection is a plain protocol, which is handed what came in pieces and has to join them: right for many
+small requests, and two copies of a large one. While the rest of a large frame is awaited, this stands in for
+it. The buffer belongs to the request alone, so whoever decodes it may keep it, and write into it.
+
+The buffer grows with what has arrived, so a peer does not get memory for a length that it only claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+GROWTH: Final = 4
+"""The buffer is at most so many times as large as what has arrived."""
+
+Taken = Callable[[bytearray], None]
+
+
+class LargeFrame(asyncio.BufferedProtocol):
+    """Gathers the frame of `size_bytes` of which `received` has come; then `taken` gets it whole.
+
+    What else the transport has to tell goes to `owner`, whose place this takes.
+    """
+
+    def __init__(self, owner: asyncio.Protocol, received: bytes, size_bytes: int, taken: Taken) -> None:
+        self._owner = owner
+        self._size_bytes = size_bytes
+        self._taken = taken
+        self._buffer = bytearray(received)
+        self._filled = len(received)
+        self._view = memoryview(self._buffer)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: never beyond the frame, whose successor is not ours."""
+        if self._filled == len(self._buffer):
+            grown = bytearray(min(self._size_bytes, self._filled * GROWTH))
+            grown[: self._filled] = self._buffer
+            self._buffer, self._view = grown, memoryview(grown)
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._filled == self._size_bytes:
+            self._taken(self._buffer)
+
+    def pause_writing(self) -> None:
+        self._owner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._owner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.connection_lost(exc)

@@ -1,0 +1,158 @@
+"""What is on its way out on one connection: bytes, and ranges of files that are read when there is room.
+
+An answer to Fetch may be fifty megabytes of a segment. It is sent by the piece: the next is read from the page
+cache when the socket has taken the one before, on a thread if the disk would have to be waited for. So a
+reader that does not read holds one piece, however much it asked for; and where very many are slow the
+pieces of the next ones are small. Everything else goes out as it came. Knows no requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, Final, Protocol
+
+from protocol.primitives import Buffer
+from storage.file_range import FileRange
+from storage.files import Chunk, StorageError
+
+PIECE_BYTES: Final = 1 << 18
+"""Read and written at a time: the copy takes less than a tenth of a millisecond. Twice the socket's buffer."""
+
+SMALL_PIECE_BYTES: Final = 1 << 14
+SLOW_READERS_BYTES: Final = 32 << 20
+"""What all slow readers together may hold in pieces of full size; to those beyond it small ones go."""
+
+MAX_BUFFERS: Final = 512  # Of one write: the system takes 1024.
+
+
+class Readers(Protocol):
+    """Threads that may wait for the disk."""
+
+    def submit(self, work: Callable[[], Chunk], done: Callable[[Future[Chunk]], None]) -> None: ...
+
+
+class SlowReaders:
+    """How many connections hold a piece that their peer does not take. One for all connections."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @property
+    def piece_bytes(self) -> int:
+        is_many = self.count * PIECE_BYTES >= SLOW_READERS_BYTES
+        return SMALL_PIECE_BYTES if is_many else PIECE_BYTES
+
+
+class Outgoing:
+    """The queue of one connection; `sent` is told when it has become empty, `failed` when it never will."""
+
+    def __init__(
+        self,
+        transport: asyncio.WriteTransport,
+        readers: Readers,
+        slow: SlowReaders,
+        sent: Callable[[], None],
+        failed: Callable[[StorageError], None],
+    ) -> None:
+        self._transport = transport
+        self._readers = readers
+        self._slow = slow
+        self._sent = sent
+        self._failed = failed
+        self._queue: deque[Buffer | FileRange] = deque()
+        self._position = 0  # In the range that is first in the queue.
+        self._is_reading = False
+        self._is_paused = False
+        self._is_over = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all has been handed to the transport."""
+        return not self._queue
+
+    def send(self, chunks: Iterable[Any]) -> None:
+        """Queue an answer that holds ranges, or comes behind one that does."""
+        self._queue += chunks
+        self.pump()
+
+    def pump(self) -> None:
+        """Hand over as much as the peer takes."""
+        while self._queue and not (self._is_paused or self._is_reading or self._is_over):
+            self._hand_over_next()
+        if not (self._queue or self._is_over):
+            self._sent()
+
+    def _hand_over_next(self) -> None:
+        """The bytes up to the next range and the first piece of that, in one write."""
+        buffers: list[Buffer] = []
+        queue = self._queue
+        while queue and not isinstance(first := queue[0], FileRange) and len(buffers) < MAX_BUFFERS:
+            buffers.append(first)
+            queue.popleft()
+        if queue and isinstance(first := queue[0], FileRange):
+            length = min(first.length - self._position, self._slow.piece_bytes)
+            try:
+                piece = first.read_nowait(self._position, length)
+            except StorageError as error:
+                self._fail(error)
+                return
+            if piece is None:
+                self._read_aside(first, length)
+            else:
+                buffers.append(piece)
+                self._take(length)
+        if buffers:
+            self._transport.writelines(buffers)
+
+    def _take(self, length: int) -> None:
+        """Count a piece of the first range as sent."""
+        self._position += length
+        if self._position == len(self._queue[0]):
+            self._queue.popleft()
+            self._position = 0
+
+    def _read_aside(self, source: FileRange, length: int) -> None:
+        position = self._position
+        self._is_reading = True
+        self._readers.submit(lambda: source.read(position, length), self._on_read)
+
+    def _on_read(self, read: Future[Chunk]) -> None:
+        self._is_reading = False
+        if self._is_over:
+            return
+        try:
+            piece = read.result()
+        except StorageError as error:
+            self._fail(error)
+            return
+        self._take(len(piece))
+        self._transport.write(piece)
+        self.pump()
+
+    def _fail(self, error: StorageError) -> None:
+        self.stop()
+        self._failed(error)
+
+    def pause(self) -> None:
+        """The peer has not taken the last piece."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._slow.count += 1
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._slow.count -= 1
+            if self._queue:
+                self.pump()
+
+    def stop(self) -> None:
+        """The connection is gone: let go of everything."""
+        self._is_over = True
+        self._queue.clear()
+        if self._is_paused:
+            self._is_paused = False
+            self._slow.count -= 1

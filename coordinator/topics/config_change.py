@@ -1,0 +1,77 @@
+"""What a client asks to be done to one resource's settings, as a change of their texts. Checks no value.
+
+Settings are told by name; a list is a text with commas. Knows neither topics nor where anything is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from coordinator.topics.refusal import Refused
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import AlterableConfig
+from protocol.messages.incremental_alter_configs import AlterableConfig as ConfigOperationAsked
+from protocol.messages.incremental_alter_configs import ConfigOperation
+
+ListDefault = Callable[[str, ConfigOperation], str]
+"""What a setting is that was not given, where it is a list; raises Refused where it is none."""
+
+Change = Callable[[Mapping[str, str], ListDefault], dict[str, str]]
+"""From what a resource was given to what it shall have. Raises Refused."""
+
+OPERATIONS: Final = frozenset(ConfigOperation)
+
+
+def replacement(configs: Sequence[AlterableConfig]) -> Change:
+    """All that was given before goes. Raises Refused: INVALID_REQUEST."""
+    values = {config.name: config.value for config in configs}
+    _check([config.name for config in configs], [name for name, value in values.items() if value is None])
+    return lambda _current, _list_default: {name: value or "" for name, value in values.items()}
+
+
+def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
+    """What is not named stays. Raises Refused: INVALID_REQUEST."""
+    for config in configs:
+        if config.config_operation not in OPERATIONS:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
+    nulls = [
+        config.name
+        for config in configs
+        if config.value is None and config.config_operation != ConfigOperation.DELETE
+    ]
+    _check([config.name for config in configs], nulls)
+
+    def change(current: Mapping[str, str], list_default: ListDefault) -> dict[str, str]:
+        changed = dict(current)
+        for config in configs:
+            operation = ConfigOperation(config.config_operation)
+            if operation is ConfigOperation.DELETE:
+                changed.pop(config.name, None)
+            elif operation is ConfigOperation.SET:
+                changed[config.name] = config.value or ""
+            else:
+                before = changed.get(config.name)
+                default = list_default(config.name, operation)
+                parts = _parts(default if before is None else before)
+                changed[config.name] = ",".join(_changed_list(parts, operation, _parts(config.value or "")))
+        return changed
+
+    return change
+
+
+def _check(names: Sequence[str], nulls: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _changed_list(parts: list[str], operation: ConfigOperation, values: Sequence[str]) -> list[str]:
+    if operation is ConfigOperation.APPEND:
+        return parts + [value for value in dict.fromkeys(values) if value not in parts]
+    return [part for part in parts if part not in values]

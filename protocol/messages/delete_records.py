@@ -1,0 +1,65 @@
+"""DeleteRecords (key 21): let the records below an offset go (KIP-107).
+
+| version | what is new |
+|---|---|
+| 1 | an over-quota answer is sent first and the connection muted after (KIP-219) |
+| 2 | flexible |
+"""
+
+from dataclasses import field
+from typing import Final
+
+from protocol.codec import request, response, struct
+from protocol.primitives import Int16, Int32, Int64
+
+HIGH_WATERMARK: Final = -1
+"""As an offset: all that may be read."""
+
+
+@struct
+class DeleteRecordsPartition:
+    """One partition, and the first offset to keep."""
+
+    partition_index: Int32
+    offset: Int64
+
+
+@struct
+class DeleteRecordsTopic:
+    """One topic."""
+
+    name: str
+    partitions: list[DeleteRecordsPartition] = field(default_factory=list)
+
+
+@request(key=21, versions="0-2", flexible="2+")
+class DeleteRecordsRequest:
+    """Where the partitions shall begin; `timeout_ms` is how long to wait for other replicas."""
+
+    topics: list[DeleteRecordsTopic]
+    timeout_ms: Int32 = 0
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    """Where the partition begins now, or -1 and why it does not begin where it should."""
+
+    partition_index: Int32
+    low_watermark: Int64
+    error_code: Int16 = 0
+
+
+@struct
+class DeleteRecordsTopicResult:
+    """One topic of the request."""
+
+    name: str
+    partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
+
+
+@response(key=21, versions="0-2", flexible="2+")
+class DeleteRecordsResponse:
+    """One entry per topic of the request."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[DeleteRecordsTopicResult] = field(default_factory=list)

@@ -1,0 +1,83 @@
+"""The disk of the coordinator is full for a while: stock clients keep their places, and lose nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tests.clients.conftest import SETTINGS
+from tests.clients.fleet import DEADLINE_S, Fleet
+from tests.clients.groups import Group
+from tests.clients.observer import Observer
+from tests.faulty_daemon import FillableDaemon
+from tests.processes import wait_until
+from tests.topics.requests import produce_request
+from tests.topics.world import batch
+from tests.wire import WireClient
+
+FULL_S = 8  # Longer than a session, which is 6 s.
+NO_ROOM = "no room on the disk"
+PRODUCE_VERSION = 9
+
+
+@pytest.fixture
+def fillable(target: str, tmp_path: Path) -> Iterator[FillableDaemon]:
+    if target != "muster":
+        pytest.skip("Kafka stops when its disk is full")
+    with FillableDaemon(tmp_path / "broker", SETTINGS) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def group(fillable: FillableDaemon, tmp_path: Path) -> Iterator[Group]:
+    fleet = Fleet(fillable.bootstrap, tmp_path)
+    yield Group(fleet, Observer(fillable.bootstrap))
+    fleet.close()
+
+
+def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
+    family: str, group: Group, fillable: FillableDaemon
+) -> None:
+    """Members have read and not committed yet; a producer is in the middle of its work."""
+    members = [group.start(family, holds=True) for _ in range(2)]
+    group.await_shared(*members)
+    group.write()
+    for member in members:
+        member.wait_for_event("holding")
+    ids, generations = group.member_ids(), len(group.generations())
+    fillable.fill_disk()
+    writer = threading.Thread(target=group.write, args=(60,), daemon=True)
+    writer.start()
+    for member in members:
+        member.go()
+    wait_until(lambda: fillable.has_said(NO_ROOM), "the disk was found full", DEADLINE_S)
+    assert writes_are_refused(group, fillable)
+    time.sleep(FULL_S)  # The point of the test: sessions would end if heartbeats were not taken.
+    assert writes_are_refused(group, fillable)
+    assert group.member_ids() == ids
+    assert group.committed() == {}
+    assert writer.is_alive(), "the producer tries again, and is told nothing that is not so"
+    fillable.make_room()
+    writer.join(DEADLINE_S)
+    group.await_everything_read(*members)
+    group.await_everything_committed(*members)
+    assert group.member_ids() == ids
+    assert len(group.generations()) == generations, "nobody had to join again"
+    group.stop(*members)
+
+
+def writes_are_refused(group: Group, daemon: FillableDaemon) -> bool:
+    """With errors that clients take for passing ones, while what is known is served."""
+    produced = produce_request(batch(b"refused"), group.topic)
+    with WireClient(daemon.bootstrap) as client:
+        answer = client.ask(produced, PRODUCE_VERSION).responses[0].partition_responses[0]
+    refused = group.commit_as("", -1)
+    return (answer.error_code, refused) == (
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    )

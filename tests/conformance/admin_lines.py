@@ -1,0 +1,49 @@
+"""What is to be covered of topics' administration: one cell for each API and what is shown of it, by version."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LIST_OFFSETS: Final = range(1, 12)
+CREATE_TOPICS: Final = range(2, 8)
+DELETE_TOPICS: Final = range(1, 7)
+DELETE_RECORDS: Final = range(3)
+LEADER_EPOCHS: Final = range(2, 5)
+ACLS: Final = range(1, 4)
+DESCRIBE_CONFIGS: Final = range(1, 5)
+ALTER_CONFIGS: Final = range(3)
+LOG_DIRS: Final = range(1, 6)
+CREATE_PARTITIONS: Final = range(4)
+ELECT_LEADERS: Final = range(3)
+INCREMENTAL: Final = range(2)
+QUOTAS: Final = range(2)
+CONFIG_RESOURCES: Final = range(2)
+
+TOPIC_ADMIN: Final = {
+    f"6 {rule}": tuple(versions)
+    for rule, versions in {
+        "CreateTopics": CREATE_TOPICS,
+        "CreateTopics: refusals": CREATE_TOPICS,
+        "DeleteTopics": DELETE_TOPICS,
+        "a topic made again": (),
+        "CreatePartitions": CREATE_PARTITIONS,
+        "DeleteRecords": DELETE_RECORDS,
+        "DeleteRecords: refusals": DELETE_RECORDS,
+        "DescribeConfigs": DESCRIBE_CONFIGS,
+        "AlterConfigs": ALTER_CONFIGS,
+        "IncrementalAlterConfigs": INCREMENTAL,
+        "IncrementalAlterConfigs: refusals": INCREMENTAL,
+        "IncrementalAlterConfigs: of the broker": INCREMENTAL,
+        "settings in force at once": (),
+        "ListOffsets": LIST_OFFSETS,
+        "ListOffsets: append time": LIST_OFFSETS,
+        "OffsetForLeaderEpoch": LEADER_EPOCHS,
+        "DescribeLogDirs": LOG_DIRS,
+        "ElectLeaders": ELECT_LEADERS,
+        "ListPartitionReassignments": (),
+        "ACLs": ACLS,
+        "DescribeClientQuotas": QUOTAS,
+        "DescribeUserScramCredentials": (),
+        "ListConfigResources": CONFIG_RESOURCES,
+    }.items()
+}

@@ -1,0 +1,43 @@
+"""A whole daemon on a thread of the test's process, so that its file layer is in the test's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from coordinator.daemon import serve
+from coordinator.settings import Settings
+from tests.storage.faulty_files import FaultyFiles
+
+DEADLINE_S = 20
+
+
+class Daemon:
+    """`serve` from entry to exit; `bootstrap` is its address."""
+
+    def __init__(self, directory: Path, files: FaultyFiles, **settings: Any) -> None:
+        listeners = ("PLAINTEXT://127.0.0.1:0",)
+        self._settings = Settings(listeners=listeners, log_dirs=(str(directory),), **settings)
+        self._files = files
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        await serve(self._settings, self._on_ready, self._stop, self._files)
+
+    def _on_ready(self, address: str) -> None:
+        self.bootstrap = address
+        self._ready.set()
+
+    def __enter__(self) -> Daemon:
+        self._thread.start()
+        assert self._ready.wait(DEADLINE_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
