@@ -19,7 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 BATCH = 100
 TRANSACTION_TIMEOUT_MS = 30_000  # A worker that dies, and is not started again, holds up readers for so long.
 OUTAGE_S = 60  # A broker that is away for longer ends the worker.
-# After an outage of all brokers librdkafka 2.16 starts anew from `bootstrap.servers`, and may then wait for ever, in
+# After an outage librdkafka 2.16 starts anew from `bootstrap.servers`, and may then wait for ever, in
 # send_offsets_to_transaction, for a connection that it has given up: it is to keep the brokers that it knows.
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
