@@ -45,6 +45,10 @@ class CommittedView:
         wait_until(lambda: self._has_read(ends), f"read up to {ends}", TIMEOUT_S)
         return self.values()
 
+    def has_open_transaction(self) -> bool:
+        """Whether there are records that wait for their transaction's end."""
+        return self._ends(IsolationLevel.READ_COMMITTED) != self._ends(IsolationLevel.READ_UNCOMMITTED)
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -68,11 +72,10 @@ class CommittedView:
 
     def _settled_ends(self) -> dict[int, int] | None:
         """Where each partition ends, once the last stable offsets are there as well; None before."""
-        stable, ends = (self._ends(level) for level in (IsolationLevel.READ_COMMITTED, None))
-        return ends if stable == ends else None
+        ends = self._ends(IsolationLevel.READ_COMMITTED)
+        return ends if ends == self._ends(IsolationLevel.READ_UNCOMMITTED) else None
 
-    def _ends(self, isolation: IsolationLevel | None) -> dict[int, int]:
+    def _ends(self, level: IsolationLevel) -> dict[int, int]:
         asked = {each: OffsetSpec.latest() for each in self._partitions}
-        level = isolation or IsolationLevel.READ_UNCOMMITTED
         found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT_S)
         return {each.partition: answer.result(TIMEOUT_S).offset for each, answer in found.items()}

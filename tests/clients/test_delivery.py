@@ -65,11 +65,8 @@ class Job:
             self.await_put_out(SLEEP_AT)
             self.send_to_sleep()
         self.await_end()
-        # A worker that was started a moment ago may not know yet what to do about SIGTERM.
-        self.wait(
-            lambda: len(self.observer.describe(self.group).members) == WORKERS, "all workers are members"
-        )
         for worker in self.workers:
+            worker.wait_for_event("printed")  # Else it may not know yet what to do about SIGTERM.
             assert worker.terminate() == 0, worker.story()
         return Counter(self.all_values() if self.all_values else self.values())
 

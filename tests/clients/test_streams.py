@@ -49,6 +49,7 @@ def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
     watcher.write(source, lines[: LINES // 2])
     first.wait_for(lambda: len(view.values()) > expected.total() // 8, "the first counts")
     watcher.write(source, lines[LINES // 2 :])
+    first.wait_for(view.has_open_transaction, "a transaction with counts")
     first.kill()
     seen = len(view.values())
     second = start()

@@ -188,9 +188,7 @@ class TransactionLoop:
         last = CommittedView(self.broker.bootstrap, LAST, PARTITIONS)
         self._wait(lambda: len(last.values()) >= sum(ends.values()), f"{sum(ends.values())} rows at the end")
         last.close()
-        # A worker that was started a moment ago may not know yet what to do about SIGTERM.
-        self._wait(lambda: len(self.observer.describe(GROUP).members) == WORKERS, f"{WORKERS} members")
-        self._wait(lambda: bool(self.workers[RELAY].of("ready")), "a relay that is ready")
+        self._wait(lambda: all(worker.events for worker in self.workers), "workers that know SIGTERM")
         for worker in self.workers:
             assert worker.terminate() == 0, worker.story()
 

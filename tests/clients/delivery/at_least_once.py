@@ -33,6 +33,7 @@ def main(bootstrap: str, topic: str, group: str, output: str, *settings: str) ->
         }
     )
     consumer.subscribe([topic], on_revoke=on_revoke)
+    print(f"{group} reads {topic}", flush=True)
     next_commit = time.monotonic() + COMMIT_INTERVAL_S
     while not stop.is_set():
         for message in consumer.consume(20, timeout=0.5):

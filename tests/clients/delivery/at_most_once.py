@@ -32,6 +32,7 @@ def main(bootstrap: str, topic: str, group: str, output: str, *settings: str) ->
         }
     )
     consumer.subscribe([topic])
+    print(f"{group} reads {topic}", flush=True)
     while not stop.is_set():
         messages = consumer.consume(BATCH, timeout=0.5)
         if messages and is_committed(consumer):

@@ -101,7 +101,9 @@ def main(bootstrap: str, topic: str, group: str, database: str, *settings: str) 
         "auto.offset.reset": "error",  # If the topic has lost what comes next, say so, and skip nothing.
         **dict(setting.split("=", 1) for setting in settings),
     }
-    Worker(database, consumer).run(topic, stop)
+    worker = Worker(database, consumer)
+    print(f"{group} reads {topic}", flush=True)
+    worker.run(topic, stop)
 
 
 if __name__ == "__main__":

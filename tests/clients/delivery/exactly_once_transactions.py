@@ -111,7 +111,9 @@ def main(bootstrap: str, source: str, group: str, target: str, transactional_id:
         "transactional.id": transactional_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     }
-    Worker(target, Consumer(consumer), Producer(producer)).run(source, stop)
+    worker = Worker(target, Consumer(consumer), Producer(producer))
+    print(f"{group} reads {source}", flush=True)
+    worker.run(source, stop)
 
 
 if __name__ == "__main__":
