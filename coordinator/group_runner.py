@@ -13,6 +13,7 @@ from coordinator.effects import ProducerAndEpoch, Record
 from coordinator.groups.shard import Shard
 from coordinator.held import Done
 from coordinator.shard_runner import NO_ROOM_ANSWER, ShardRunner, ShardState
+from coordinator.topics.producer_checks import ProducerError, check_marker
 from protocol.control_records import Marker, encode_marker
 from protocol.errors import ErrorCode
 from storage.files import StorageError
@@ -51,7 +52,13 @@ class GroupRunner(ShardRunner[Shard]):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
         if self._is_full:
             return NO_ROOM_ANSWER
-        return self.shard.offsets.transactions.marker_error(marker)
+        state = self.log.producers.state
+        assert state is not None, "a shard is loaded with the producers of its log"
+        try:
+            check_marker(state, marker)
+        except ProducerError as refused:
+            return refused.error
+        return ErrorCode.NONE
 
     def _append_marker(self, marker: Marker) -> ErrorCode:
         assert self.shard is not None

@@ -41,7 +41,9 @@ def load_shard(
     """
     if cut_back:
         _cut_back(partition_log)
-    partition_log.producers.state = partition_log.producers.read(clock.wall_ms()).state
+    producers = partition_log.producers
+    if producers.state is None:  # From here on it is changed by what the shard's runner appends.
+        producers.state = producers.read(clock.wall_ms()).state
     batches = partition_log.batches(partition_log.log_start_offset, buffer_bytes)
     records, skipped = kind.replay_batches(batches, shard)
     return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records, skipped)

@@ -1,4 +1,4 @@
-"""What has to be done now and then: retention, checkpoints, producers that were silent for a day.
+"""What has to be done now and then: retention, checkpoints, snapshots of producers, forgetting silent ones.
 
 Driven by the runtime's timers like everything else; the work itself waits for the disk, on a thread.
 """
@@ -65,7 +65,19 @@ class Maintenance:
         self._workers.submit(lambda: partition_log.apply_retention(wall_ms), lambda done: _report(name, done))
 
     def _checkpoint(self) -> None:
+        for topic in self._registry.all():
+            for partition in topic.partitions:
+                if not partition.append_error:
+                    self._snapshot(partition.log)
         self._workers.submit(self._directory.checkpoint, lambda done: _report("checkpoint", done))
+
+    def _snapshot(self, partition_log: PartitionLog) -> None:
+        """Write down where the log's producers stand, if so much came since the last time that it is worth it."""
+        producers = partition_log.producers
+        snapshot = producers.take_snapshot()
+        if snapshot is not None:
+            name = partition_log.directory.name
+            self._workers.submit(lambda: producers.write(snapshot), lambda done: _report(name, done))
 
 
 def _report(task: str, done: Future[Any]) -> None:

@@ -18,6 +18,7 @@ knows no topics and stores nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -37,7 +38,7 @@ from protocol.record_batch import (
     is_right,
     parse_header,
 )
-from protocol.records import MIN_RECORD_BYTES
+from protocol.records import MIN_RECORD_BYTES, iter_records
 from protocol.varint import read_varint
 
 ZSTD_SINCE: Final = 7  # The Produce version that brought zstd (KIP-110).
@@ -63,6 +64,13 @@ class RefusedBatch(Exception):
         self.error_code = error_code
         self.message = message
         self.record_errors = record_errors
+
+
+class NotOneBatch(RefusedBatch):
+    """A record set that is not one batch of magic 2: Kafka finds that before it looks at the partition's log."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 def validate_produced(
@@ -95,7 +103,7 @@ def validate_produced(
     part = checked_part(records or b"", batch)
     check_header(part, batch)
     check_payload(part, batch, max_inflated_bytes, keys_required)
-    check_timestamps(batch, earliest_ms, latest_ms)
+    check_timestamps(records or b"", batch, earliest_ms, latest_ms)
     return batch
 
 
@@ -111,9 +119,9 @@ def only_batch(records: memoryview, api_version: int) -> Batch:
     """The header of the batch that `records` hold; refused unless it is one, whole, and of magic 2."""
     size = whole_batch_bytes(records, 0)
     if size is None:
-        raise invalid("there is no whole batch for this partition")
+        raise NotOneBatch("there is no whole batch for this partition")
     if records[MAGIC_POSITION] != MAGIC:
-        raise invalid(f"the batch has magic {records[MAGIC_POSITION]}, and Produce takes 2 only")
+        raise NotOneBatch(f"the batch has magic {records[MAGIC_POSITION]}, and Produce takes 2 only")
     if size < BATCH_OVERHEAD:
         raise corrupt(f"the batch has {size} bytes, less than its header takes")
     batch = parse_header(records)
@@ -121,7 +129,7 @@ def only_batch(records: memoryview, api_version: int) -> Batch:
         text = f"zstd needs Produce version {ZSTD_SINCE} or newer, not {api_version}"
         raise RefusedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if whole_batch_bytes(records, size) is not None:
-        raise invalid("there is more than one batch for this partition")
+        raise NotOneBatch("there is more than one batch for this partition")
     return batch
 
 
@@ -241,9 +249,27 @@ def keyless_records(payload: bytes, count: int, position: int) -> Iterator[int]:
         position += size
 
 
-def check_timestamps(batch: Batch, earliest_ms: int, latest_ms: int) -> None:
-    """Refuse a batch whose first or latest timestamp is out of range; -1 means none and always passes."""
+def check_timestamps(records: Buffer, batch: Batch, earliest_ms: int, latest_ms: int) -> None:
+    """Refuse a batch whose first or latest timestamp is out of range; -1 means none and always passes.
+
+    Only then the records are looked at, for those that are to blame.
+    """
     for timestamp_ms in (batch.base_timestamp_ms, batch.max_timestamp_ms):
         if timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
             text = f"timestamp {timestamp_ms} is not within [{earliest_ms}, {latest_ms}]"
-            raise RefusedBatch(ErrorCode.INVALID_TIMESTAMP, text)
+            wrong = untimely_records(records, batch, earliest_ms, latest_ms)
+            raise RefusedBatch(ErrorCode.INVALID_TIMESTAMP, text, tuple((index, text) for index in wrong))
+
+
+def untimely_records(records: Buffer, batch: Batch, earliest_ms: int, latest_ms: int) -> list[int]:
+    """The indexes of records out of range, of the first that there are."""
+    try:
+        timed = enumerate(iter_records(records, batch))
+        wrong = (
+            index
+            for index, record in timed
+            if record.timestamp_ms != -1 and not earliest_ms <= record.timestamp_ms <= latest_ms
+        )
+        return list(islice(wrong, MAX_RECORD_ERRORS))
+    except CorruptBatch as error:
+        raise invalid(f"malformed records: {error}") from None

@@ -19,7 +19,8 @@ from typing import Final, TypeAlias
 
 from protocol.record_batch import Batch
 from storage.batch_walk import Located
-from storage.check_indexes import IndexCheck
+from storage.check_indexes import IndexCheck, IndexFault
+from storage.check_transactions import TransactionCheck, snapshot_faults
 from storage.files import CorruptSegment, Files, StorageError
 from storage.partition_files import (
     LEADER_EPOCHS,
@@ -92,8 +93,12 @@ class LogCheck:
         segments = segment_files(self.files, self.directory)
         yield from self._small_files()
         yield from self._strays(names, segments)
+        transactions = TransactionCheck(self.files, self.directory)
         for segment in segments:
-            yield from self._segment(segment)
+            yield from self._segment(segment, transactions)
+        for path, offset, reason in snapshot_faults(self.files, self.directory, names):
+            what = f"a damaged snapshot, in whose stead the next start reads the log: {reason}"
+            yield Finding(Severity.NOTE, path, 0, offset, what)
         if self.checked.next_offset < self.recovery_point:
             what = f"the log ends at {self.checked.next_offset}, all was synced up to {self.recovery_point}"
             yield Finding(Severity.ERROR, self.directory, None, self.checked.next_offset, what)
@@ -122,7 +127,7 @@ class LogCheck:
             elif not match and name not in SMALL_FILES:
                 yield Finding(Severity.NOTE, path, None, None, "an orphan: no part of the log")
 
-    def _segment(self, segment: SegmentFile) -> Iterator[Finding]:
+    def _segment(self, segment: SegmentFile, transactions: TransactionCheck) -> Iterator[Finding]:
         path, size_bytes = segment.path, self.files.size_bytes(segment.path)
         indexes = IndexCheck(self.files, self.directory, segment.base_offset)
         self.checked.segments += 1
@@ -135,17 +140,20 @@ class LogCheck:
                 if found.last_offset is not None:  # Lost, and told as such: not left out.
                     self.checked.next_offset = max(self.checked.next_offset, found.last_offset + 1)
                 indexes.damage(found.end, found.last_offset)
+                transactions.damage()
             else:
                 yield from self._damages(segment, damages, sound_follows=True)
                 if segment.is_last and not damages:
                     yield from self._gap(path, found)
                 yield from self._sound(path, found, indexes)
+                transactions.batch(found.batch, found.data)
                 damages = []
             self.advance(found.end - found.position)
         yield from self._damages(segment, damages, sound_follows=False)
         if not segment.is_swap:  # Its indexes come with its name.
             indexes.end()
-            yield from self._index_findings(indexes, size_bytes, segment)
+            faults = [*indexes.faults, *transactions.end_segment(segment.base_offset)]
+            yield from self._index_findings(faults, size_bytes, segment)
 
     def _expect(self, offset: int) -> None:
         """The next batch, or the next segment, begins at `offset`: count what is left out before it."""
@@ -188,11 +196,11 @@ class LogCheck:
             yield Finding(severity, segment.path, damage.position, damage.first_offset, what)
 
     def _index_findings(
-        self, indexes: IndexCheck, size_bytes: int, segment: SegmentFile
+        self, faults: list[IndexFault], size_bytes: int, segment: SegmentFile
     ) -> Iterator[Finding]:
         """The last segment's indexes count only once it was closed; any other's were synced before it."""
         is_open = segment.is_last and not self.was_shut_down_cleanly
-        for fault in indexes.faults:
+        for fault in faults:
             severity = Severity.NOTE if is_open or not size_bytes else Severity.ERROR
             yield Finding(severity, fault.path, fault.byte, fault.offset, f"index: {fault.what}")
 

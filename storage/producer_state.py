@@ -92,8 +92,9 @@ class ProducerState:
     def find(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        return producer_id in self._open
+    def has_open_transaction(self, producer_id: int, epoch: int | None = None) -> bool:
+        """Whether the producer's transaction is open here; with `epoch` only one that goes on under it."""
+        return producer_id in self._open and epoch in (None, self._producers[producer_id].epoch)
 
     def find_duplicate(self, batch: Batch) -> AppendedBatch | None:
         """The remembered batch that `batch` repeats: same epoch, same first and last sequence."""

@@ -34,6 +34,7 @@ from storage.log_config import LogConfig
 from storage.segment import Segment, base_offset_of
 from storage.segment_indexes import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, index_paths, sizes_look_right
 from storage.segment_swap import finish_swaps
+from storage.transaction_index import TRANSACTION_INDEX_SUFFIX, transaction_index_path
 
 TORN_NAME: Final = re.compile(r"\d{20}\.log\.torn-\d+")
 MAX_TORN_FILES: Final = 8  # Kept per log, the newest: enough to look into a crash that repeats.
@@ -82,8 +83,9 @@ class Recovery:
     def _remove_orphans(self, names: frozenset[str], base_offsets: list[int]) -> None:
         """An index whose log is gone means nothing: its segment was deleted, and a crash came in between."""
         kept = {path.name for base in base_offsets for path in index_paths(self.directory, base)}
+        kept |= {transaction_index_path(self.directory, base).name for base in base_offsets}
         for name in names - kept:
-            if name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+            if name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)):
                 self.files.unlink(self.directory / name)
 
     def _segment(self, base_offset: int) -> Segment:

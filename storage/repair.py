@@ -17,6 +17,7 @@ from typing import Final
 from storage.batch_walk import WINDOW_BYTES, Located
 from storage.files import Files
 from storage.partition_files import LEADER_EPOCHS, PARTITION_METADATA
+from storage.producer_snapshot import snapshot_offsets, snapshot_path
 from storage.segment import Segment, StagedBatch
 from storage.segment_files import SegmentFile, segment_files, surveyed
 from storage.survey import Damage
@@ -24,6 +25,7 @@ from storage.survey import Damage
 INDEX_INTERVAL_BYTES: Final = 4096  # index.interval.bytes, unless told otherwise.
 RUN_BYTES: Final = 1 << 20  # Written at a time.
 COPIED_SUFFIX: Final = ".txnindex"  # Kafka's, by offsets: it fits the copied batches as they are.
+MADE_ANEW: Final = (".log", ".index", ".timeindex", ".snapshot")  # Or copied at the end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class LogRepair:
         if segments:
             self._keep_end()
         self._seal()
+        if not self._result.losses:  # Else they would tell of batches that are not there.
+            for offset in snapshot_offsets(names):
+                name = snapshot_path(self.source, offset).name
+                copy_file(self.files, self.source / name, self.target / name)
         self.files.sync_directory(self.target)
         return self._result
 
@@ -91,7 +97,7 @@ class LogRepair:
         for name in names:
             if name in (PARTITION_METADATA, LEADER_EPOCHS) or name.endswith(COPIED_SUFFIX):
                 copy_file(self.files, self.source / name, self.target / name)
-            elif name not in segments and not name.endswith((".log", ".index", ".timeindex")):
+            elif name not in segments and not name.endswith(MADE_ANEW):
                 self._result.left_behind.append(self.source / name)
 
     def _copy_segment(self, segment: SegmentFile) -> None:

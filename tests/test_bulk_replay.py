@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from struct import pack
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,11 +25,12 @@ from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
 from coordinator.offsets.topic_offsets import NewestOffsets
 from protocol.codec import encode
+from protocol.control_records import ControlType, Marker, control_type, encode_marker
 from protocol.errors import DecodeError
 from protocol.primitives import ZERO_UUID
 from protocol.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
 from protocol.records import Record as LogRecord
-from tests.groups.driver import Topics
+from tests.groups.driver import Topics, replay_one
 
 TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}
 IDS = [ZERO_UUID, b"\x01" * 16, b"\x02" * 16]
@@ -115,6 +117,31 @@ garbage = st.one_of(
 sound_records = st.one_of(commits, commits, commits, legacy, group_records, unknown, trailing)
 
 
+producers = st.sampled_from([None, None, 1, 2, 3])
+controls = st.sampled_from([(producer, commits) for producer in (1, 2, 3, 4) for commits in (True, False)])
+held_commits = st.tuples(commit_keys, st.one_of(plain_commits, plain_commits, old_commits(), st.none()))
+
+
+@st.composite
+def transactional_logs(draw: st.DrawFn) -> list[bytearray]:
+    """Batches of producers and of nobody in particular, and markers, as they come."""
+    batches, base_offset = [], 0
+    for _ in range(draw(st.integers(1, 12))):
+        if draw(st.booleans()):
+            producer_id, is_commit = draw(controls)
+            marker = Marker(producer_id, draw(st.integers(0, 1)), 0, is_commit)
+            batches.append(encode_marker(marker, base_offset=base_offset, wall_ms=1_000))
+            base_offset += 1
+            continue
+        producer = draw(producers)
+        who: dict[str, Any] = {"producer_id": producer, "producer_epoch": 0, "transactional": True}
+        drawn = draw(st.lists(held_commits if producer else sound_records, min_size=1, max_size=6))
+        found = [LogRecord(key, value, 1_000) for key, value in drawn]
+        batches.append(encode_batch(found, base_offset=base_offset, **(who if producer else {})))
+        base_offset += len(found)
+    return batches
+
+
 @st.composite
 def logs(draw: st.DrawFn, records: st.SearchStrategy) -> list[bytearray]:
     """Batches, at offsets that leave gaps as compaction does."""
@@ -138,9 +165,14 @@ def fresh_shard() -> Shard:
 def one_by_one(batches: list[bytearray]) -> Shard:
     shard = fresh_shard()
     for data in batches:
-        for record in read_records(data, parse_header(data)):
-            if (typed := decode_record(record.key, record.value)) is not None:
-                shard.replay(typed, record.offset)
+        batch = parse_header(data)
+        for record in read_records(data, batch):
+            if batch.is_control:
+                is_commit = control_type(record.key) is ControlType.COMMIT
+                shard.end_transaction(Marker(batch.producer_id, batch.producer_epoch, 0, is_commit))
+            elif (typed := decode_record(record.key, record.value)) is not None:
+                producer = (batch.producer_id, batch.producer_epoch)
+                replay_one(shard, record.offset, typed, producer if batch.is_transactional else None)
     return shard
 
 
@@ -185,6 +217,14 @@ def test_a_load_leaves_nothing_to_the_collector() -> None:
 @given(logs(sound_records))
 def test_a_log_of_every_kind_of_record_says_the_same_in_bulk(batches: list[bytearray]) -> None:
     one_by_one(batches)  # All of it is sound: nothing here is equal for being refused.
+    assert_same(batches)
+
+
+@settings(max_examples=300, deadline=None)
+@given(transactional_logs())
+def test_a_log_of_transactions_says_the_same_in_bulk(batches: list[bytearray]) -> None:
+    """What is still open at its end is open afterwards: the offsets compare with what is held of them."""
+    one_by_one(batches)
     assert_same(batches)
 
 

@@ -38,23 +38,13 @@ class OpenTransaction:
     offsets: dict[HeldKey, CommittedOffset] = field(default_factory=dict)
 
 
-class Epochs(NamedTuple):
-    """Of a producer that has no open transaction."""
-
-    producer_epoch: int
-    coordinator_epoch: int  # Of who wrote its last marker; -1: it has had none.
-
-
-UNHEARD_OF: Final = Epochs(-1, -1)
-
-
 class OpenTransactions:
     """The transactions of one shard that have no marker yet."""
 
     def __init__(self) -> None:
         self._open: dict[int, OpenTransaction] = {}
         self._by_group: dict[str, dict[TopicPartition, set[int]]] = {}
-        self._ended: OrderedDict[int, Epochs] = OrderedDict()
+        self._ended: OrderedDict[int, int] = OrderedDict()  # Epochs.
 
     # Replay.
 
@@ -75,7 +65,7 @@ class OpenTransactions:
     def end(self, marker: Marker) -> dict[HeldKey, CommittedOffset]:
         """The marker: what the transaction held; it is for the caller to count it, or not."""
         producer_id = marker.producer_id
-        self._note_epochs(producer_id, Epochs(marker.producer_epoch, marker.coordinator_epoch))
+        self._note_ended(producer_id, marker.producer_epoch)
         ended = self._open.pop(producer_id, None)
         if ended is None:
             return {}
@@ -98,8 +88,8 @@ class OpenTransactions:
         if not group:
             del self._by_group[key.group_id]
 
-    def _note_epochs(self, producer_id: int, epochs: Epochs) -> None:
-        self._ended[producer_id] = epochs
+    def _note_ended(self, producer_id: int, producer_epoch: int) -> None:
+        self._ended[producer_id] = producer_epoch
         self._ended.move_to_end(producer_id)
         if len(self._ended) > MAX_ENDED_PRODUCERS:
             self._ended.popitem(last=False)
@@ -134,22 +124,9 @@ class OpenTransactions:
 
     def commit_error(self, producer_id: int, producer_epoch: int) -> ErrorCode:
         """INVALID_PRODUCER_EPOCH for a producer that has been here with a newer epoch."""
-        newest = self._epochs(producer_id).producer_epoch
-        return ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < newest else ErrorCode.NONE
-
-    def marker_error(self, marker: Marker) -> ErrorCode:
-        """Why `marker` comes too late to be written: of an older epoch, or by an older coordinator."""
-        newest = self._epochs(marker.producer_id)
-        if marker.producer_epoch < newest.producer_epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if marker.coordinator_epoch < newest.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        return ErrorCode.NONE
-
-    def _epochs(self, producer_id: int) -> Epochs:
-        ended = self._ended.get(producer_id, UNHEARD_OF)
         found = self._open.get(producer_id)
-        return ended if found is None else ended._replace(producer_epoch=found.producer_epoch)
+        newest = self._ended.get(producer_id, -1) if found is None else found.producer_epoch
+        return ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < newest else ErrorCode.NONE
 
     def __eq__(self, other: object) -> bool:
         """What is open; the epochs of those that have ended may be gone with a compaction."""

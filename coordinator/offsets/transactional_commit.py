@@ -62,8 +62,9 @@ class VerifiedCommit:
 def needs_verification(
     offsets: CommittedOffsets, catalog: TopicCatalog, request: TxnOffsetCommitRequest
 ) -> bool:
-    """Must the coordinator be asked first? Not if the transaction is open here, or nothing would be stored."""
-    if not request.group_id or offsets.transactions.is_open(request.producer_id, request.producer_epoch):
+    """Must the coordinator be asked first? Not if the transaction is open here, or nothing will be stored."""
+    transactions, producer = offsets.transactions, (request.producer_id, request.producer_epoch)
+    if not request.group_id or transactions.is_open(*producer) or transactions.commit_error(*producer):
         return False
     return bool(existing_partitions(_plain(request), catalog, CommitAnswers(BY_NAME), BY_NAME))
 
@@ -87,10 +88,11 @@ def commit_in_transaction(
     request, plain = asked.request, _plain(asked.request)
     answers = CommitAnswers(BY_NAME)
     existing = existing_partitions(plain, catalog, answers, BY_NAME)
-    error = ErrorCode.INVALID_GROUP_ID if not request.group_id else asked.error
-    error = error or transactional_commit_error(groups.get(request.group_id), request)
+    error = ErrorCode.INVALID_GROUP_ID if not request.group_id else ErrorCode.NONE
+    error = error or offsets.transactions.commit_error(request.producer_id, request.producer_epoch)
+    error = error or asked.error or transactional_commit_error(groups.get(request.group_id), request)
     if not error and _is_anything_stored(existing, settings):
-        error = _producer_error(offsets, verifications, asked)
+        error = _verification_error(offsets, verifications, asked)
     records = tuple(store(existing, answers, error, plain, settings, at.wall_ms))
     reply = Reply(context.reply_to, _answer(answers.response()))
     if asked.verification is not None:
@@ -127,14 +129,11 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
     return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
 
 
-def _producer_error(
+def _verification_error(
     offsets: CommittedOffsets, verifications: Verifications, asked: VerifiedCommit
 ) -> ErrorCode:
-    """Is the producer fenced, or did its transaction end while its coordinator was asked?"""
-    producer_id, producer_epoch = asked.request.producer_id, asked.request.producer_epoch
-    if error := offsets.transactions.commit_error(producer_id, producer_epoch):
-        return error
-    if offsets.transactions.is_open(producer_id, producer_epoch):
+    """Did the transaction end while its coordinator was asked?"""
+    if offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
         return ErrorCode.NONE
     if asked.verification is None or asked.verification not in verifications:
         return (

@@ -179,7 +179,8 @@ class _Produce:
         self._admissions.end()
 
     def _verifies(self, state: ProducerState, batch: Batch) -> bool:
-        return self._broker.verifier is not None and not state.has_open_transaction(batch.producer_id)
+        goes_on = state.has_open_transaction(batch.producer_id, batch.producer_epoch)
+        return self._broker.verifier is not None and not goes_on
 
     def _verify(self) -> None:
         """All are here that must wait for the coordinator: ask, of the one producer that the request may have."""
@@ -193,7 +194,7 @@ class _Produce:
         def on_answers(answers: Answers) -> None:
             for each in self._unverified:
                 if error := answers[each.name]:
-                    self._refuse(each.slot, each.partition, refusal(error, version))
+                    self._refuse(each.slot, None, refusal(error, version))
                 else:
                     self._append(each.slot, each.topic, each.partition, each.batch, each.verification)
 
@@ -264,7 +265,7 @@ class _Produce:
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
             for index, why in refused.record_errors
         ]
-        if partition is not None and refused.error in SHOWS_LOG_START:
+        if partition is not None and refused.has_seen_log and refused.error in SHOWS_LOG_START:
             answer.log_start_offset = partition.log_start_offset
         self._countdown.end()
 

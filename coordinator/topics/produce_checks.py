@@ -12,7 +12,7 @@ from coordinator.topics.topic_config import TopicConfig
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest
 from protocol.record_batch import NO_PRODUCER_ID, Batch, CorruptBatch, parse_header
-from protocol.record_validation import RefusedBatch, validate_produced
+from protocol.record_validation import NotOneBatch, RefusedBatch, validate_produced
 
 ACKS: Final = (-1, 0, 1)
 ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose batches Kafka takes for internal topics, too.
@@ -68,4 +68,7 @@ def _validated(data: PartitionProduceData, config: TopicConfig, api_version: int
             **bounds,
         )
     except RefusedBatch as refused:
-        raise Refused(refused.error_code, refused.message, refused.record_errors) from None
+        has_seen_log = not isinstance(refused, NotOneBatch)
+        raise Refused(
+            refused.error_code, refused.message, refused.record_errors, has_seen_log=has_seen_log
+        ) from None

@@ -129,7 +129,8 @@ def check_verified(
 
     `known` is the partition's verification of the producer, `shown` the one that the batch was checked under.
     """
-    begins = batch.is_transactional and not state.has_open_transaction(batch.producer_id)
+    goes_on = state.has_open_transaction(batch.producer_id, batch.producer_epoch)
+    begins = batch.is_transactional and not goes_on
     if begins and (known is None or known is not shown):
         text = "Record was not part of an ongoing transaction"
         raise ProducerError(ErrorCode.INVALID_TXN_STATE, text)

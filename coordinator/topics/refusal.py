@@ -10,16 +10,23 @@ from protocol.errors import ErrorCode
 class Refused(Exception):
     """One thing that a client asked for and does not get: the error, and words for the client.
 
-    `record_errors` are (index in the batch, why), for Produce.
+    For Produce: `record_errors` are (index in the batch, why), and `has_seen_log` says whether that was found
+    with the partition's log at hand.
     """
 
     def __init__(
-        self, error: ErrorCode, message: str | None = None, record_errors: tuple[tuple[int, str], ...] = ()
+        self,
+        error: ErrorCode,
+        message: str | None = None,
+        record_errors: tuple[tuple[int, str], ...] = (),
+        *,
+        has_seen_log: bool = True,
     ) -> None:
         super().__init__(message)
         self.error = error
         self.message = message
         self.record_errors = record_errors
+        self.has_seen_log = has_seen_log
 
 
 class Countdown:

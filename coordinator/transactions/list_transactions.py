@@ -24,12 +24,10 @@ def list_transactions(
     """Errors: INVALID_REGULAR_EXPRESSION. A state that there is not is named, and matches nothing."""
     try:
         passes = _filter(request, wall_ms)
+        states = [_listed(transaction) for transaction in transactions if passes(transaction)]
     except InvalidPattern:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    return ListTransactionsResponse(
-        unknown_state_filters=unknown_states(request),
-        transaction_states=[_listed(transaction) for transaction in transactions if passes(transaction)],
-    )
+    return ListTransactionsResponse(unknown_state_filters=unknown_states(request), transaction_states=states)
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:

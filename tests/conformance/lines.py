@@ -121,6 +121,13 @@ OFFSETS_AND_ADMIN: Final = _cells(
         "OffsetFetch: unknown partition": FETCH,
         "OffsetFetch: all of an unknown group": range(2, 11),
         "OffsetFetch: unknown topic id": range(10, 11),
+        "OffsetFetch: open transaction": range(7, 11),
+        "TxnOffsetCommit: committed, aborted": range(6),
+        "TxnOffsetCommit: partitions and metadata": range(6),
+        "TxnOffsetCommit: transaction": range(6),
+        "TxnOffsetCommit: members": range(6),
+        "TxnOffsetCommit: fenced": range(3, 6),
+        "WriteTxnMarkers: of offsets": range(1, 3),
         "OffsetDelete: empty group id": (),
         "OffsetDelete: group absent": (),
         "OffsetDelete: non-empty, not of consumers": (),
@@ -223,9 +230,38 @@ TRANSACTIONS: Final = _cells(
 )
 """The transaction coordinator, which KAFKA.md has no table for: every handler, in every version."""
 
+PRODUCED: Final = _cells(
+    "P",
+    {
+        "Produce: stored": range(3, 14),
+        "Produce: refused": range(3, 14),
+        "Produce: refused as a whole": range(3, 14),
+        "Produce: times": range(3, 14),
+        "idempotence: sequences": range(3, 14),
+        "idempotence: epochs": range(3, 14),
+        "idempotence: the wrap": range(3, 14),
+        "transactions: produce": range(3, 14),
+        "transactions: unverified": range(3, 14),
+        "transactions: readers": range(4, 19),
+        "transactions: latest offsets": range(2, 12),
+        "markers: written": range(1, 3),
+        "markers: refused": range(1, 3),
+        "markers: bumped epochs": (),
+        "describe: refused": (),
+    },
+)
+"""The partitions' side of what is produced, which KAFKA.md has no table for either."""
 
 CELLS: Final[Cells] = (
-    VERSIONS | COMMON | CLASSIC | BY_STATE | OFFSETS_AND_ADMIN | BAD_INPUT | TRANSACTIONS | TOPIC_ADMIN
+    VERSIONS
+    | COMMON
+    | CLASSIC
+    | BY_STATE
+    | OFFSETS_AND_ADMIN
+    | BAD_INPUT
+    | TRANSACTIONS
+    | PRODUCED
+    | TOPIC_ADMIN
 )
 
 NAMED_LINES: Final = "tests/simulation/test_named_lines.py"
@@ -253,14 +289,12 @@ BEYOND: Final = {
     "2.2 Join, Sync, Heartbeat: share and streams groups": "this coordinator has no such groups",
     "2.2 any request: Dead": "Kafka 4 takes a group out of its map in the same step: nobody ever meets a Dead one",
     "2.3 OffsetCommit, OffsetFetch: consumer groups": "they come with KIP-848",
-    "2.3 OffsetFetch: open transaction": "transactions come with the data plane",
     "2.3 OffsetFetch: group errors": "none that a classic group gives: they are those of 2.1",
     "2.3 FindCoordinator: offsets topic absent": "here it is there from the start",
 }
 """Cells that are not covered, and why."""
 
 LATER: Final = {
-    **dict.fromkeys(("O13", "O14", "O15", "O16", "O20"), "transactions come with the data plane"),
     "O28": "a metric: no API shows it",
 }
 """Lines that no client of the group APIs can see yet, and why."""

@@ -11,12 +11,13 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.effects import (
     AppendFinished,
     Event,
     GroupEvent,
+    ProducerAndEpoch,
     Record,
     Reply,
     RequestContext,
@@ -30,6 +31,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.records import decode_record, encode_record
 from coordinator.groups.shard import Shard
 from protocol.codec import encode
+from protocol.control_records import Marker
 from protocol.errors import ErrorCode
 
 WALL_START_MS = 1_700_000_000_000
@@ -70,6 +72,15 @@ class Topics:
         self._ids[name] = topic_id
 
 
+class Entry(NamedTuple):
+    """A record of the log, or a marker, which has an offset like one."""
+
+    key: bytes
+    value: bytes | None
+    producer: ProducerAndEpoch | None = None
+    marker: Marker | None = None
+
+
 @dataclass
 class Driver:
     """One shard and the world around it."""
@@ -77,7 +88,7 @@ class Driver:
     settings: GroupSettings = field(default_factory=GroupSettings)
     topics: Topics = field(default_factory=lambda: Topics(orders=4, clicks=2))
     now_ms: int = 1_000
-    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
     timers: dict[Hashable, int] = field(default_factory=dict)
     history: list[GroupEvent] = field(default_factory=list)
     superseded: list[Hashable] = field(default_factory=list)
@@ -195,7 +206,7 @@ class Driver:
 
     def _carry_out(self, result: Result) -> None:
         for record in result.records:
-            self._append(record)
+            self._append(record, result.producer)
         for reply in result.replies:
             if self.disk_is_held and reply.reveals_stored and self._durable < len(self.log):
                 self._waiting.append(reply)
@@ -212,11 +223,18 @@ class Driver:
         elif result.then is not None:
             self.handle(AppendFinished(result.then, self.refusal, self.wall_ms))
 
-    def _append(self, record: Record) -> None:
-        self.log.append(encode_record(record))
+    def _append(self, record: Record, producer: ProducerAndEpoch | None) -> None:
+        self.log.append(Entry(*encode_record(record), producer))
         if not self.disk_is_held:
             self._durable = len(self.log)
-        self.shard.replay(record, len(self.log) - 1)
+        replay_one(self.shard, len(self.log) - 1, record, producer)
+
+    def end_transaction(self, producer_id: int, is_commit: bool = True, epoch: int = 0) -> None:
+        """A marker is written."""
+        marker = Marker(producer_id, epoch, 0, is_commit)
+        self.log.append(Entry(b"", None, marker=marker))
+        self._durable = len(self.log)
+        self.shard.end_transaction(marker)
 
     def _deliver(self, reply: Reply) -> None:
         assert reply.reply_to not in self._answered, "a request is answered once"
@@ -226,9 +244,19 @@ class Driver:
         self.replies[reply.reply_to] = reply.response
 
 
-def replay_into(shard: Shard, log: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Read a log from its start, as a load does."""
-    for offset, (key, value) in enumerate(log):
-        record = decode_record(key, value)
-        assert record is not None
+def replay_one(shard: Shard, offset: int, record: Record, producer: ProducerAndEpoch | None) -> None:
+    if producer is None:
         shard.replay(record, offset)
+    else:
+        shard.replay_transactional(producer, record, offset)
+
+
+def replay_into(shard: Shard, log: Iterable[Entry]) -> None:
+    """Read a log from its start, as a load does."""
+    for offset, entry in enumerate(log):
+        if entry.marker is not None:
+            shard.end_transaction(entry.marker)
+            continue
+        record = decode_record(entry.key, entry.value)
+        assert record is not None
+        replay_one(shard, offset, record, entry.producer)

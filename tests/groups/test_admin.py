@@ -134,7 +134,7 @@ def test_3_74_deleting_an_empty_group_takes_its_offsets_with_it(driver: Driver) 
     assert describe(driver).group_state == "Dead"
     assert listed(driver) == []
     assert driver.shard.offsets.count() == 0
-    assert [value for _, value in driver.log[-2:]] == [None, None]
+    assert [entry.value for entry in driver.log[-2:]] == [None, None]
     assert driver.last_event().reason == "group deleted by admin"
     driver.restart()
     assert driver.shard.groups == {}

@@ -28,6 +28,7 @@ from coordinator.groups.records import (
 from coordinator.groups.shard import Shard
 from coordinator.groups.states import EMPTY
 from coordinator.loading import load_shard
+from protocol.control_records import Marker, encode_marker
 from protocol.records import Codec, encode_batch
 from protocol.records import Record as LogRecord
 from storage.partition_log import PartitionLog
@@ -45,12 +46,29 @@ def log(tmp_path: Path) -> PartitionLog:
     return open_compacted(tmp_path / "__consumer_offsets-0", config=replace(COMPACTED, segment_bytes=2000))
 
 
-def append(log: PartitionLog, *records: Record | LogRecord, codec: Codec = Codec.NONE) -> None:
+def append(
+    log: PartitionLog, *records: Record | LogRecord, codec: Codec = Codec.NONE, producer_id: int = -1
+) -> None:
+    """A batch; with a producer it is a part of its transaction."""
     encoded = [
         each if isinstance(each, LogRecord) else LogRecord(*encode_record(each), timestamp_ms=NOW_MS)
         for each in records
     ]
-    log.append(encode_batch(encoded, codec=codec), wall_ms=NOW_MS)
+    batch = encode_batch(
+        encoded,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        transactional=producer_id >= 0,
+    )
+    log.append(batch, wall_ms=NOW_MS)
+    log.flush()
+
+
+def end(log: PartitionLog, producer_id: int, is_commit: bool) -> None:
+    log.append(
+        encode_marker(Marker(producer_id, 0, 0, is_commit), base_offset=0, wall_ms=NOW_MS), wall_ms=NOW_MS
+    )
     log.flush()
 
 
@@ -92,7 +110,8 @@ def told(shard: Shard) -> dict[str, object]:
         for group in GROUPS
         for partition in PARTITIONS
     }
-    return {**offsets, **shard.stored, "groups": sorted(shard.groups)}
+    held = shard.offsets.transactions
+    return {**offsets, **shard.stored, "groups": sorted(shard.groups), "held": held}
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -117,6 +136,37 @@ def test_any_history_reads_the_same_after_any_cleaning(log: PartitionLog, seed: 
         codec = chance.choice(list(Codec))
         append(log, *records, codec=codec)
         append(shadow, *records, codec=codec)
+        if chance.random() < 0.1:
+            wall_ms += chance.choice((0, RETENTION_MS))
+            roll(log)
+            checkpoint = clean(log, checkpoint=checkpoint, wall_ms=wall_ms, buffer_bytes=4000).end_offset
+            assert told(load(log)) == told(load(shadow)), f"seed={seed}"
+    assert checkpoint > 0
+    assert len(list(data_records(log))) < len(list(data_records(shadow)))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_history_of_transactions_reads_the_same_after_any_cleaning(log: PartitionLog, seed: int) -> None:
+    """Also what is still open: its records and the markers of others that it stands between."""
+    chance = random.Random(seed)
+    shadow = open_compacted(log.directory.with_name("shadow-0"))
+    checkpoint, wall_ms = 0, NOW_MS
+    for number in range(150):
+        group, partition, producer_id = (
+            chance.choice(GROUPS),
+            chance.choice(PARTITIONS),
+            chance.choice((1, 2, 3)),
+        )
+        step, codec, is_commit = chance.random(), chance.choice(list(Codec)), chance.random() < 0.7
+        for each in (log, shadow):
+            if step < 0.5:
+                append(each, commit(group, partition, number), codec=codec, producer_id=producer_id)
+            elif step < 0.8:
+                end(each, producer_id, is_commit)
+            elif step < 0.9:
+                append(each, commit(group, partition, number), codec=codec)
+            else:
+                append(each, new_offset_commit_tombstone(group, "t", partition))
         if chance.random() < 0.1:
             wall_ms += chance.choice((0, RETENTION_MS))
             roll(log)

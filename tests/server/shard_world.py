@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from coordinator.clock import Clock
@@ -19,6 +20,7 @@ from coordinator.loading import load_shard
 from protocol.records import Batch, Codec, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended, BatchTooLarge
+from storage.producer_state import ProducerState
 from tests.groups.driver import Topics
 
 WALL_MS = 1_700_000_000_000
@@ -36,6 +38,7 @@ class FakeLog:
     def __init__(self, max_batch_bytes: int) -> None:
         self.next_offset = 0
         self.durable_offset = 0
+        self.producers = SimpleNamespace(state=ProducerState())
         self.failure: StorageError | None = None
         self.stored: list[bytearray] = []
         self._max_batch_bytes = max_batch_bytes
@@ -48,7 +51,9 @@ class FakeLog:
             raise BatchTooLarge(f"{len(batch)} bytes")
         base_offset = self.next_offset
         set_base_offset(batch, base_offset, 0)
-        self.next_offset = parse_header(batch).last_offset + 1
+        header = parse_header(batch)
+        self.producers.state.appended(header, batch, base_offset, wall_ms)
+        self.next_offset = header.last_offset + 1
         self._staged.append(batch)
         return Appended(base_offset, self.next_offset - 1)
 

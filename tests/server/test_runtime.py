@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.records import Codec
 from storage.files import StorageError
 from storage.flusher import Flusher
+from storage.producer_state import ProducerState
 from tests.groups.driver import Topics
 
 PATIENCE_S = 10
@@ -87,6 +89,7 @@ class BrokenLog:
 
     log_start_offset, next_offset, durable_offset = 0, 1, 1
     failure = None
+    producers = SimpleNamespace(state=ProducerState())
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)

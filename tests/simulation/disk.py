@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 from protocol.records import Batch, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended
+from storage.producer_state import ProducerState
 from tests.simulation.cleaning import cleaned
 from tests.simulation.timeline import Origin, ProcessLoop
 
@@ -44,6 +46,7 @@ class SimulatedLog:
         self.batches_cleaned = 0
         self._disk = disk
         self._draft: tuple[int, list[bytearray]] | None = None  # What is to come instead of so many batches.
+        self.producers = SimpleNamespace(state=ProducerState())  # Which nobody asks here.
         self._on_durable = on_durable
 
     def append(self, batch: bytearray, *, wall_ms: int) -> Appended:

@@ -10,6 +10,7 @@ from storage.check_log import Finding, LogCheck, Severity, check_log
 from storage.files import Files
 from storage.log_config import LogConfig
 from tests.storage.logs import fill, open_log
+from tests.storage.transactions import end, put
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 
@@ -135,3 +136,62 @@ def test_a_gap_in_the_last_segment_is_an_error(directory: Path) -> None:
     base = int(path.stem)
     assert (gap.severity, gap.byte, gap.offset) == (Severity.ERROR, size, base + 2)
     assert "missing, where compaction never comes" in gap.what
+
+
+# Transactions.
+
+
+@pytest.fixture
+def with_transactions(tmp_path: Path) -> Path:
+    """Aborted transactions over several segments, closed cleanly."""
+    log = open_log(tmp_path / "t-0")
+    for sequence in range(12):
+        put(log, 1, sequence)
+        fill(log, 2)
+        if sequence % 2:
+            end(log, 1, commit=sequence % 4 == 1)
+            log.flush()
+    log.close()
+    return log.directory
+
+
+def found_in(directory: Path) -> list[tuple[Severity, str, str]]:
+    findings, _ = check_log(LogCheck(Files(), directory, 0, was_shut_down_cleanly=True))
+    return [(each.severity, each.path.suffix, each.what) for each in findings]
+
+
+def indexes_of(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*.txnindex") if path.stat().st_size)
+
+
+def test_transaction_indexes_and_snapshots_that_are_right(with_transactions: Path) -> None:
+    assert found_in(with_transactions) == []
+    assert len(indexes_of(with_transactions)) >= 2
+
+
+def test_an_aborted_transaction_that_no_index_tells_of(with_transactions: Path) -> None:
+    indexes_of(with_transactions)[0].unlink()
+    ((severity, suffix, what),) = found_in(with_transactions)
+    assert (severity, suffix) == (Severity.ERROR, ".txnindex")
+    assert what.startswith("index: what producer 1 aborted at offset")
+
+
+@pytest.mark.parametrize(
+    ("byte", "words"),
+    [(1, "version 1"), (9, "aborted nothing"), (17, "the transaction begins at"), (25, "aborted nothing")],
+)
+def test_an_entry_that_the_log_does_not_bear_out(with_transactions: Path, byte: int, words: str) -> None:
+    path = indexes_of(with_transactions)[0]
+    data = bytearray(path.read_bytes())
+    data[byte] += 1
+    path.write_bytes(data)
+    found = found_in(with_transactions)
+    assert all((severity, suffix) == (Severity.ERROR, ".txnindex") for severity, suffix, _ in found)
+    assert words in found[0][2]
+
+
+def test_a_damaged_snapshot_is_noted(with_transactions: Path) -> None:
+    (path,) = with_transactions.glob("*.snapshot")
+    path.write_bytes(path.read_bytes()[:-1])
+    ((severity, suffix, _),) = found_in(with_transactions)
+    assert (severity, suffix) == (Severity.NOTE, ".snapshot")

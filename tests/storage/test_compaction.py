@@ -9,6 +9,7 @@ import pytest
 
 from protocol.record_batch import CRC, CRC_POSITION, check_crc, checksum
 from protocol.records import Codec, Record, encode_batch, read_records
+from storage.check_log import LogCheck, check_log
 from storage.cleanable import cleanable
 from storage.compaction import Cleaned
 from storage.files import CorruptSegment, Files
@@ -379,3 +380,41 @@ def test_what_the_retention_took_meanwhile_is_not_brought_back(log: PartitionLog
     log.apply_retention(NOW_MS)
     assert log.replace([old], draft) is False
     assert log.log_start_offset == 2
+
+
+def test_a_cleaned_segment_has_nothing_to_say_of_aborted_transactions(log: PartitionLog) -> None:
+    """Their records are gone from it; those of later segments are told as before, also after a restart."""
+    txn = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
+    put(log, ("a", "kept"))
+    put(log, ("a", "aborted"), base_sequence=0, **txn)
+    end_transaction(log, 5, ABORT)
+    first_index = log.segments[0].transactions.path
+    assert first_index.exists()
+    roll_after(log)
+    put(log, ("b", "aborted"), base_sequence=1, **txn)
+    end_transaction(log, 5, ABORT)
+    (_, second) = log.producers.aborted(0, log.next_offset)
+    clean(log)
+    assert not first_index.exists()
+    assert log.producers.aborted(0, log.next_offset) == [second]
+    findings, _ = check_log(LogCheck(Files(), log.directory))
+    assert findings == []
+    again = reopen(log)
+    again.producers.state = again.producers.read(NOW_MS).state
+    assert again.producers.aborted(0, again.next_offset) == [second]
+
+
+def test_nothing_beyond_the_last_stable_offset_is_cleaned(log: PartitionLog) -> None:
+    put(log, ("a", "1"))
+    roll(log)
+    put(log, ("a", "2"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    roll(log)
+    put(log, ("a", "3"))
+    roll_after(log)
+    assert clean(log).end_offset == log.producers.last_stable_offset == 1
+    assert texts(log)[:3] == [(0, "a", "1"), (1, "a", "2"), (2, "a", "3")]
+    end_transaction(log, 5, COMMIT)
+    log.producers.settle()
+    roll_after(log)
+    assert clean(log).end_offset > 3
+    assert table(log)["a"] == "3"

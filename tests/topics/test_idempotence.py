@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.topics.producer_ids import BLOCK_SIZE
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records import parse_header
@@ -167,9 +168,27 @@ def test_id_and_epoch_come_together(world: World, fields: dict[str, int]) -> Non
     assert give(world, transactional_id=None, **fields) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_transactions_are_refused_for_now(world: World) -> None:
-    assert give(world, transactional_id="x") == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
-    assert give(world, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
+def test_whoever_wants_ids_at_once_is_told_when_there_are_some(world: World) -> None:
+    ids, told = world.broker.producer_ids, []
+    assert ids.take() is None
+    ids.when_ready(lambda: told.append(ids.take()))
+    assert told == []
+    world.settle()
+    assert told == [0]
+    ids.when_ready(lambda: told.append(ids.take()))
+    assert told == [0, 1]
+    taken = [ids.take() for _ in range(BLOCK_SIZE)]
+    assert taken[-2:] == [None, None]
+    world.settle()
+    assert ids.take() == BLOCK_SIZE
+
+
+def test_whoever_wants_ids_is_told_as_well_when_the_disk_has_none(world: World) -> None:
+    (world.directory / "producer-ids.json").write_text('{"next": "soon"}')
+    ids, told = world.broker.producer_ids, []
+    ids.when_ready(lambda: told.append(ids.take()))
+    world.settle()
+    assert told == [None]
 
 
 def test_a_garbled_file_of_ids_gives_none_rather_than_one_twice(world: World) -> None:

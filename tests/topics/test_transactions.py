@@ -354,6 +354,17 @@ def test_each_transaction_of_version_2_has_an_epoch_and_a_numbering_of_its_own(w
     assert send(world, within(0, epoch=1), version=12).error_code == 0
 
 
+def test_a_batch_of_another_epoch_than_the_open_transaction_is_asked_about(
+    world: World, coordinator: Coordinator
+) -> None:
+    send(world, within(0, epoch=1))
+    coordinator.says[("t", 0)] = ErrorCode.PRODUCER_FENCED
+    assert send(world, within(1, epoch=1)).error_code == 0
+    answer = send(world, within(1, epoch=0))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    assert len(coordinator.asked) == 2
+
+
 def test_a_plain_batch_does_not_fit_into_an_open_transaction(world: World) -> None:
     send(world, within(0))
     plain = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=1)

@@ -1,0 +1,113 @@
+"""Markers are written to every partition of a transaction, for as long as that takes, and told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator.effects import MarkersWanted
+from coordinator.marker_sender import TRY_AGAIN_MS, MarkerSender
+from protocol.control_records import Marker
+from protocol.errors import ErrorCode
+
+MARKER = Marker(producer_id=7, producer_epoch=1, coordinator_epoch=0, is_commit=True)
+ORDERS, CLICKS = ("orders", 0), ("clicks", 1)
+
+
+class World:
+    """Partitions that answer when a test says so, timers, and the next turn of the loop."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[Marker, str, int]] = []
+        self.outcomes: list[Callable[[ErrorCode], None]] = []
+        self.timers: dict[tuple[Any, ...], int | None] = {}
+        self.posted: list[Callable[[], None]] = []
+        self.done: list[str] = []
+        self.sender = MarkerSender(self._write, self, self.posted.append)
+
+    def _write(self, marker: Marker, topic: str, index: int, done: Callable[[ErrorCode], None]) -> None:
+        self.writes.append((marker, topic, index))
+        self.outcomes.append(done)
+
+    def now_ms(self) -> int:
+        return 5_000
+
+    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+        assert key not in self.timers, "one timer is enough"
+        self.timers[key] = deadline_ms
+
+    def fire(self) -> None:
+        ((owner,), deadline_ms) = self.timers.popitem()
+        assert (owner, deadline_ms) == (self.sender, 5_000 + TRY_AGAIN_MS)
+        self.sender.timer_fired()
+
+    def want(self, name: str, *partitions: tuple[str, int]) -> None:
+        self.sender.write(MarkersWanted(MARKER, partitions, name), lambda: self.done.append(name))
+
+    def tell(self, *errors: ErrorCode) -> None:
+        """The oldest writes end so."""
+        for error in errors:
+            self.outcomes.pop(0)(error)
+
+    def turn(self) -> None:
+        posted = self.posted[:]
+        self.posted.clear()
+        for each in posted:
+            each()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_it_is_done_when_every_partition_has_the_marker(world: World) -> None:
+    world.want("t", ORDERS, CLICKS)
+    assert world.writes == [(MARKER, *ORDERS), (MARKER, *CLICKS)]
+    world.tell(ErrorCode.NONE)
+    world.turn()
+    assert world.done == []
+    world.tell(ErrorCode.NONE)
+    assert world.done == [], "in a turn of its own"
+    world.turn()
+    assert world.done == ["t"]
+
+
+def test_of_no_partitions_it_is_done_in_the_next_turn(world: World) -> None:
+    world.want("t")
+    assert world.done == []
+    world.turn()
+    assert world.done == ["t"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    ],
+)
+def test_a_partition_that_needs_no_marker_is_done(world: World, error: ErrorCode) -> None:
+    world.want("t", ORDERS)
+    world.tell(error)
+    world.turn()
+    assert world.done == ["t"]
+    assert world.timers == {}
+
+
+def test_what_fails_is_tried_again_until_it_succeeds_all_at_once(world: World) -> None:
+    world.want("t", ORDERS, CLICKS)
+    world.want("u", ORDERS)
+    world.tell(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert len(world.writes) == 3
+    for attempt in range(2, 4):
+        world.fire()
+        assert len(world.writes) == 3 + 2 * (attempt - 1)
+        outcome = ErrorCode.KAFKA_STORAGE_ERROR if attempt < 3 else ErrorCode.NONE
+        world.tell(outcome, outcome)
+        world.turn()
+    assert world.done == ["t", "u"]
+    assert world.timers == {}
