@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -54,21 +55,21 @@ class Worker:
         try:
             for message in messages:
                 self.producer.produce(self.target, process(message), partition=message.partition())
-            self.producer.send_offsets_to_transaction(next_offsets(messages), self.group, OUTAGE_S)
-            self.commit()
+            self.insist(self.producer.send_offsets_to_transaction, next_offsets(messages), self.group)
+            self.insist(self.producer.commit_transaction)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
             print(f"aborted, to be read again: {error}", file=sys.stderr)
-            self.producer.abort_transaction(OUTAGE_S)
+            self.insist(self.producer.abort_transaction)
             self.rewind()
 
-    def commit(self) -> None:
-        """Ask again while nobody knows the outcome: the producer remembers what it has asked for."""
+    def insist(self, call: Callable[..., None], *arguments: object) -> None:
+        """Call again while nobody knows the outcome: the producer goes on where it was."""
         deadline = time.monotonic() + OUTAGE_S
         while True:
             try:
-                return self.producer.commit_transaction(10)
+                return call(*arguments, 10)
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise
