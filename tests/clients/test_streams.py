@@ -7,9 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests import java_tools
 from tests.clients.committed import CommittedView
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
 from tests.clients.observer import Observer, unique
@@ -23,13 +20,6 @@ Record = Callable[[str, object], None]
 SOURCES = Path(__file__).parent / "java_streams"
 
 
-@pytest.fixture(scope="session")
-def streams_jars(java: None) -> Path:
-    """Kafka Streams' jars: where there is Java they have to be had, like Kafka's own."""
-    return java_tools.streams_jars()
-
-
-@pytest.mark.usefixtures("java")
 def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
     streams_jars: Path, quick_fleet: Fleet, watcher: Observer, tmp_path: Path, record_property: Record
 ) -> None:
