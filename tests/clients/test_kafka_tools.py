@@ -67,10 +67,10 @@ def test_configs_of_a_topic_are_set_shown_and_taken_back(fleet: Fleet, observer:
     fleet.run_tool(
         CONFIGS, "--alter", *of_topic, "--add-config", "retention.ms=86400000,cleanup.policy=[compact,delete]"
     )
+    refused = fleet.start_tool(CONFIGS, "--alter", *of_topic, "--add-config", "retention.ms=much")
     described = fleet.run_tool(CONFIGS, "--describe", *of_topic)
     assert "retention.ms=86400000 " in described
     assert "cleanup.policy=compact,delete " in described
-    refused = fleet.start_tool(CONFIGS, "--alter", *of_topic, "--add-config", "retention.ms=much")
     refused.wait_for(lambda: refused.status, "the tool fails", may_end=True)
     assert "InvalidConfigurationException" in refused.text + refused.story()
     fleet.run_tool(CONFIGS, "--alter", *of_topic, "--delete-config", "retention.ms")

@@ -208,27 +208,23 @@ class TransactionLoop:
             raise AssertionError(f"{error}\n{self.deaths}\nmembers: {known}\n{stories}") from None
 
     def _compare(self, written: int) -> None:
-        source = self._read(SOURCE)
-        rows = [value for values in source.values() for value in values]
-        assert sorted(rows) == sorted(f"row-{number}" for number in range(written)), _difference(
-            rows, written
-        )
-        for topic in (MIDDLE, LAST):
-            copied = self._read(topic)
-            for partition, values in source.items():
-                assert copied[partition] == values, (
-                    f"{topic}-{partition}: {_differs(values, copied[partition])}"
-                )
+        source, middle, last = (self._read(topic) for topic in (SOURCE, MIDDLE, LAST))
+        rows = [row for records in source.values() for row in _values(records)]
+        assert sorted(rows) == sorted(f"row-{number}" for number in range(written)), _wrong(written, rows)
+        for topic, copy in ((MIDDLE, middle), (LAST, last)):
+            for partition, records in source.items():
+                expected, found = _values(records), _values(copy[partition])
+                assert found == expected, f"{topic}-{partition}: {_differs(expected, found)}"
         assert self.observer.committed(GROUP, SOURCE) == self.observer.log_ends(SOURCE, PARTITIONS)
+        # Behind the last row of the middle topic there is still the mark of its transaction.
+        ends = {partition: records[-1].offset() + 1 for partition, records in middle.items()}
+        assert self.observer.committed(RELAY_GROUP, MIDDLE) == ends
 
-    def _read(self, topic: str) -> dict[int, list[str]]:
+    def _read(self, topic: str) -> dict[int, list[Message]]:
         view = CommittedView(self.broker.bootstrap, topic, PARTITIONS)
         view.read_to_the_end()
         view.close()
-        return {
-            partition: [record.value().decode() for record in records]
-            for partition, records in view.records.items()
-        }
+        return view.records
 
     def _figures(self, written: int) -> str:
         blows = ", ".join(f"{name} {count}" for name, count in sorted(self.blows.items()))
@@ -236,21 +232,23 @@ class TransactionLoop:
         return f"{written} rows exactly once through two loops; {blows}{ended}"
 
 
-def _difference(rows: list[str], written: int) -> str:
-    counts = Counter(rows)
-    missing = [number for number in range(written) if f"row-{number}" not in counts]
-    repeated = [row for row, count in counts.items() if count > 1]
-    return f"{len(missing)} rows missing ({missing[:5]}), {len(repeated)} repeated ({repeated[:5]}) in the source"
+def _values(records: list[Message]) -> list[str]:
+    return [record.value().decode() for record in records]
+
+
+def _wrong(written: int, rows: list[str]) -> str:
+    return "the source: " + _differs([f"row-{number}" for number in range(written)], rows)
 
 
 def _differs(source: list[str], copied: list[str]) -> str:
-    """What is wrong with a copy: what is missing, what is there more than once, or the first out of place."""
-    counts = Counter(copied)
-    missing = [row for row in source if row not in counts]
-    repeated = [row for row, count in counts.items() if count > 1]
-    if not missing and not repeated:
-        first = next(
-            index for index, pair in enumerate(zip(source, copied, strict=False)) if pair[0] != pair[1]
-        )
-        return f"out of order from {copied[first]} on, which should be {source[first]}"
-    return f"{len(missing)} missing ({missing[:5]}), {len(repeated)} repeated ({repeated[:5]})"
+    """What is wrong with a copy: rows that are missing, repeated or strange, or the first out of place."""
+    known, counts = set(source), Counter(copied)
+    found = {
+        "missing": [row for row in source if row not in counts],
+        "repeated": [row for row, count in counts.items() if count > 1],
+        "strange": [row for row in counts if row not in known],
+    }
+    if any(found.values()):
+        return ", ".join(f"{len(rows)} {name} ({rows[:5]})" for name, rows in found.items() if rows)
+    first = next(index for index, row in enumerate(copied) if row != source[index])
+    return f"out of order from {copied[first]} on, which should be {source[first]}"
