@@ -31,6 +31,13 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "auto.create.topics.enable": "false",
+    # Short segments and an eager cleaner: a restart reads what was rolled, indexed and compacted a moment ago.
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "log.roll.ms": "10000",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.05",
+    "log.cleaner.delete.retention.ms": "1000",
 }
 SOURCE, MIDDLE, LAST = "loop-source", "loop-middle", "loop-last"
 GROUP, RELAY_GROUP = "loop", "loop-relay"
