@@ -239,7 +239,7 @@ class LogDirectory:
                 self._log_starts[name] = before
                 raise
             log.advance_start(offset)
-        log.apply_retention(wall_ms)
+        log.apply_retention(wall_ms, only_below_start=True)
 
     def compacted_logs(self) -> list[tuple[TopicPartition, PartitionLog, int]]:
         """The open logs that are to be compacted, each with the offset up to which it has been cleaned."""

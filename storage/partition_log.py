@@ -47,7 +47,7 @@ from storage.partition_files import LeaderEpochs, read_leader_epochs
 from storage.producer_snapshot import drop_snapshots_beyond
 from storage.producer_state import ProducerState
 from storage.recovery import Recovered, Recovery
-from storage.retention import expired
+from storage.retention import below, expired
 from storage.segment import Segment, StagedBatch
 
 T = TypeVar("T")
@@ -350,14 +350,16 @@ class PartitionLog:
             if self.segments and self.segments[-1].size_bytes:
                 self._failing(lambda: self._writer.roll(wall_ms))
 
-    def apply_retention(self, wall_ms: int) -> int:
+    def apply_retention(self, wall_ms: int, *, only_below_start: bool = False) -> int:
         """Delete segments that `retention.ms`, `retention.bytes` or the log's start let go; how many.
 
         The active segment goes only when all of it has expired: a new one is begun first, as Kafka does.
         """
         with self._disk:
             self._refuse_if_failed()
-            count = expired(self.segments, self.config, self.log_start_offset, wall_ms)
+            count = below(self.segments, self.log_start_offset)
+            if not only_below_start:
+                count = max(count, expired(self.segments, self.config, wall_ms))
             if count:
                 self._failing(lambda: self._drop_first(count, wall_ms))
             return count

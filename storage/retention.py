@@ -13,10 +13,14 @@ from storage.log_config import LogConfig
 from storage.segment import Segment
 
 
-def expired(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, wall_ms: int) -> int:
+def below(segments: Sequence[Segment], log_start_offset: int) -> int:
+    """How many segments hold only what is deleted already; never the active one."""
+    return sum(1 for segment in segments[:-1] if segment.next_offset <= log_start_offset)
+
+
+def expired(segments: Sequence[Segment], config: LogConfig, wall_ms: int) -> int:
     """How many segments, counted from the oldest, are not to be kept at `wall_ms`."""
-    count = sum(1 for segment in segments[:-1] if segment.next_offset <= log_start_offset)
-    return max(count, expired_by_size(segments, config), expired_by_time(segments, config, wall_ms))
+    return max(expired_by_size(segments, config), expired_by_time(segments, config, wall_ms))
 
 
 def expired_by_size(segments: Sequence[Segment], config: LogConfig) -> int:

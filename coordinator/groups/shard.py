@@ -52,11 +52,11 @@ from coordinator.groups.timers import (
     PendingMemberTimer,
     SessionTimer,
     SyncTimer,
-    expect_heartbeat,
+    expect_heartbeats,
 )
 from coordinator.offsets.commit import commit_offsets
 from coordinator.offsets.committed import CommittedOffsets, committed_from_record
-from coordinator.offsets.delete import delete_offsets, delete_topic_offsets
+from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted_topics, delete_topic_offsets
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
@@ -182,14 +182,14 @@ class Shard:
         for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
             self.groups.setdefault(group_id, Group(group_id))
         revived = [self._revive(group, at) for group in self.groups.values()]
-        return combine([self._sweep.schedule(now_ms), *revived])
+        deleted = delete_offsets_of_deleted_topics(self.offsets, self.topics)
+        return combine([deleted, self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
         """Give every member a full session from now on, as after a load: it was not theirs to be heard."""
         timers: list[SetTimer] = []
         for group in self.groups.values():
-            for member in group.members.values():
-                timers += expect_heartbeat(group.group_id, member, now_ms)
+            timers += expect_heartbeats(group.group_id, group.members.values(), now_ms)
         return Result(timers=tuple(timers))
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
@@ -201,12 +201,10 @@ class Shard:
     def _revive(self, group: Group, at: Moment) -> Result:
         if group.state is EMPTY:
             return NOTHING
-        timers: list[SetTimer] = []
-        for member in group.members.values():
-            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+        timers = expect_heartbeats(group.group_id, group.members.values(), at.now_ms)
         count_partitions(group, self.topics)
         restarted = note(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
-        result = Result(timers=tuple(timers), history=(restarted,))
+        result = Result(timers=timers, history=(restarted,))
         if len(group.members) > self.settings.group_max_size:
             result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_SIZE))
         return result

@@ -6,6 +6,7 @@ was for may be gone, or its deadline may have moved on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator.effects import SetTimer
@@ -61,6 +62,11 @@ def expect_heartbeat(
         return ()
     member.session_timer_ms = member.session_deadline_ms
     return (SetTimer(SessionTimer(group_id, member.member_id), member.session_deadline_ms),)
+
+
+def expect_heartbeats(group_id: str, members: Iterable[Member], now_ms: int) -> tuple[SetTimer, ...]:
+    """Give each of `members` a full session from now on."""
+    return tuple(timer for member in members for timer in expect_heartbeat(group_id, member, now_ms))
 
 
 def stop_expecting(group_id: str, member: Member) -> tuple[SetTimer, ...]:

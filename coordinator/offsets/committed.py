@@ -7,7 +7,7 @@ knows no group rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
@@ -111,6 +111,22 @@ class CommittedOffsets:
         for topic, partitions in self._by_group.get(group_id, {}).items():
             for partition, committed in partitions.items():
                 yield topic, partition, committed
+
+    def of_topics_with(self, is_meant: Callable[[bytes], bool]) -> Iterator[tuple[str, str, int]]:
+        """Group, topic and partition of the offsets that were committed under topic ids that are meant.
+
+        Looks at single offsets only where a topic of a group has one that is; asks about each id once.
+        """
+        asked: dict[bytes, bool] = {}
+        for group_id, topics in self._by_group.items():
+            for topic, offsets in topics.items():
+                ids = offsets.topic_ids()
+                for topic_id in ids - asked.keys():
+                    asked[topic_id] = is_meant(topic_id)
+                if any(asked[topic_id] for topic_id in ids):
+                    for partition, committed in offsets.items():
+                        if asked[committed.topic_id]:
+                            yield group_id, topic, partition
 
     def topics_of(self, group_id: str) -> tuple[str, ...]:
         """The topics in which the group has offsets."""

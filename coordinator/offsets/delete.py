@@ -120,3 +120,14 @@ def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes)
         if same_topic(committed.topic_id, topic_id)
     )
     return Result(records=tuple(new_offset_commit_tombstone(*key) for key in gone), atomic=False)
+
+
+def delete_offsets_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCatalog) -> Result:
+    """After a load: topics may have gone without our hearing of it, in a crash right after their deletion.
+
+    Offsets of topics that were never here stay: the log may be older than the directory, or another broker's.
+    """
+    records = tuple(
+        new_offset_commit_tombstone(*offset) for offset in offsets.of_topics_with(catalog.was_deleted)
+    )
+    return Result(records=records, atomic=not records)

@@ -19,3 +19,7 @@ class TopicCatalog(Protocol):
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id; None if there is none."""
         ...
+
+    def was_deleted(self, topic_id: bytes) -> bool:
+        """Whether there was a topic with this id, and is no longer. False for ids that are not known."""
+        ...

@@ -166,6 +166,13 @@ class TopicOffsets:
             CommittedOffset, (offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset)
         )
 
+    def topic_ids(self) -> set[bytes]:
+        """The ids that the offsets were committed under; may name one whose offsets have all gone."""
+        ids = {self._topic_id}
+        if self._extras is not None:
+            ids.update(extra[2] for extra in self._extras.values() if not isinstance(extra, str))
+        return ids
+
     def items(self) -> Iterator[tuple[int, CommittedOffset]]:
         """Partition and offset of each."""
         for partition, row in zip(self._partitions, ROW.iter_unpack(self._rows), strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -78,6 +78,7 @@ class Connection(asyncio.Protocol):
         "_repeat",
         "_repeat_head",
         "_repeat_rest",
+        "_sending",
         "_server",
         "_transport",
         "_unanswered",
@@ -116,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._in_turn = False
         self._out: list[Buffer | FileRange] = []
         self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
+        self._sending: Sized = ()  # Its queue.
         self._repeat: Repeat = _nothing_to_repeat  # Answers a request like the last one of its API, and:
         self._repeat_head = b"no request"  # its bytes before the correlation id, longer than can be
         self._repeat_rest = b""  # and after.
@@ -140,6 +142,7 @@ class Connection(asyncio.Protocol):
             self._on_sent,
             self._on_unreadable,
         )
+        self._sending = self._outgoing.queue
         self._server.set_socket_options(self._transport)
         self.is_open = True
         self._server.on_connected(self, peer[0])
@@ -159,7 +162,8 @@ class Connection(asyncio.Protocol):
             and data[12:] == self._repeat_rest
             and not self._unanswered
             and not self._backlog
-            and not self._is_sending
+            and not self._write_blocked
+            and not self._sending
         ):
             # The hot path: the remembered request, whole, alone and next in the order, so written out flat.
             self.last_request_ms = now_ms = self._now_ms()
@@ -308,7 +312,7 @@ class Connection(asyncio.Protocol):
     @property
     def _is_sending(self) -> bool:
         """Whether answers are still on their way out: no more are made for a peer who does not take them."""
-        return self._write_blocked or not (self._outgoing is None or self._outgoing.is_idle)
+        return self._write_blocked or bool(self._sending)
 
     def _may_overtake(self, api: Api) -> bool:
         return (

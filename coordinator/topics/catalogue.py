@@ -30,7 +30,15 @@ class CatalogueEntry:
     overrides: dict[str, str]
 
 
-def read_catalogue(files: Files, directory: Path) -> list[CatalogueEntry]:
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What the file says: the topics, and the ids of those that were deleted last, the oldest first."""
+
+    entries: tuple[CatalogueEntry, ...] = ()
+    deleted_ids: tuple[bytes, ...] = ()
+
+
+def read_catalogue(files: Files, directory: Path) -> Catalogue:
     """The topics in `directory`; none where there is no catalogue yet.
 
     Raises StorageError if the file cannot be read or is none of ours: nobody may take it for empty.
@@ -38,11 +46,14 @@ def read_catalogue(files: Files, directory: Path) -> list[CatalogueEntry]:
     path = directory / FILE_NAME
     document = read_sealed(files, path, "catalogue of topics")
     if document is None:
-        return []
+        return Catalogue()
     try:
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}, known is {FORMAT}")
-        return [_entry(topic) for topic in document["topics"]]
+        return Catalogue(
+            entries=tuple(_entry(topic) for topic in document["topics"]),
+            deleted_ids=tuple(bytes.fromhex(topic_id) for topic_id in document.get("deleted", ())),
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError("read", path, f"not a catalogue of topics: {error!r}") from error
 
@@ -61,8 +72,10 @@ def _entry(topic: dict[str, Any]) -> CatalogueEntry:
     return entry
 
 
-def write_catalogue(files: Files, directory: Path, entries: Iterable[CatalogueEntry]) -> None:
-    """Put `entries` in place of what was there; on the disk when this returns. Raises StorageError."""
+def write_catalogue(
+    files: Files, directory: Path, entries: Iterable[CatalogueEntry], deleted_ids: Iterable[bytes] = ()
+) -> None:
+    """Put these in place of what was there; on the disk when this returns. Raises StorageError."""
     topics = [
         {
             "name": entry.name,
@@ -72,4 +85,5 @@ def write_catalogue(files: Files, directory: Path, entries: Iterable[CatalogueEn
         }
         for entry in sorted(entries, key=lambda entry: entry.name)
     ]
-    write_sealed(files, directory / FILE_NAME, {"format": FORMAT, "topics": topics})
+    deleted = [topic_id.hex() for topic_id in deleted_ids]
+    write_sealed(files, directory / FILE_NAME, {"format": FORMAT, "topics": topics, "deleted": deleted})

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.topics.broker import Broker, Pending
+from coordinator.topics.leadership import described
 from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.operations import TOPIC_OPERATIONS
-from coordinator.topics.partition import LEADER_EPOCH, NO_LEADER, Partition
+from coordinator.topics.partition import Partition
 from coordinator.topics.topic import Topic
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -89,21 +90,15 @@ def _describe(broker: Broker, topic: Topic, page: list[Partition]) -> DescribeTo
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(partition, node_id) for partition in page],
+        partitions=[
+            described(
+                DescribeTopicPartitionsResponsePartition,
+                partition,
+                node_id,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for partition in page
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
-    )
-
-
-def _partition(partition: Partition, node_id: int) -> DescribeTopicPartitionsResponsePartition:
-    readable = partition.is_readable
-    return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if readable else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=partition.index,
-        leader_id=node_id if readable else NO_LEADER,
-        leader_epoch=LEADER_EPOCH,
-        replica_nodes=[node_id],
-        isr_nodes=[node_id],
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[] if readable else [node_id],
     )

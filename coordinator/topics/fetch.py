@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.delayed_fetch import SLICE_MS, DelayedFetch, Mark, mark
-from coordinator.topics.fetch_read import FetchLimits, Reading, resolve
+from coordinator.topics.fetch_read import FetchLimits, Reading, Target, resolve
 from coordinator.topics.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -33,6 +33,7 @@ def handle(broker: Broker, request: FetchRequest, pending: Pending) -> None:
 
     Errors of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
     FETCH_SESSION_TOPIC_ID_ERROR. Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+    INCONSISTENT_TOPIC_ID, UNKNOWN_SERVER_ERROR (a limit below zero),
     OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
     """
     context = _context(broker, request, pending.api_version)
@@ -91,7 +92,7 @@ class _Fetch:
         deadline_ms = self.broker.now_ms() + self.limits.max_wait_ms
         known = Countdown(lambda: self._read(deadline_ms))
         for wanted in self.context.partitions if self.limits.is_read_committed else ():
-            partition = resolve(self.broker.registry, wanted).partition
+            partition = self._resolved(wanted).partition
             if partition is not None and partition.is_readable:
                 known.begin()
                 partition.when_known(known.end)
@@ -99,8 +100,7 @@ class _Fetch:
 
     def _read(self, deadline_ms: int | None) -> None:
         """Read everything; with a deadline, wait until then if it is not enough."""
-        registry = self.broker.registry
-        targets = [resolve(registry, wanted) for wanted in self.context.partitions]
+        targets = [self._resolved(wanted) for wanted in self.context.partitions]
         # Taken before the read, so that what comes while it runs is not missed.
         is_read_committed = self.limits.is_read_committed
         marks = [each for target in targets if (each := mark(target, is_read_committed)) is not None]
@@ -109,7 +109,7 @@ class _Fetch:
         def on_read() -> None:
             missing_bytes = self.limits.min_bytes - reading.bytes_read
             may_wait = deadline_ms is not None and self.limits.max_wait_ms > 0
-            if may_wait and targets and missing_bytes > 0 and not reading.has_error:
+            if may_wait and marks and missing_bytes > 0 and not reading.has_error:
                 self._park(marks, missing_bytes, deadline_ms or 0)
             else:
                 self.pending.reply(self.context.respond(reading.answers))
@@ -123,6 +123,9 @@ class _Fetch:
             on_read()
 
         self.broker.readers.submit(reading.read_rest, on_rest)
+
+    def _resolved(self, wanted: WantedPartition) -> Target:
+        return resolve(self.broker.registry, wanted, self.pending.api_version >= TOPIC_IDS_SINCE)
 
     def _park(self, marks: list[Mark], missing_bytes: int, deadline_ms: int) -> None:
         def on_woken(parked: DelayedFetch) -> None:

@@ -20,7 +20,7 @@ from coordinator.topics.partition import LEADER_EPOCH, Partition
 from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from protocol.primitives import ZERO_UUID, Buffer
+from protocol.primitives import Buffer
 from storage.file_range import FileRange
 from storage.files import StorageError
 from storage.log_read import WouldBlock, end_of
@@ -28,6 +28,9 @@ from storage.partition_log import OffsetOutOfRange
 
 INLINE_FINDS: Final = 64
 """Partitions whose batches are looked up on the event loop per fetch, some 20 us each. The rest is a thread's."""
+
+UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""The errors of what cannot be read at all, in the order in which Kafka answers them behind all others."""
 
 log = structlog.get_logger("muster.topics")
 
@@ -40,6 +43,23 @@ class Target:
     partition: Partition | None
     error: ErrorCode
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is nothing to read: such are answered last, and nobody waits less for their sake."""
+        return self.error in UNKNOWN
+
+    @property
+    def is_as_told(self) -> bool:
+        """Whether the client of a session knows all there is: such are most of many, and are passed over."""
+        wanted, partition = self.wanted, self.partition
+        return (
+            partition is not None
+            and wanted.fetch_offset == wanted.told_high_watermark == partition.high_watermark
+            and wanted.told_log_start_offset == partition.log_start_offset
+            and wanted.current_leader_epoch <= LEADER_EPOCH >= wanted.last_fetched_epoch
+            and partition.is_readable
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
@@ -51,14 +71,19 @@ class FetchLimits:
     is_read_committed: bool
 
 
-def resolve(registry: TopicRegistry, wanted: WantedPartition) -> Target:
-    """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
-    if wanted.topic_id != ZERO_UUID:
-        topic = registry.by_id(wanted.topic_id)
-        if topic is None:
-            return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
-    else:
-        topic = registry.get(wanted.topic)
+def resolve(registry: TopicRegistry, wanted: WantedPartition, by_id: bool) -> Target:
+    """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID.
+
+    A session remembers the name that an id stood for: of a topic that is gone since it is the name that is
+    unknown, and where there is another one of that name, the id is wrong.
+    """
+    topic = registry.by_id(wanted.topic_id) if by_id else registry.get(wanted.topic)
+    if by_id and topic is not None:
+        wanted.known_name = topic.name
+    elif by_id and wanted.known_name is None:
+        return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    elif by_id and (successor := registry.get(wanted.known_name or "")) and successor.partition(wanted.index):
+        return Target(wanted, None, ErrorCode.INCONSISTENT_TOPIC_ID)
     partition = None if topic is None else topic.partition(wanted.index)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
     return Target(wanted, partition, error)
@@ -72,13 +97,15 @@ class Reading:
         self.bytes_read = 0
         self.has_error = False
         self._finds = 0
-        self._targets = targets
+        self._next = 0
+        known = [target for target in targets if not target.is_unknown]
+        self._targets = known + [each for error in UNKNOWN for each in targets if each.error is error]
         self._limits = limits
 
     def read_warm(self) -> bool:
         """Find what can be found in memory, in order and as much as may be on the loop; whether that was all."""
         try:
-            while len(self.answers) < len(self._targets):
+            while self._next < len(self._targets):
                 if self._finds >= INLINE_FINDS:
                     return False
                 self._read_next(may_wait=False)
@@ -88,18 +115,25 @@ class Reading:
 
     def read_rest(self) -> None:
         """Find all that is left, waiting for the disk where need be."""
-        while len(self.answers) < len(self._targets):
+        while self._next < len(self._targets):
             self._read_next(may_wait=True)
 
     def _read_next(self, may_wait: bool) -> None:
-        target = self._targets[len(self.answers)]
-        left_bytes = max(0, self._limits.max_bytes - self.bytes_read)
-        answer = _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait)
+        target = self._targets[self._next]
+        if not target.is_as_told:
+            left_bytes = self._limits.max_bytes - self.bytes_read
+            if self._next:
+                left_bytes = max(0, left_bytes)
+            self._take(target, _read(target, left_bytes, self.bytes_read == 0, self._limits, may_wait))
+        self._next += 1
+
+    def _take(self, target: Target, answer: PartitionData) -> None:
         self.answers.append((target.wanted, answer))
         if answer.records:
             self.bytes_read += len(answer.records)
             self._finds += 1
-        self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+        if not target.is_unknown:
+            self.has_error |= answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
 
 
 def _read(
@@ -107,7 +141,7 @@ def _read(
 ) -> PartitionData:
     wanted, partition = target.wanted, target.partition
     if partition is None:
-        return _refused(wanted, target.error, aborted_transactions=[])
+        return _refused(wanted, target.error, aborted_transactions=[] if target.is_unknown else None)
     if wanted.current_leader_epoch > LEADER_EPOCH:
         return _refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
     if wanted.last_fetched_epoch > LEADER_EPOCH:
@@ -131,6 +165,8 @@ def _read(
     except StorageError as error:
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    if records and max_bytes < 0:
+        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # So Kafka does, where there is anything.
     answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
     if limits.is_read_committed and records:
         answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)

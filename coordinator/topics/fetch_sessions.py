@@ -46,6 +46,7 @@ class WantedPartition:
     last_fetched_epoch: int
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
+    known_name: str | None = None  # Of a topic that was asked for by id, once it was found.
 
     @property
     def key(self) -> Key:
@@ -109,7 +110,14 @@ class FetchSession:
     epoch: int = INITIAL_EPOCH + 1
     partitions: OrderedDict[Key, WantedPartition] = field(default_factory=OrderedDict)
 
-    def update(self, asked: Iterable[WantedPartition], forgotten: Iterable[Key]) -> None:
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is so old, when last used, that a larger session may push it out."""
+        return self.used_ms - self.created_ms > EVICTABLE_AFTER_MS
+
+    def update(self, asked: Iterable[WantedPartition], forgotten: Iterable[Key]) -> int:
+        """Take over what a request changes; by how many the partitions have become more."""
+        before = len(self.partitions)
         for newer in asked:
             known = self.partitions.get(newer.key)
             if known is None:
@@ -118,6 +126,7 @@ class FetchSession:
                 known.ask(newer)
         for key in forgotten:
             self.partitions.pop(key, None)
+        return len(self.partitions) - before
 
     def respond(self, expected_epoch: int, answers: Answers) -> FetchResponse:
         """Only what is news; partitions that gave records go to the end, so that all get their turn."""
@@ -138,21 +147,17 @@ class FetchSessions:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
+        self.total_partitions = 0  # Of all sessions.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # The longest unused first.
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def total_partitions(self) -> int:
-        """Partitions of all sessions."""
-        return sum(len(session.partitions) for session in self._sessions.values())
-
     def full(
         self, session_id: int, epoch: int, asked: list[WantedPartition], uses_topic_ids: bool, now_ms: int
     ) -> FetchContext:
         """A fetch that names all it wants: closes the session it names, and may open a new one."""
-        self._sessions.pop(session_id, None)
+        self._remove(session_id)
         if epoch == FINAL_EPOCH:
             return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
         return FetchContext(asked, lambda answers: self._open(answers, uses_topic_ids, now_ms))
@@ -177,12 +182,12 @@ class FetchSessions:
             return failed(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return failed(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(asked, forgotten)
+        self.total_partitions += session.update(asked, forgotten)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._remove(session_id)
             return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
         if asked and self.total_partitions > MAX_PARTITIONS:
-            del self._sessions[session_id]
+            self._remove(session_id)
             return failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # The client goes on with a full fetch.
         self._sessions.move_to_end(session_id)
         session.used_ms = now_ms
@@ -200,7 +205,13 @@ class FetchSessions:
             wanted.tell(answer)
             session.partitions[wanted.key] = wanted
         self._sessions[session.session_id] = session
+        self.total_partitions += len(session.partitions)
         return response_of(session.session_id, answers)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.total_partitions -= len(session.partitions)
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         """Whether there is, or by eviction was made, room for a session of `size` partitions."""
@@ -210,11 +221,11 @@ class FetchSessions:
         if oldest is None:
             return False
         if now_ms - oldest.used_ms <= EVICTABLE_AFTER_MS:
-            settled = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTABLE_AFTER_MS]
-            oldest = min(settled, key=lambda session: len(session.partitions), default=None)
+            settled = [each for each in self._sessions.values() if each.is_settled]
+            oldest = min(settled, key=lambda each: (len(each.partitions), each.session_id), default=None)
             if oldest is None or len(oldest.partitions) >= size:
                 return False
-        del self._sessions[oldest.session_id]
+        self._remove(oldest.session_id)
         return True
 
     def _new_id(self) -> int:

@@ -1,67 +1,29 @@
-"""ElectLeaders (key 43) and ListPartitionReassignments (key 46), as one node that leads all answers them."""
+"""What Metadata and DescribeTopicPartitions both say of a partition, on the one node there is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from coordinator.topics.broker import Broker, Pending
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.partition import LEADER_EPOCH, NO_LEADER, Partition
 from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import (
-    ElectionType,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 
-ELECTION_TYPES = frozenset(ElectionType)
-NOT_NEEDED = "Leader election not needed for topic partition."
+Row = TypeVar("Row")
 
 
-def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: Pending) -> None:
-    """No election is ever needed; asked for all partitions, only the topics are told, as Kafka does.
+def described(row: Callable[..., Row], partition: Partition, node_id: int, **more: Any) -> Row:
+    """A `row` of either API, with what that one has `more` to say.
 
-    Errors: INVALID_REQUEST (kind of election). Per partition: ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION.
+    A partition whose log cannot be opened has no leader, as in Kafka: clients ask again.
     """
-    registry, kind = broker.registry, request.election_type
-    error = ErrorCode.NONE if kind in ELECTION_TYPES else ErrorCode.INVALID_REQUEST
-    if request.topic_partitions is not None:
-        results = [_elected(registry, kind, each.topic, each.partitions) for each in request.topic_partitions]
-    else:
-        results = [] if error else [ReplicaElectionResult(topic=topic.name) for topic in registry.all()]
-    pending.reply(ElectLeadersResponse(error_code=error, replica_election_results=results))
-
-
-def _elected(
-    registry: TopicRegistry, kind: int, name: str, partitions: Sequence[int]
-) -> ReplicaElectionResult:
-    result = ReplicaElectionResult(topic=name)
-    for index in partitions:
-        error, words = _outcome(registry, kind, name, index)
-        result.partition_result.append(
-            PartitionResult(partition_id=index, error_code=error, error_message=words)
-        )
-    return result
-
-
-def _outcome(registry: TopicRegistry, kind: int, name: str, index: int) -> tuple[ErrorCode, str]:
-    topic = registry.get(name)
-    if kind not in ELECTION_TYPES:
-        return ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}"
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
-    if topic.partition(index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
-    return ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED
-
-
-def list_reassignments(
-    _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: Pending
-) -> None:
-    """Nothing moves where there is nowhere to go."""
-    pending.reply(ListPartitionReassignmentsResponse(error_message=None))
+    readable = partition.is_readable
+    return row(
+        error_code=ErrorCode.NONE if readable else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=node_id if readable else NO_LEADER,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+        offline_replicas=[] if readable else [node_id],
+        **more,
+    )

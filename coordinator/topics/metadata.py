@@ -10,9 +10,9 @@ from typing import Final
 
 from coordinator.topics.auto_create import create_missing
 from coordinator.topics.broker import Broker, Pending
+from coordinator.topics.leadership import described
 from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from coordinator.topics.partition import LEADER_EPOCH, NO_LEADER, Partition
 from coordinator.topics.topic import Topic
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -93,21 +93,9 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(partition, node_id) for partition in topic.partitions],
-    )
-
-
-def _partition(partition: Partition, node_id: int) -> MetadataResponsePartition:
-    """A partition whose log cannot be opened has no leader, as in Kafka: clients ask again."""
-    readable = partition.is_readable
-    return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if readable else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=partition.index,
-        leader_id=node_id if readable else NO_LEADER,
-        leader_epoch=LEADER_EPOCH,
-        replica_nodes=[node_id],
-        isr_nodes=[node_id],
-        offline_replicas=[] if readable else [node_id],
+        partitions=[
+            described(MetadataResponsePartition, partition, node_id) for partition in topic.partitions
+        ],
     )
 
 

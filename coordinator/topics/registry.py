@@ -145,6 +145,9 @@ class TopicRegistry:
         found = self._by_id.get(topic_id)
         return None if found is None else found.name
 
+    def was_deleted(self, topic_id: bytes) -> bool:
+        return self._store.was_deleted(topic_id)
+
     def colliding(self, name: str) -> str | None:
         """A topic, there or being made, whose name differs from `name` only in '.' and '_'."""
         if "." not in name and "_" not in name:

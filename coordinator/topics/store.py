@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -24,6 +25,9 @@ from storage.log_directory import LogDirectory
 from storage.partition_files import read_partition_metadata
 from storage.partition_log import PartitionLog
 
+REMEMBERED_DELETIONS: Final = 1_000
+"""So many ids of deleted topics are kept: enough for those whose offsets a crash may have left behind."""
+
 log = structlog.get_logger("muster.topics")
 
 
@@ -34,10 +38,16 @@ class TopicStore:
         self._directory = directory
         self._files = files
         self._has_catalogue = files.read_small(directory.path / FILE_NAME) is not None
-        self._entries = {entry.name: entry for entry in read_catalogue(files, directory.path)}
+        catalogue = read_catalogue(files, directory.path)
+        self._entries = {entry.name: entry for entry in catalogue.entries}
+        self._deleted_ids = catalogue.deleted_ids
 
     def entries(self) -> list[CatalogueEntry]:
         return list(self._entries.values())
+
+    def was_deleted(self, topic_id: bytes) -> bool:
+        """Whether a topic with this id was here, and is one of those deleted last."""
+        return topic_id in self._deleted_ids
 
     def clear_leftovers(self) -> None:
         """At a start: remove the partitions of topics that the catalogue does not have.
@@ -161,13 +171,16 @@ class TopicStore:
         """Forget a topic, then delete its logs. Failing at a log leaves it to the next start."""
         entries = dict(self._entries)
         entry = entries.pop(name)
-        self._write(entries)
+        self._write(entries, (*self._deleted_ids, entry.topic_id)[-REMEMBERED_DELETIONS:])
         for partition in range(entry.partitions):
             try:
                 self._directory.delete_log(name, partition)
             except StorageError as error:
                 log.warning("a deleted partition's files stay for now", error=str(error))
 
-    def _write(self, entries: dict[str, CatalogueEntry]) -> None:
-        write_catalogue(self._files, self._directory.path, entries.values())
-        self._entries = entries
+    def _write(
+        self, entries: dict[str, CatalogueEntry], deleted_ids: tuple[bytes, ...] | None = None
+    ) -> None:
+        deleted_ids = self._deleted_ids if deleted_ids is None else deleted_ids
+        write_catalogue(self._files, self._directory.path, entries.values(), deleted_ids)
+        self._entries, self._deleted_ids = entries, deleted_ids

@@ -40,6 +40,9 @@ class NoTopics:
     def topic_name(self, topic_id: bytes) -> str | None:
         return None
 
+    def was_deleted(self, topic_id: bytes) -> bool:
+        return False
+
 
 @dataclass(slots=True)
 class Told:

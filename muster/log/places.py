@@ -142,7 +142,7 @@ def _read_small_files(source: Source, root: Path) -> None:
     except Garbled as error:
         source.oddities.append((root / RECOVERY_POINTS, str(error)))
     try:
-        source.topics = read_catalogue(source.files, root)
+        source.topics = list(read_catalogue(source.files, root).entries)
     except StorageError as error:
         source.oddities.append((root / CATALOGUE, error.reason))
 

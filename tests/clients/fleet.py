@@ -201,7 +201,7 @@ class Fleet:
         return self._start(main_class, command)
 
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
-        """Start one of Kafka's own command line tools (of org.apache.kafka.tools, or kafka.) on this broker."""
+        """Start one of Kafka's own tools on this broker, by its class in org.apache.kafka.tools or in kafka."""
         main = main_class if main_class.startswith("kafka.") else f"org.apache.kafka.tools.{main_class}"
         command = [*_jvm(), main, "--bootstrap-server", self._bootstrap, *arguments]
         return self._start(main_class.rpartition(".")[2], command)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -23,7 +24,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewPartitions, NewTopic, OffsetSpec
 
 TIMEOUT_S = 20
 POLL_S = 0.2
@@ -60,6 +61,14 @@ class Observer:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
         self._admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        """Give the topic more partitions, so many in all."""
+        asked = [NewPartitions(topic, partitions)]
+        self._admin.create_partitions(asked, request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
     def write(self, topic: str, values: Iterable[str], partition: int = -1, base_ms: int = 0) -> None:
         """Write `values`; with `base_ms` each has a timestamp one second later than the one before it."""
         for number, value in enumerate(values):
@@ -83,7 +92,7 @@ class Observer:
         """Every record of the partition, up to where it ends now."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.partition.eof": True}
         consumer = Consumer({**settings, "fetch.wait.max.ms": 10, "log_level": 0})
-        consumer.assign([TopicPartition(topic, partition, 0)])
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         found: list[Message] = []
         deadline = time.monotonic() + TIMEOUT_S
         while not any(message.error() for message in found):

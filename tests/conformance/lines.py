@@ -201,6 +201,26 @@ BAD_INPUT: Final = _cells(
 )
 """Malformed but decodable requests: Kafka's error, and the group undisturbed."""
 
+FETCHES: Final = _cells(
+    "F",
+    {
+        "session: only what is news": range(7, 19),
+        "session: forgotten partitions": range(7, 19),
+        "session: wrong ids and epochs": range(7, 19),
+        "session: of another connection": range(7, 19),
+        "session: topic ids or names": (12, 13),
+        "session: turns": range(7, 19),
+        "session: topic deleted and made again": range(7, 19),
+        "partitions: unknown": range(4, 19),
+        "partitions: offsets and epochs": range(4, 19),
+        "limits: absurd": range(4, 19),
+        "limits: first batch": range(4, 19),
+        "wait: until there is enough": range(4, 19),
+        "wait: with an error beside": range(4, 19),
+    },
+)
+"""Fetch of the data plane, which is not KAFKA.md's: the rows are ours."""
+
 TRANSACTIONS: Final = _cells(
     "transactions",
     {
@@ -261,6 +281,7 @@ CELLS: Final[Cells] = (
     | BAD_INPUT
     | TRANSACTIONS
     | PRODUCED
+    | FETCHES
     | TOPIC_ADMIN
 )
 

@@ -48,6 +48,7 @@ class Topics:
     def __init__(self, **partition_counts: int) -> None:
         self._counts = partition_counts
         self._ids = {name: topic_id_of(i) for i, name in enumerate(partition_counts, start=1)}
+        self.deleted_ids: set[bytes] = set()
 
     def partition_count(self, topic: str) -> int | None:
         return self._counts.get(topic)
@@ -58,6 +59,9 @@ class Topics:
     def topic_name(self, topic_id: bytes) -> str | None:
         return next((name for name, known in self._ids.items() if known == topic_id), None)
 
+    def was_deleted(self, topic_id: bytes) -> bool:
+        return topic_id in self.deleted_ids
+
     def grow(self, name: str, partition_count: int) -> None:
         """The topic has so many partitions from now on, and is made if it is not there."""
         self._counts[name] = partition_count
@@ -65,10 +69,12 @@ class Topics:
 
     def forget(self, name: str) -> None:
         """The topic is gone."""
-        del self._counts[name], self._ids[name]
+        self.deleted_ids.add(self._ids.pop(name))
+        del self._counts[name]
 
     def recreate(self, name: str, topic_id: bytes) -> None:
         """The topic is deleted and made again, under another id."""
+        self.deleted_ids.add(self._ids[name])
         self._ids[name] = topic_id
 
 

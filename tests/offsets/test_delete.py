@@ -6,6 +6,11 @@ import pytest
 
 from coordinator.effects import TopicDeleted
 from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -107,3 +112,34 @@ def test_o23_offsets_of_a_newer_topic_of_the_same_name_stay(driver: Driver) -> N
     Consumer(driver).commit(1, "orders", 0)
     driver.handle(TopicDeleted("orders", topic_id_of(1), driver.wall_ms))
     assert left(driver) == {("orders", 0)}
+
+
+def test_o23_a_load_drops_offsets_of_topics_that_went_unheard_of(driver: Driver) -> None:
+    """The daemon died between the deletion and the tombstones; by now there may be a topic of the name again."""
+    for topic in ("orders", "clicks"):
+        Consumer(driver).commit(1, topic, 0)
+    driver.topics.recreate("orders", topic_id_of(50))
+    result = driver.shard.loaded(driver.now_ms, driver.wall_ms)
+    assert [(each.key.topic, each.key.partition, each.value) for each in result.records] == [
+        ("orders", 0, None)
+    ]
+    driver.topics.recreate("clicks", topic_id_of(51))
+    result = driver.shard.loaded(driver.now_ms, driver.wall_ms)
+    assert {each.key.topic for each in result.records} == {"orders", "clicks"}
+
+
+def test_a_load_keeps_offsets_of_topics_that_were_never_here(driver: Driver) -> None:
+    """The log may be another broker's, or older than the directory."""
+    Consumer(driver).commit(1, "orders", 0)
+    driver.topics.forget("orders")
+    driver.topics.deleted_ids.clear()
+    assert driver.shard.loaded(driver.now_ms, driver.wall_ms).records == ()
+
+
+def test_a_load_keeps_offsets_that_name_no_topic_id(driver: Driver) -> None:
+    """Imported ones do not, and their topics may be made later."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=9)
+    topic = OffsetCommitRequestTopic(name="clicks", partitions=[partition])
+    driver.call(OffsetCommitRequest(group_id="old", topics=[topic], retention_time_ms=10_000), 2)
+    driver.topics.forget("clicks")
+    assert driver.shard.loaded(driver.now_ms, driver.wall_ms).records == ()

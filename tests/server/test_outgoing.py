@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +18,7 @@ from coordinator.server.outgoing import (
     Outgoing,
     SlowReaders,
 )
+from coordinator.topics.workers import ThreadWorkers
 from storage.file_range import FileRange
 from storage.files import Chunk, File, Files, StorageError
 
@@ -177,3 +179,27 @@ def test_a_segment_that_is_deleted_meanwhile_is_still_sent(file: File, tmp_path:
     while line.peer.held:
         line.peer.drain(1 << 20)
     assert line.peer.taken == CONTENT
+
+
+async def test_others_are_served_while_the_disk_is_waited_for(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With real threads: the read ends only when the loop has gone on for a hundred turns."""
+    loop, may_read, sent = asyncio.get_running_loop(), threading.Event(), asyncio.Event()
+
+    def slow_read(file: File, length: int, position: int) -> bytes:
+        assert may_read.wait(30), "the loop was held"
+        return CONTENT[position : position + length]
+
+    monkeypatch.setattr(File, "read_at_nowait", lambda *_: None)
+    monkeypatch.setattr(File, "read_at", slow_read)
+    peer, readers = SlowPeer(), ThreadWorkers(1, loop.call_soon_threadsafe, "reader")
+    peer.out = Outgoing(peer, readers, SlowReaders(), sent.set, pytest.fail)
+    peer.out.send([FileRange(file, 0, 1000)])
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (peer.taken, sent.is_set()) == (b"", False)
+    may_read.set()
+    await asyncio.wait_for(sent.wait(), 30)
+    assert peer.taken == CONTENT[:1000]
+    readers.close()

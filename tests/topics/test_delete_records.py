@@ -101,6 +101,14 @@ def test_whole_segments_below_go_from_the_disk(world: World) -> None:
     assert [path.name for path in sorted(log.directory.glob("*.log"))] == ["00000000000000000002.log"]
 
 
+def test_what_is_old_goes_with_the_retention_and_not_before(world: World) -> None:
+    world.topic("t", retention_ms="1000")
+    produce(world, batch(b"a", b"b", at_ms=world.wall))
+    world.pass_time(100_000)
+    assert delete_records(world, (0, 1)) == {0: (0, 1)}
+    assert fetch(world, offset=1).error_code == 0
+
+
 @pytest.mark.parametrize("offset", [3, 8])
 def test_a_start_lasts_over_a_restart(world: World, offset: int) -> None:
     filled(world)

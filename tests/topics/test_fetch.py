@@ -185,8 +185,20 @@ def test_what_is_written_past_the_partition_wakes_too(world: World) -> None:
 
 
 def test_an_error_does_not_wait(world: World) -> None:
-    waiting = parked(world, ("t", 0, 0), ("nope", 0, 0))
+    waiting = parked(world, ("t", 0, 0), ("t", 1, 99))
+    assert [answer.error_code for answer in partitions_of(waiting.answer)] == [0, 1]
+
+
+def test_what_is_unknown_does_not_end_the_wait_of_the_others(world: World) -> None:
+    """As Kafka has it: a consumer of many topics does not spin because one of them was deleted."""
+    waiting = parked(world, ("nope", 0, 0), ("t", 0, 0))
+    assert not waiting.is_answered
+    produce(world, batch(b"a"))
     assert [answer.error_code for answer in partitions_of(waiting.answer)] == [0, 3]
+
+
+def test_only_what_is_unknown_does_not_wait(world: World) -> None:
+    assert parked(world, ("nope", 0, 0)).is_answered
 
 
 def test_no_partitions_do_not_wait(world: World) -> None:

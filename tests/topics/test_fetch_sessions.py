@@ -160,12 +160,14 @@ def test_a_silent_session_makes_room() -> None:
 def test_a_larger_session_pushes_out_a_smaller_one_that_is_not_new() -> None:
     cache = FetchSessions(2)
     small, large = opened(cache, 2, 0), opened(cache, 9, 0)
-    for session in (small, large):
-        assert is_there(cache, session, EVICTABLE_AFTER_MS)
     now_ms = EVICTABLE_AFTER_MS + 1
+    assert is_there(cache, large, now_ms)
+    assert is_there(cache, small, now_ms - 1)
+    assert opened(cache, 3, now_ms) == 0  # The small one was not used since it is old enough.
+    assert is_there(cache, small, now_ms, epoch=2)
     assert opened(cache, 2, now_ms) == 0
     assert opened(cache, 3, now_ms)
-    assert not is_there(cache, small, now_ms, epoch=2)
+    assert not is_there(cache, small, now_ms, epoch=3)
     assert is_there(cache, large, now_ms, epoch=2)
 
 
@@ -177,6 +179,24 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     assert small
     more = cache.incremental(small, 1, wanted(2), [], False, 0)
     assert more.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.total_partitions == MAX_PARTITIONS - 1
+
+
+def test_the_count_of_all_partitions_follows_every_change() -> None:
+    cache = FetchSessions(2)
+    first, second = opened(cache, 3, 0), opened(cache, 5, 0)
+    cache.incremental(first, 1, wanted(4), [], False, 0)
+    assert cache.total_partitions == 4 + 5
+    cache.incremental(first, 2, [], [each.key for each in wanted(2)], False, 0)
+    assert cache.total_partitions == 2 + 5
+    cache.full(second, -1, [], False, 0)
+    assert cache.total_partitions == 2
+    cache.incremental(first, 3, [], [each.key for each in wanted(4)], False, 0)
+    assert (cache.total_partitions, len(cache)) == (0, 0)
+    opened(cache, 7, 0)
+    opened(cache, 7, 0)
+    assert opened(cache, 1, EVICTABLE_AFTER_MS + 1)
+    assert cache.total_partitions == 7 + 1
 
 
 def test_no_slots_mean_no_sessions() -> None:

@@ -245,3 +245,15 @@ def test_no_answer_leaves_before_its_sync(faulty: World) -> None:
         operation for operation in faulty.files.history(".log") if operation.startswith(("write", "sync"))
     ]
     assert [operation.split()[0] for operation in synced][-2:] == ["write", "sync"]
+
+
+def test_ids_of_deleted_topics_are_remembered_through_a_crash(faulty: World) -> None:
+    """Offsets that groups committed for them may still be in the log; those of topics never here are not ours."""
+    faulty.ask(create_request(), 7)
+    topic_id = faulty.registry.topic_id("t") or b""
+    assert not faulty.registry.was_deleted(topic_id)
+    faulty.ask(delete_request(), 6)
+    faulty.ask(create_request(), 7)
+    after = crashed(faulty)
+    assert after.registry.was_deleted(topic_id)
+    assert not after.registry.was_deleted(after.registry.topic_id("t") or b"")

@@ -1,0 +1,150 @@
+"""What stock admin clients call beside topics and groups: settings, records, log directories, elections, ACLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as Partition
+from kafka.admin import ACLFilter, ACLOperation, ACLPermissionType, ResourcePatternFilter
+from kafka.admin import ACLResourcePatternType as Pattern
+from kafka.admin import ConfigResource as Resource
+from kafka.admin import ConfigResourceType as Kind
+from kafka.admin import ResourceType as Type
+from kafka.errors import ElectionNotNeededError, SecurityDisabledError
+
+from tests.clients.observer import Observer
+
+TIMEOUT_S = 20
+PREFERRED = 0
+
+
+@pytest.fixture
+def kafka_python(observer: Observer) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=observer.bootstrap)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def confluent(observer: Observer) -> AdminClient:
+    return AdminClient({"bootstrap.servers": observer.bootstrap, "log_level": 0})
+
+
+def test_kafka_python_alters_settings(kafka_python: KafkaAdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("altered", 1)
+
+    def value(name: str) -> object:
+        found = kafka_python.describe_configs([Resource("TOPIC", topic)], config_filter="all")
+        ((settings,),) = (each.values() for each in found.values())
+        return settings[name]["value"]
+
+    kafka_python.alter_configs([Resource("TOPIC", topic, configs={"retention.ms": "1234567"})])
+    assert value("retention.ms") == "1234567"
+    kafka_python.reset_configs([Resource("TOPIC", topic, configs=["retention.ms"])])
+    assert value("retention.ms") == "604800000"
+
+
+def test_kafka_python_deletes_records(kafka_python: KafkaAdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("emptied", 1)
+    observer.write(topic, map(str, range(5)), 0)
+    kafka_python.delete_records({Partition(topic, 0): 3})
+    assert [message.offset() for message in observer.read(topic, 0)] == [3, 4]
+    kafka_python.delete_records({Partition(topic, 0): -1})
+    assert observer.read(topic, 0) == []
+
+
+def test_kafka_python_asks_what_there_is_beside(kafka_python: KafkaAdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("described", 2)
+    observer.write(topic, ["x" * 1000], 0)
+    (broker,) = kafka_python.describe_log_dirs([topic])
+    ((found,),) = (directory["topics"] for directory in broker["log_dirs"])
+    assert found["name"] == topic
+    sizes = {each["partition_index"]: each["partition_size"] for each in found["partitions"]}
+    assert sizes[0] > 1000
+    assert sizes[1] == 0
+    elected = kafka_python.elect_leaders(PREFERRED, {topic: [0]})
+    (result,) = elected.replica_election_results[0].partition_result
+    assert result.error_code == ElectionNotNeededError.errno
+    assert kafka_python.list_partition_reassignments() == {}
+    assert topic in str(kafka_python.list_config_resources([Kind.TOPIC]))
+    with pytest.raises(SecurityDisabledError):
+        kafka_python.describe_acls(
+            ACLFilter(
+                "User:a",
+                "*",
+                ACLOperation.ANY,
+                ACLPermissionType.ANY,
+                ResourcePatternFilter(Type.TOPIC, topic, Pattern.ANY),
+            )
+        )
+
+
+def test_confluent_alters_settings(confluent: AdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("altered", 1)
+
+    def resource(**entries: tuple[AlterConfigOpType, str]) -> ConfigResource:
+        changes = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=what)
+            for name, (what, value) in entries.items()
+        ]
+        return ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+
+    asked = resource(
+        retention_ms=(AlterConfigOpType.SET, "1234567"), cleanup_policy=(AlterConfigOpType.APPEND, "compact")
+    )
+    (done,) = confluent.incremental_alter_configs([asked]).values()
+    done.result(TIMEOUT_S)
+    (described,) = confluent.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    found = described.result(TIMEOUT_S)
+    assert found["retention.ms"].value == "1234567"
+    assert found["cleanup.policy"].value == "delete,compact"
+    (refused,) = confluent.incremental_alter_configs([resource(foo=(AlterConfigOpType.SET, "1"))]).values()
+    with pytest.raises(KafkaException, match="Unknown topic config name: foo"):
+        refused.result(TIMEOUT_S)
+
+
+def test_confluent_deletes_records(confluent: AdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("emptied", 1)
+    observer.write(topic, map(str, range(5)), 0)
+    (deleted,) = confluent.delete_records([TopicPartition(topic, 0, 3)]).values()
+    assert deleted.result(TIMEOUT_S).low_watermark == 3
+    assert [message.offset() for message in observer.read(topic, 0)] == [3, 4]
+    (refused,) = confluent.delete_records([TopicPartition(topic, 0, 99)]).values()
+    with pytest.raises(KafkaException) as raised:
+        refused.result(TIMEOUT_S)
+    assert raised.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_confluent_asks_what_there_is_beside(confluent: AdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("led", 1)
+    elected = confluent.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(TIMEOUT_S)
+    (error,) = elected.values()
+    assert error.code() == KafkaError.ELECTION_NOT_NEEDED
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:a",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    (made,) = confluent.create_acls([acl]).values()
+    with pytest.raises(KafkaException) as raised:
+        made.result(TIMEOUT_S)
+    assert raised.value.args[0].code() == KafkaError.SECURITY_DISABLED
+    assert confluent.describe_user_scram_credentials().result(TIMEOUT_S) == {}

@@ -1,0 +1,85 @@
+"""Kafka's own command line tools for settings, records, offsets, log directories and leaders, unchanged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.clients.fleet import Fleet
+from tests.clients.observer import Observer
+
+CONFIGS = "kafka.admin.ConfigCommand"
+OFFSETS = "GetOffsetShell"
+RECORDS = 10
+
+pytestmark = pytest.mark.usefixtures("java")
+
+
+def altered(fleet: Fleet, *arguments: str) -> str:
+    return fleet.run_tool(CONFIGS, "--alter", *arguments)
+
+
+def described(fleet: Fleet, *arguments: str) -> dict[str, str]:
+    """The dynamic settings that kafka-configs shows."""
+    lines = fleet.run_tool(CONFIGS, "--describe", *arguments).splitlines()
+    settings = (line.split()[0].split("=", 1) for line in lines if line.startswith("  "))
+    return dict(settings)  # type: ignore[arg-type]
+
+
+def test_configs_of_a_topic(fleet: Fleet, observer: Observer) -> None:
+    topic = ("--entity-type", "topics", "--entity-name", observer.create_topic("altered", 1))
+    altered(fleet, *topic, "--add-config", "retention.ms=1234567,cleanup.policy=[compact,delete]")
+    assert described(fleet, *topic) == {"retention.ms": "1234567", "cleanup.policy": "compact,delete"}
+    altered(fleet, *topic, "--delete-config", "cleanup.policy")
+    assert described(fleet, *topic) == {"retention.ms": "1234567"}
+    tool = fleet.start_tool(CONFIGS, "--alter", *topic, "--add-config", "foo=1")
+    tool.wait_for(
+        lambda: "Unknown topic config name: foo" in tool.story() + tool.text, "refusal", may_end=True
+    )
+
+
+def test_configs_of_the_broker(fleet: Fleet) -> None:
+    everybody = ("--entity-type", "brokers", "--entity-default")
+    key = "log.cleaner.delete.retention.ms"
+    altered(fleet, *everybody, "--add-config", f"{key}=77777777")
+    assert described(fleet, *everybody)[key] == "77777777"
+    altered(fleet, *everybody, "--delete-config", key)
+    assert key not in described(fleet, *everybody)
+    refused = fleet.start_tool(CONFIGS, "--alter", *everybody, "--add-config", "num.partitions=7")
+    words = "Cannot update these configs dynamically: [num.partitions]"
+    refused.wait_for(lambda: words in refused.story() + refused.text, "refusal", may_end=True)
+
+
+def test_records_are_deleted_and_offsets_told(fleet: Fleet, observer: Observer, tmp_path: Path) -> None:
+    topic = observer.create_topic("emptied", 2)
+    observer.write(topic, map(str, range(RECORDS)), 0, base_ms=1_700_000_000_000)
+    asked = tmp_path / "delete.json"
+    asked.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 4}]})
+    )
+    assert "low_watermark: 4" in fleet.run_tool("DeleteRecordsCommand", "--offset-json-file", str(asked))
+
+    def told(moment: str) -> list[str]:
+        return fleet.run_tool(OFFSETS, "--topic", topic, "--time", moment).splitlines()
+
+    assert told("earliest") == [f"{topic}:0:4", f"{topic}:1:0"]
+    assert told("latest") == [f"{topic}:0:{RECORDS}", f"{topic}:1:0"]
+    assert told("max-timestamp") == [f"{topic}:0:{RECORDS - 1}"]
+    assert told("earliest-local") == told("earliest")
+    assert told("latest-tiered") == []
+    assert told("1700000006500") == [f"{topic}:0:7"]
+
+
+def test_sizes_leaders_and_reassignments(fleet: Fleet, observer: Observer, tmp_path: Path) -> None:
+    topic = observer.create_topic("sized", 1)
+    observer.write(topic, ["x" * 1000], 0)
+    told = fleet.run_tool("LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1]
+    ((directory,),) = (broker["logDirs"] for broker in json.loads(told)["brokers"])
+    (partition,) = directory["partitions"]
+    assert partition["partition"] == f"{topic}-0"
+    assert partition["size"] > 1000
+    election = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
+    assert "already elected" in fleet.run_tool("LeaderElectionCommand", *election)
+    assert "No partition reassignments" in fleet.run_tool("reassign.ReassignPartitionsCommand", "--list")
