@@ -16,7 +16,6 @@ from tests.processes import wait_until
 TOPICS = "TopicCommand"
 PRODUCER = "ConsoleProducer"
 CONSUMER = "consumer.ConsoleConsumer"
-CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = "consumer.group.ConsumerGroupCommand"
 RECORDS = 10
 
@@ -60,23 +59,6 @@ def test_the_console_consumer_reads_what_the_console_producer_wrote(
     # It commits what it read and leaves as it closes.
     assert observer.state(group) == "EMPTY"
     assert observer.committed(group, topic) == observer.log_ends(topic, 2)
-
-
-def test_configs_of_a_topic_are_set_shown_and_taken_back(fleet: Fleet, observer: Observer) -> None:
-    of_topic = ("--entity-type", "topics", "--entity-name", observer.create_topic("configured", 1))
-    fleet.run_tool(
-        CONFIGS, "--alter", *of_topic, "--add-config", "retention.ms=86400000,cleanup.policy=[compact,delete]"
-    )
-    refused = fleet.start_tool(CONFIGS, "--alter", *of_topic, "--add-config", "retention.ms=much")
-    described = fleet.run_tool(CONFIGS, "--describe", *of_topic)
-    assert "retention.ms=86400000 " in described
-    assert "cleanup.policy=compact,delete " in described
-    refused.wait_for(lambda: refused.status, "the tool fails", may_end=True)
-    assert "InvalidConfigurationException" in refused.text + refused.story()
-    fleet.run_tool(CONFIGS, "--alter", *of_topic, "--delete-config", "retention.ms")
-    described = fleet.run_tool(CONFIGS, "--describe", *of_topic)
-    assert "retention.ms" not in described
-    assert "cleanup.policy=compact,delete " in described
 
 
 def test_the_verifiable_consumer_reads_what_the_verifiable_producer_wrote(
