@@ -222,6 +222,8 @@ class Daemon:
             await self.server.listen(self._settings.endpoints)
         except PartitionCountMismatch as error:
             raise StartupError(f"{error} ({COUNT_OPTION[error.topic]}), which can never change") from error
+        except InvalidConfig as error:
+            raise StartupError(f"an internal topic cannot be opened: {error}") from error
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
         self._maintenance.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -26,9 +27,23 @@ def java() -> None:
         java_tools.java()
         java_tools.kafka_jars()
     except java_tools.JavaUnavailable as missing:
-        if JAVA_IS_REQUIRED:
-            pytest.fail(f"MUSTER_REQUIRE_JAVA=1: {missing}")
-        pytest.skip(f"needs Java: {missing}")
+        do_without_java(missing)
+
+
+@pytest.fixture(scope="session")
+def streams_jars(java: None) -> Path:
+    """The folder with Kafka Streams' jars; as for `java`, the test is skipped or fails without them."""
+    try:
+        return java_tools.streams_jars()
+    except java_tools.JavaUnavailable as missing:
+        do_without_java(missing)
+
+
+def do_without_java(missing: java_tools.JavaUnavailable) -> NoReturn:
+    """Skip the test, saying what is missing, or fail it where Java is required."""
+    if JAVA_IS_REQUIRED:
+        pytest.fail(f"MUSTER_REQUIRE_JAVA=1: {missing}")
+    pytest.skip(f"needs Java: {missing}")
 
 
 def allowed_patterns(text: str) -> list[str]:

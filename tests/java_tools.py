@@ -25,6 +25,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 MODULES = ("kafka-tools", "kafka_2.13")
+STREAMS = ("kafka-streams",)
 MINIMUM_JAVA = 17
 FETCH_TIMEOUT_S = 600  # A first fetch was seen to take over two minutes; ten mean that something is wrong.
 COMPILE_TIMEOUT_S = 120
@@ -55,11 +56,20 @@ def kafka_jars() -> Path:
         if not _is_whole(Path(override)):
             raise JavaUnavailable(f"MUSTER_KAFKA_JARS={override}: no Kafka {KAFKA_VERSION} jars there")
         return Path(override)
-    target = CACHE / f"kafka-{KAFKA_VERSION}"
-    with _locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
-        if not _is_whole(target):
-            _fetch(target)
-    return target
+    return _fetched(CACHE / f"kafka-{KAFKA_VERSION}", MODULES)
+
+
+@cache
+def streams_jars() -> Path:
+    """The folder with Kafka Streams' jar and all it needs, fetched if need be. Raises JavaUnavailable.
+
+    Apart from the others: it brings RocksDB for every platform, and only the tests of Streams want that.
+    MUSTER_KAFKA_JARS may hold it as well; where that folder does not, it is fetched.
+    """
+    override = os.environ.get("MUSTER_KAFKA_JARS")
+    if override and _is_whole(Path(override), STREAMS):
+        return Path(override)
+    return _fetched(CACHE / f"kafka-streams-{KAFKA_VERSION}", STREAMS)
 
 
 def classpath(*extra: Path) -> str:
@@ -73,8 +83,8 @@ def logging_jars() -> list[Path]:
     return [_only(jars, pattern) for pattern in ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar")]
 
 
-def compile_java(sources: Path, cache: Path = CACHE) -> Path:
-    """Compile the Java files in `sources` against Kafka's jars; return the folder of classes.
+def compile_java(sources: Path, cache: Path = CACHE, libraries: str = "") -> Path:
+    """Compile the Java files in `sources` against Kafka's jars and `libraries`; return the folder of classes.
 
     Compiled once for each content of the sources: safe under parallel test workers. Raises JavaUnavailable
     without a compiler, and subprocess.CalledProcessError (the compiler's words on stderr) on a mistake.
@@ -90,7 +100,7 @@ def compile_java(sources: Path, cache: Path = CACHE) -> Path:
                     "-d",
                     str(scratch),
                     "-cp",
-                    classpath(),
+                    os.pathsep.join(filter(None, [libraries, classpath()])),
                     *map(str, files),
                 ]
                 subprocess.run(command, timeout=COMPILE_TIMEOUT_S, check=True)
@@ -109,17 +119,25 @@ def _program(name: str) -> str:
     return program
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_whole(folder: Path, modules: tuple[str, ...] = MODULES) -> bool:
     """Whether every module is there; a fetched folder only gets its name when it is complete."""
-    return all((folder / f"{module}-{KAFKA_VERSION}.jar").exists() for module in MODULES)
+    return all((folder / f"{module}-{KAFKA_VERSION}.jar").exists() for module in modules)
 
 
-def _fetch(target: Path) -> None:
+def _fetched(target: Path, modules: tuple[str, ...]) -> Path:
+    """`target`, filled by whoever asks first; the cache of Ivy below is not for two at once."""
+    with _locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
+        if not _is_whole(target, modules):
+            _fetch(target, modules)
+    return target
+
+
+def _fetch(target: Path, modules: tuple[str, ...]) -> None:
     ivy = _only(_pyspark_jars(), "ivy-*.jar")
     with _made_whole(target) as scratch:
-        for module in MODULES:
+        for module in modules:
             _run_ivy(ivy, module, scratch)
-        if not _is_whole(scratch):
+        if not _is_whole(scratch, modules):
             raise JavaUnavailable(f"Ivy ended well, yet Kafka {KAFKA_VERSION} jars are missing")
 
 
@@ -189,7 +207,7 @@ def _locked(path: Path) -> Iterator[None]:
 if __name__ == "__main__":  # `python -m tests.java_tools` fetches ahead of the tests.
     try:
         java()
-        print(f"Apache Kafka {KAFKA_VERSION}: {kafka_jars()}")
+        print(f"Apache Kafka {KAFKA_VERSION}: {kafka_jars()}, {streams_jars()}")
     except (
         JavaUnavailable
     ) as missing:  # The tests that need it will say so again, or fail where it is required.

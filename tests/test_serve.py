@@ -114,6 +114,18 @@ def test_another_number_of_offsets_partitions_ends_the_start_in_one_sentence(tmp
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("topic", ["offsets.topic", "transaction.state.log"])
+def test_segments_too_small_for_an_internal_topic_end_the_start_in_one_sentence(
+    tmp_path: Path, topic: str
+) -> None:
+    daemon = serve(tmp_path, free_port(), "--override", f"{topic}.segment.bytes=16384")
+    _, errors = daemon.communicate(timeout=TIMEOUT_S)
+    assert daemon.returncode == 1
+    (sentence,) = [line for line in errors.splitlines() if line.startswith("muster: ")]
+    assert {"segment.bytes", "16384", "1048576"} <= set(re.findall(r"[\w.]+", sentence))
+    assert "Traceback" not in errors
+
+
 def test_what_is_ignored_of_kafkas_settings_is_one_line_of_json(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text("process.roles=broker,controller\nnum.io.threads=8\n")

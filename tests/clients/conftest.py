@@ -19,6 +19,13 @@ from tests.processes import ServerProcess
 
 # The delay lets members that start together join together, yet a test with one member does not wait seconds.
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "auto.create.topics.enable": "false"}
+# For tests that kill members: who is dead is known soon, and so is a transaction that nobody will end.
+QUICK = {
+    **SETTINGS,
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
 TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a failure anyway.
 TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
 
@@ -41,6 +48,13 @@ def target(pytestconfig: pytest.Config) -> str:
 def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One broker for all tests of this worker; tests keep apart by names of their own."""
     with TARGETS[target](tmp_path_factory.mktemp("broker"), SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def quick_broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A broker that allows short sessions, for all tests of this worker that kill members."""
+    with TARGETS[target](tmp_path_factory.mktemp("quick-broker"), QUICK) as server:
         yield server
 
 
@@ -68,6 +82,18 @@ def observer(broker: ServerProcess) -> Observer:
 def fleet(broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
     """Starts this test's client processes, and ends what is left of them."""
     clients = Fleet(broker.bootstrap, tmp_path)
+    yield clients
+    clients.close()
+
+
+@pytest.fixture
+def watcher(quick_broker: ServerProcess) -> Observer:
+    return Observer(quick_broker.bootstrap)
+
+
+@pytest.fixture
+def quick_fleet(quick_broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
+    clients = Fleet(quick_broker.bootstrap, tmp_path)
     yield clients
     clients.close()
 

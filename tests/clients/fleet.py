@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,10 +25,12 @@ from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
+EXAMPLES = Path(__file__).resolve().parent / "delivery"
 PYTHON_FAMILIES = ("aiokafka", "confluent", "kafka_python")
 FAMILIES = (*PYTHON_FAMILIES, "java")
 # A worker's libraries take seconds to load on a busy machine; a session takes 6 s to expire.
 DEADLINE_S = 45.0
+EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 # JVMs that live for seconds: the simple collector and the quick compiler start faster and leave the cores
 # to others.
 JVM_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -85,6 +88,17 @@ class Worker:
         return self.finish(deadline_s)
 
     @property
+    def status(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def last_words(self) -> str:
+        """The last exception that a Python program wrote to its stderr."""
+        lines = self._stderr_path.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if EXCEPTION.match(line)), f"status {self.status}")
+
+    @property
     def text(self) -> str:
         """The lines it printed that are not events: the output of a command line tool."""
         return "\n".join(event["text"] for event in self.of("printed"))
@@ -98,11 +112,12 @@ class Worker:
         """Let a worker go on that waits for it: one that was started with `waits=True` or `holds=True`."""
         self._write("go")
 
-    def terminate(self) -> None:
-        """SIGTERM, for tools that end in good order on it, whatever status they end with; waits."""
+    def terminate(self) -> int:
+        """SIGTERM, for programs that end in good order on it; waits, and returns the status they end with."""
         self._process.terminate()
-        self._process.wait(DEADLINE_S)
+        status = self._process.wait(DEADLINE_S)
         self._reader.join(5)
+        return status
 
     def request_stop(self) -> None:
         """Close its stdin, which asks it to end; does not wait."""
@@ -168,6 +183,22 @@ class Fleet:
         """Start `command` of one client library's worker script: member, produce, read, admin or walk."""
         arguments = [command, json.dumps({"bootstrap": self._bootstrap, **config})]
         return self._start(f"{family}-{command}", [*_program(family), *arguments])
+
+    def start_example(self, name: str, *arguments: str) -> Worker:
+        """Start one of the examples of docs/delivery.md on this broker, as a user would."""
+        return self._start(name, [sys.executable, str(EXAMPLES / f"{name}.py"), self._bootstrap, *arguments])
+
+    def start_module(self, name: str, **config: object) -> Worker:
+        """Start a module of workers/ that is a program of its own."""
+        config = {"bootstrap": self._bootstrap, **config}
+        return self._start(name, [sys.executable, "-m", f"tests.clients.workers.{name}", json.dumps(config)])
+
+    def start_java(self, main_class: str, sources: Path, jars: Path, *arguments: str) -> Worker:
+        """Start a Java program that is compiled from `sources`, with further `jars` beside Kafka's."""
+        libraries = f"{jars}/*"
+        classes = java_tools.compile_java(sources, libraries=libraries)
+        command = [*_jvm(classes, Path(libraries)), main_class, self._bootstrap, *arguments]
+        return self._start(main_class, command)
 
     def start_tool(self, main_class: str, *arguments: str) -> Worker:
         """Start one of Kafka's own tools on this broker, by its class in org.apache.kafka.tools or in kafka."""

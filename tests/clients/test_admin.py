@@ -17,6 +17,7 @@ ADMIN_WALK = (
     "describe_topics",
     "describe_cluster",
     "describe_configs",
+    "alter_configs",
     "create_partitions",
     "list_groups",
     "describe_groups",
@@ -25,6 +26,7 @@ ADMIN_WALK = (
     "alter_group_offsets",
     "delete_groups",
     "list_offsets",
+    "delete_records",
     "delete_topics",
     "delete_absent_topic",
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -57,6 +59,35 @@ def test_the_console_consumer_reads_what_the_console_producer_wrote(
     # It commits what it read and leaves as it closes.
     assert observer.state(group) == "EMPTY"
     assert observer.committed(group, topic) == observer.log_ends(topic, 2)
+
+
+def test_the_verifiable_consumer_reads_what_the_verifiable_producer_wrote(
+    fleet: Fleet, observer: Observer
+) -> None:
+    topic, group = observer.create_topic("verified", 2), unique("verified-group")
+    producer = fleet.start_tool("VerifiableProducer", "--topic", topic, "--max-messages", str(RECORDS))
+    consumer = fleet.start_tool(
+        "VerifiableConsumer",
+        *(
+            "--topic",
+            topic,
+            "--group-id",
+            group,
+            "--max-messages",
+            str(RECORDS),
+            "--reset-policy",
+            "earliest",
+        ),
+    )
+    producer.finish()
+    (told,) = named(producer, "tool_data")
+    assert (told["sent"], told["acked"]) == (RECORDS, RECORDS)
+    consumer.finish()
+    assert sum(event["count"] for event in named(consumer, "records_consumed")) == RECORDS
+    assert all(event["success"] for event in named(consumer, "offsets_committed"))
+    assert observer.committed(group, topic) == {
+        partition: end for partition, end in observer.log_ends(topic, 2).items() if end
+    }
 
 
 def test_a_live_group_is_listed_and_described(fleet: Fleet, observer: Observer) -> None:
@@ -113,6 +144,12 @@ def start_group(fleet: Fleet, observer: Observer) -> tuple[str, str, Worker]:
     consumer.wait_for(lambda: len(consumer.text.splitlines()) == RECORDS, "the console consumer reads")
     wait_until(lambda: observer.committed(group, topic) == {0: RECORDS}, "its commit", 20)
     return topic, group, consumer
+
+
+def named(worker: Worker, name: str) -> list[dict[str, Any]]:
+    """The events of this name that a verifiable client printed."""
+    found = [json.loads(event["text"]) for event in worker.of("printed") if event["text"].startswith("{")]
+    return [event for event in found if event["name"] == name]
 
 
 def rows(table: str) -> list[list[str]]:

@@ -6,13 +6,16 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.GroupState;
@@ -99,6 +102,13 @@ final class AdminWalk {
             Reporting.requireEqual(found.get("cleanup.policy").value(), "delete", "cleanup.policy");
             Reporting.requireEqual(found.get("cleanup.policy").isDefault(), true, "cleanup.policy is default");
         });
+        Reporting.step("alter_configs", () -> {
+            ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, newTopic);
+            var change = new AlterConfigOp(new ConfigEntry("retention.ms", "1234567"), AlterConfigOp.OpType.SET);
+            get(admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all());
+            Config found = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
+            Reporting.requireEqual(found.get("retention.ms").value(), "1234567", "retention.ms");
+        });
     }
 
     private void partitions() throws Exception {
@@ -160,6 +170,10 @@ final class AdminWalk {
             requireOffset(OffsetSpec.latest(), records);
             requireOffset(OffsetSpec.forTimestamp(config.get("base_ms").asLong() + 4_500), 5);
             requireOffset(OffsetSpec.maxTimestamp(), records - 1);
+        });
+        Reporting.step("delete_records", () -> {
+            get(admin.deleteRecords(Map.of(partition, RecordsToDelete.beforeOffset(4))).all());
+            requireOffset(OffsetSpec.earliest(), 4);
         });
     }
 

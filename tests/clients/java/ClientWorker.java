@@ -2,7 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Properties;
 
-/** Apache Kafka's Java client as a worker process: member, produce, read, walk or admin, with its config as JSON. */
+/** Apache Kafka's Java client as a worker process: member, produce, read, walk, admin or transactions. */
 public final class ClientWorker {
     private ClientWorker() {}
 
@@ -14,6 +14,7 @@ public final class ClientWorker {
             case "read" -> Codecs.read(config);
             case "walk" -> new ConsumerWalk(config).run();
             case "admin" -> new AdminWalk(config).run();
+            case "transactions" -> new TransactionWalk(config).run();
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
@@ -24,6 +24,7 @@ async def admin(config: Config) -> None:
     await _partitions(client, topic)
     await _groups(client, config)
     await _offsets(config)
+    await _delete_records(client, config)
     await _delete_topic(client, topic)
     await client.close()
     report("walked")
@@ -55,6 +56,12 @@ async def _configs(client: AIOKafkaAdminClient, topic: str) -> None:
         require_equal((error, name), (0, topic), "resource")
         require_equal(values["retention.ms"], "7654321", "retention.ms")
         require_equal(values["cleanup.policy"], "delete", "cleanup.policy")
+    with step("alter_configs"):
+        change = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "1234567"})
+        ((error, *_),) = (await client.alter_configs([change]))[0].resources
+        require_equal(error, 0, "error")
+        ((*_, entries),) = (await client.describe_configs([resource]))[0].resources
+        require_equal({entry[0]: entry[1] for entry in entries}["retention.ms"], "1234567", "retention.ms")
 
 
 async def _partitions(client: AIOKafkaAdminClient, topic: str) -> None:
@@ -103,6 +110,15 @@ async def _offsets(config: Config) -> None:
             require_equal(await consumer.end_offsets([partition]), {partition: config["records"]}, "latest")
             found = await consumer.offsets_for_times({partition: config["base_ms"] + 4_500})
             require_equal(found[partition].offset, 5, "offset for a timestamp")
+
+
+async def _delete_records(client: AIOKafkaAdminClient, config: Config) -> None:
+    partition = TopicPartition(config["topic"], 0)
+    with step("delete_records"):
+        deleted = await client.delete_records({partition: RecordsToDelete(before_offset=4)})
+        require_equal(deleted, {partition: 4}, "low watermark")
+        async with AIOKafkaConsumer(bootstrap_servers=config["bootstrap"]) as consumer:
+            require_equal(await consumer.beginning_offsets([partition]), {partition: 4}, "earliest")
 
 
 async def _delete_topic(client: AIOKafkaAdminClient, topic: str) -> None:

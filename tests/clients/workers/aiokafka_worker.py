@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.clients.workers import aiokafka_admin, aiokafka_walk, payloads
+from tests.clients.workers import aiokafka_admin, aiokafka_transactions, aiokafka_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host_async
 from tests.clients.workers.reporting import Config, main, report
@@ -139,5 +139,6 @@ if __name__ == "__main__":
             "read": _sync(_read),
             "walk": _sync(aiokafka_walk.walk),
             "admin": _sync(aiokafka_admin.admin),
+            "transactions": aiokafka_transactions.transactions,
         }
     )

@@ -12,6 +12,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -32,6 +34,7 @@ def admin(config: Config) -> None:
     _partitions(client, topic)
     _groups(client, config)
     _offsets(client, config)
+    _delete_records(client, config)
     _delete_topic(client, topic)
     report("walked")
 
@@ -62,6 +65,12 @@ def _configs(client: AdminClient, topic: str) -> None:
         require_equal(found["retention.ms"].value, "7654321", "retention.ms")
         require_equal(found["cleanup.policy"].value, "delete", "cleanup.policy")
         require(found["cleanup.policy"].is_default and not found["retention.ms"].is_default, "sources")
+    with step("alter_configs"):
+        entry = ConfigEntry("retention.ms", "1234567", incremental_operation=AlterConfigOpType.SET)
+        change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        client.incremental_alter_configs([change])[change].result(TIMEOUT_S)
+        found = client.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(TIMEOUT_S)
+        require_equal(found["retention.ms"].value, "1234567", "retention.ms")
 
 
 def _partitions(client: AdminClient, topic: str) -> None:
@@ -124,6 +133,16 @@ def _offsets(client: AdminClient, config: Config) -> None:
                 TIMEOUT_S
             )
             require_equal(found.offset, expected, f"offset of {spec}")
+
+
+def _delete_records(client: AdminClient, config: Config) -> None:
+    partition = TopicPartition(config["topic"], 0)
+    with step("delete_records"):
+        asked = TopicPartition(config["topic"], 0, 4)
+        (deleted,) = client.delete_records([asked], request_timeout=TIMEOUT_S).values()
+        require_equal(deleted.result(TIMEOUT_S).low_watermark, 4, "low watermark")
+        answer = client.list_offsets({partition: OffsetSpec.earliest()}, request_timeout=TIMEOUT_S)[partition]
+        require_equal(answer.result(TIMEOUT_S).offset, 4, "earliest offset")
 
 
 def _delete_topic(client: AdminClient, topic: str) -> None:

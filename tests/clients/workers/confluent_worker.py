@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.clients.workers import confluent_admin, confluent_walk, payloads
+from tests.clients.workers import confluent_admin, confluent_transactions, confluent_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
 from tests.clients.workers.reporting import Config, main, report, require
@@ -139,5 +139,6 @@ if __name__ == "__main__":
             "read": read,
             "walk": confluent_walk.walk,
             "admin": confluent_admin.admin,
+            "transactions": confluent_transactions.transactions,
         }
     )

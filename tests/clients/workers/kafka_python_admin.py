@@ -17,6 +17,7 @@ def admin(config: Config) -> None:
     _partitions(client, topic)
     _groups(client, config)
     _offsets(client, config)
+    _delete_records(client, config)
     _delete_topic(client, topic)
     client.close()
     report("walked")
@@ -45,6 +46,10 @@ def _configs(client: KafkaAdminClient, topic: str) -> None:
         values = {name: entry["value"] for name, entry in _only(_only(found)).items()}
         require_equal(values["retention.ms"], "7654321", "retention.ms")
         require_equal(values["cleanup.policy"], "delete", "cleanup.policy")
+    with step("alter_configs"):
+        client.alter_configs([ConfigResource("TOPIC", topic, configs={"retention.ms": "1234567"})])
+        found = client.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
+        require_equal(_only(_only(found))["retention.ms"]["value"], "1234567", "retention.ms")
 
 
 def _partitions(client: KafkaAdminClient, topic: str) -> None:
@@ -92,6 +97,14 @@ def _offsets(client: KafkaAdminClient, config: Config) -> None:
         ):
             found = client.list_partition_offsets({partition: spec})[partition]
             require_equal(found.offset, expected, f"offset of {spec}")
+
+
+def _delete_records(client: KafkaAdminClient, config: Config) -> None:
+    partition = TopicPartition(config["topic"], 0)
+    with step("delete_records"):
+        client.delete_records({partition: 4})
+        found = client.list_partition_offsets({partition: OffsetSpec.EARLIEST})[partition]
+        require_equal(found.offset, 4, "earliest offset")
 
 
 def _delete_topic(client: KafkaAdminClient, topic: str) -> None:

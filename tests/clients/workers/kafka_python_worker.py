@@ -10,7 +10,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 
-from tests.clients.workers import kafka_python_admin, kafka_python_walk, payloads
+from tests.clients.workers import kafka_python_admin, kafka_python_transactions, kafka_python_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
 from tests.clients.workers.reporting import Config, main, report
@@ -144,5 +144,6 @@ if __name__ == "__main__":
             "read": read,
             "walk": kafka_python_walk.walk,
             "admin": kafka_python_admin.admin,
+            "transactions": kafka_python_transactions.transactions,
         }
     )

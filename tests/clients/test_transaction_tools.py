@@ -1,0 +1,83 @@
+"""`kafka-transactions`, unchanged, on a transaction whose client is gone: listed, described, and ended by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.committed import CommittedView
+from tests.clients.fleet import DEADLINE_S, Fleet
+from tests.clients.observer import Observer, unique
+from tests.processes import wait_until
+
+TRANSACTIONS = "TransactionsCommand"
+TIMEOUT_S = 20
+TIMEOUT_MS = 600_000  # Of the transaction: nobody but the tool ends it.
+
+pytestmark = pytest.mark.usefixtures("java")
+
+
+@dataclass
+class Open:
+    """A transaction with one record in partition 0 of `topic`, which nobody will end."""
+
+    topic: str
+    transactional_id: str
+    producer: Producer
+
+
+@pytest.fixture
+def left_open(fleet: Fleet, observer: Observer) -> Open:
+    topic, transactional_id = observer.create_topic("left-open", 1), unique("left")
+    settings = {"bootstrap.servers": observer.bootstrap, "transaction.timeout.ms": TIMEOUT_MS}
+    producer = Producer({**settings, "transactional.id": transactional_id, "log_level": 0})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, "of the open transaction", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    observer.write(topic, ["behind it"], 0)
+    return Open(topic, transactional_id, producer)
+
+
+@pytest.fixture
+def broker_id(observer: Observer) -> str:
+    (only,) = AdminClient({"bootstrap.servers": observer.bootstrap}).list_topics(timeout=TIMEOUT_S).brokers
+    return str(only)
+
+
+def test_an_open_transaction_is_listed_and_described(left_open: Open, fleet: Fleet, broker_id: str) -> None:
+    lister = fleet.start_tool(TRANSACTIONS, "list")
+    describer = fleet.start_tool(TRANSACTIONS, "describe", "--transactional-id", left_open.transactional_id)
+    finder = fleet.start_tool(TRANSACTIONS, "find-hanging", "--broker-id", broker_id)
+    for tool in (lister, describer, finder):
+        tool.finish()
+    (listed,) = [row for row in table(lister.text) if row["TransactionalId"] == left_open.transactional_id]
+    assert listed["TransactionState"] == "Ongoing"
+    assert listed["Coordinator"] == broker_id
+    (described,) = table(describer.text)
+    assert described["ProducerId"] == listed["ProducerId"]
+    assert described["TransactionTimeoutMs"] == str(TIMEOUT_MS)
+    assert described["TopicPartitions"] == f"{left_open.topic}-0"
+    # Its coordinator knows it, and will end it in its time: nothing hangs.
+    assert table(finder.text) == []
+
+
+def test_a_transaction_is_aborted_by_hand(left_open: Open, fleet: Fleet, observer: Observer) -> None:
+    view = CommittedView(observer.bootstrap, left_open.topic, 1)
+    partition = ("--topic", left_open.topic, "--partition", "0")
+    producers = table(fleet.run_tool(TRANSACTIONS, "describe-producers", *partition))
+    starts = [row["CurrentTransactionStartOffset"] for row in producers]
+    assert sorted(starts) == ["0", "None"], "of the open transaction, and of the observer's producer"
+    assert view.values() == []
+    fleet.run_tool(TRANSACTIONS, "abort", *partition, "--start-offset", "0")
+    wait_until(lambda: view.values() == ["behind it"], "what was held up", DEADLINE_S)
+    view.close()
+
+
+def table(printed: str) -> list[dict[str, str]]:
+    """The rows that the tool printed below its head, by the names there."""
+    head, *rows = [line.split() for line in printed.splitlines() if line.strip()]
+    return [dict(zip(head, row, strict=False)) for row in rows]

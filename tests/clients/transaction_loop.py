@@ -1,0 +1,261 @@
+"""Consume, transform, produce in transactions, while workers and broker are killed; then the books are compared.
+
+A writer fills a source topic. Three workers (the example of docs/delivery.md, on librdkafka) share a group and
+copy it to a middle topic; an aiokafka process copies that to a last one. At seeded moments workers are killed
+(SIGKILL) or stopped for seconds (SIGSTOP), and the broker is killed and started on its directory. A worker that
+dies, by our hand or its own, is started again. At the end each topic, read with `read_committed`, must hold
+exactly the rows of the source, partition by partition in the same order, and the group's offsets must be where the
+source ends.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.clients.committed import CommittedView
+from tests.clients.delivery.exactly_once_transactions import KEEP_BROKERS
+from tests.clients.fleet import Fleet, Worker
+from tests.clients.observer import Observer
+from tests.processes import ServerProcess, wait_until
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "auto.create.topics.enable": "false",
+    # Short segments and an eager cleaner: a restart reads what was rolled, indexed and compacted a moment ago.
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "log.roll.ms": "10000",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.05",
+    "log.cleaner.delete.retention.ms": "1000",
+}
+SOURCE, MIDDLE, LAST = "loop-source", "loop-middle", "loop-last"
+GROUP, RELAY_GROUP = "loop", "loop-relay"
+WORKERS = 3
+RELAY = WORKERS  # Its number behind those of the workers.
+PARTITIONS = 6
+ROWS_A_SECOND = 300
+PAUSE_S = 0.05
+QUIET_S = (0.3, 4.0)  # Between two blows.
+DOWN_S = (0.0, 1.5)  # How long a killed broker stays away.
+STOPPED_S = (1.0, 5.0)  # On both sides of the session's length.
+SESSION = ("session.timeout.ms=3000", "heartbeat.interval.ms=500", "fetch.wait.max.ms=100")
+FINISH_S = 90.0
+DELIVERY_MS = 120_000
+
+
+class Writer:
+    """Writes rows to the source, each with a number of its own, through every outage; on a thread of its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        common = {"bootstrap.servers": bootstrap, **KEEP_BROKERS, "log_level": 0, "enable.idempotence": True}
+        self._producer = Producer({**common, "message.timeout.ms": DELIVERY_MS, "linger.ms": 10})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self.written = 0
+        self.failed: list[str] = []
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait until every row is acknowledged. Raises AssertionError if one is not."""
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(DELIVERY_MS / 1000)
+        assert not left, f"{left} rows were not acknowledged"
+        assert not self.failed, self.failed[:3]
+
+    def _write(self) -> None:
+        while not self._stop.wait(PAUSE_S):
+            for _ in range(int(ROWS_A_SECOND * PAUSE_S)):
+                self._producer.produce(
+                    SOURCE, f"row-{self.written}", partition=self.written % PARTITIONS, on_delivery=self._told
+                )
+                self.written += 1
+            self._producer.poll(0)
+
+    def _told(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+
+
+@dataclass
+class TransactionLoop:
+    """One run of it, on a broker that is its own."""
+
+    broker: ServerProcess
+    log_dir: Path
+    chance: random.Random
+    blows: Counter[str] = field(default_factory=Counter)
+    deaths: Counter[str] = field(
+        default_factory=Counter
+    )  # Workers that ended by themselves: the error of each.
+
+    def run(self, seconds: float) -> str:
+        """A sentence of figures. Raises AssertionError where a row is missing, repeated or out of order."""
+        self._begin = time.monotonic()
+        self.fleet = Fleet(self.broker.bootstrap, self.log_dir)
+        self.observer = Observer(self.broker.bootstrap)
+        for topic in (SOURCE, MIDDLE, LAST):
+            self.observer.create_named_topic(topic, PARTITIONS)
+        try:
+            writer = Writer(self.broker.bootstrap)
+            self.workers = [self._start(number) for number in range(WORKERS + 1)]
+            self._strike_for(seconds)
+            writer.stop()
+            self._finish()
+        finally:
+            self.fleet.close()
+        self._compare(writer.written)
+        return self._figures(writer.written)
+
+    # The blows.
+
+    def _strike_for(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        strikes = (self._kill_one, self._kill_all, self._stop_one, self._kill_broker)
+        while time.monotonic() < until:
+            self._watch_for(self.chance.uniform(*QUIET_S))
+            (strike,) = self.chance.choices(strikes, weights=(6, 1, 2, 3))
+            name = strike.__name__.strip("_").replace("_", " ")
+            self.blows[name] += 1
+            self._tell(name)
+            strike()
+
+    def _kill_one(self) -> None:
+        self._kill(self.chance.randrange(WORKERS + 1))
+
+    def _kill_all(self) -> None:
+        for number in range(WORKERS + 1):
+            self._kill(number)
+
+    def _kill(self, number: int) -> None:
+        self._tell(f"worker {number} is killed")
+        self.workers[number].kill()
+        self.workers[number] = self._start(number)
+
+    def _stop_one(self) -> None:
+        """A worker sleeps: it may wake as one whose partitions are another's by now."""
+        sleeper = self.workers[self.chance.randrange(WORKERS + 1)]
+        if sleeper.status is None:
+            self._tell(f"worker {self.workers.index(sleeper)} sleeps")
+            sleeper.pause()
+            self._watch_for(self.chance.uniform(*STOPPED_S))
+            sleeper.resume()
+            self._tell("and wakes")
+
+    def _kill_broker(self) -> None:
+        self.broker.kill()
+        self._watch_for(self.chance.uniform(*DOWN_S))
+        self.broker.start()
+        self._tell("the broker is back")
+
+    def _tell(self, what: str) -> None:
+        print(f"{time.monotonic() - self._begin:7.2f} s: {what}", flush=True)
+
+    # The workers.
+
+    def _start(self, number: int) -> Worker:
+        own = f"{GROUP}-{number}"
+        if number != RELAY:
+            return self.fleet.start_example("exactly_once_transactions", SOURCE, GROUP, MIDDLE, own, *SESSION)
+        topics = {"source": MIDDLE, "target": LAST, "partitions": PARTITIONS}
+        return self.fleet.start_module("aiokafka_relay", group=RELAY_GROUP, transactional_id=own, **topics)
+
+    def _watch_for(self, seconds: float) -> None:
+        """Time passes; who ends by himself is started again."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._revive()
+            time.sleep(min(left, 0.1))
+
+    def _revive(self) -> None:
+        for number, worker in enumerate(self.workers):
+            if worker.status is not None:
+                self.deaths[f"{worker.name.rpartition('-')[0]}: {worker.last_words}"] += 1
+                self._tell(f"worker {number} ended by itself\n{worker.story()}")
+                self.workers[number] = self._start(number)
+
+    # The end.
+
+    def _finish(self) -> None:
+        """Wait until all is copied; then the workers close in good order."""
+        self.observer.connect()
+        ends = self.observer.log_ends(SOURCE, PARTITIONS)
+        self._wait(lambda: self.observer.committed(GROUP, SOURCE) == ends, f"offsets of {GROUP} at {ends}")
+        last = CommittedView(self.broker.bootstrap, LAST, PARTITIONS)
+        self._wait(lambda: len(last.values()) >= sum(ends.values()), f"{sum(ends.values())} rows at the end")
+        last.close()
+        self._wait(lambda: all(worker.events for worker in self.workers), "workers that know SIGTERM")
+        for worker in self.workers:
+            assert worker.terminate() == 0, worker.story()
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        def watched() -> bool:
+            self._revive()
+            return condition()
+
+        try:
+            wait_until(watched, what, FINISH_S)
+        except TimeoutError as error:
+            stories = "\n".join(worker.story() for worker in self.workers)
+            members = self.observer.describe(GROUP).members
+            known = ", ".join(
+                f"{member.member_id}: {member.assignment.topic_partitions}" for member in members
+            )
+            raise AssertionError(f"{error}\n{self.deaths}\nmembers: {known}\n{stories}") from None
+
+    def _compare(self, written: int) -> None:
+        source, middle, last = (self._read(topic) for topic in (SOURCE, MIDDLE, LAST))
+        rows = [row for records in source.values() for row in _values(records)]
+        assert sorted(rows) == sorted(f"row-{number}" for number in range(written)), _wrong(written, rows)
+        for topic, copy in ((MIDDLE, middle), (LAST, last)):
+            for partition, records in source.items():
+                expected, found = _values(records), _values(copy[partition])
+                assert found == expected, f"{topic}-{partition}: {_differs(expected, found)}"
+        assert self.observer.committed(GROUP, SOURCE) == self.observer.log_ends(SOURCE, PARTITIONS)
+        # Behind the last row of the middle topic there is still the mark of its transaction.
+        ends = {partition: records[-1].offset() + 1 for partition, records in middle.items()}
+        assert self.observer.committed(RELAY_GROUP, MIDDLE) == ends
+
+    def _read(self, topic: str) -> dict[int, list[Message]]:
+        view = CommittedView(self.broker.bootstrap, topic, PARTITIONS)
+        view.read_to_the_end()
+        view.close()
+        return view.records
+
+    def _figures(self, written: int) -> str:
+        blows = ", ".join(f"{name} {count}" for name, count in sorted(self.blows.items()))
+        ended = "".join(f"\n  ended by itself {count} times: {why}" for why, count in self.deaths.items())
+        return f"{written} rows exactly once through two loops; {blows}{ended}"
+
+
+def _values(records: list[Message]) -> list[str]:
+    return [record.value().decode() for record in records]
+
+
+def _wrong(written: int, rows: list[str]) -> str:
+    return "the source: " + _differs([f"row-{number}" for number in range(written)], rows)
+
+
+def _differs(source: list[str], copied: list[str]) -> str:
+    """What is wrong with a copy: rows that are missing, repeated or strange, or the first out of place."""
+    known, counts = set(source), Counter(copied)
+    found = {
+        "missing": [row for row in source if row not in counts],
+        "repeated": [row for row, count in counts.items() if count > 1],
+        "strange": [row for row in counts if row not in known],
+    }
+    if any(found.values()):
+        return ", ".join(f"{len(rows)} {name} ({rows[:5]})" for name, rows in found.items() if rows)
+    first = next(index for index, row in enumerate(copied) if row != source[index])
+    return f"out of order from {copied[first]} on, which should be {source[first]}"
