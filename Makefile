@@ -19,14 +19,14 @@ PYTEST_ARGS ?=
 WORKERS ?= auto
 ROUNDS ?= 200
 SEEDS ?= 20000
-MINUTES ?= 30
+MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test check format demo soak soak-kill soak-log soak-disk mutants conformance bench bench-log docs constraints clean
+.PHONY: help run test check format demo soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: check, format, demo, soak, soak-kill, soak-log, soak-disk, mutants, conformance, bench, bench-log, docs, constraints, clean.'
+	@echo 'Also: check, format, demo, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -77,11 +77,15 @@ mutants: $(VENV)/.dev
 
 # Commits against compaction on small segments, with kills: half an hour.
 soak-log: $(VENV)/.dev
-	$(BIN)/python -m tests.soak_log --minutes $(MINUTES)
+	$(BIN)/python -m tests.soak_log --minutes $(or $(MINUTES),30)
 
 # Every crash point twenty times, and every byte of a small directory flipped: some ten minutes.
 soak-disk: $(VENV)/.dev
 	MUSTER_CRASH_ROUNDS=20 MUSTER_FLIP_STRIDE=1 $(BIN)/python -m pytest tests/server/test_crash_sweep.py tests/server/test_flips.py
+
+# Consume, transform, produce in transactions, while workers and daemon are killed: ten minutes, or MINUTES.
+soak-transactions: $(VENV)/.dev
+	$(BIN)/python -m tests.soak_transactions --minutes $(or $(MINUTES),10)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench.performance --write
@@ -89,6 +93,11 @@ bench: $(VENV)/.dev
 bench-log: $(VENV)/.dev
 	$(BIN)/python -m bench.loading
 	$(BIN)/python -m bench.compaction
+
+# Records through librdkafka, beside Kafka in the same run; and the floors under it.
+bench-throughput: $(VENV)/.dev
+	$(BIN)/python -m bench.throughput
+	$(BIN)/python -m bench.sending
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m coordinator.settings_page > docs/settings.md
