@@ -1,14 +1,15 @@
 """Has the end of each transaction written to all its partitions, for as long as that takes.
 
 A partition that cannot take its marker now, because its disk is full or has its moods, is tried again; all
-those together once in a while. One that is gone needs none, nor does one whose producer has moved on. After a
-restart the shards ask anew for what was not finished. Knows no shard and no log.
+those together once in a while. One that is gone needs none, nor does one whose producer has moved on. One that
+knows a later coordinator, in a log that Kafka wrote or by a marker from outside, is told of a later one
+yet: there is no other any more. After a restart the shards ask anew for what was not finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import structlog
@@ -26,7 +27,6 @@ NEEDS_NONE: Final = frozenset(
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # Deleted with whatever was open there.
         ErrorCode.INVALID_PRODUCER_EPOCH,  # A later epoch has ended it already.
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,  # As another coordinator has, in a log that Kafka wrote.
     }
 )
 """With these a partition is done."""
@@ -42,6 +42,10 @@ class Timers(Protocol):
     def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
 
 
+LAST_EPOCH: Final = 2**31 - 1
+"""Of coordinators. Whoever refuses this one as well has to wait, which cannot be."""
+
+
 @dataclass(slots=True)
 class Sending:
     """One transaction that is being ended, and how many partitions it still waits for."""
@@ -49,6 +53,17 @@ class Sending:
     wanted: MarkersWanted
     done: Callable[[], None]
     left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """To write one partition's marker."""
+
+    sending: Sending
+    marker: Marker
+    topic: str
+    index: int
+    number: int = 1
 
 
 class MarkerSender:
@@ -59,7 +74,7 @@ class MarkerSender:
         self._write = write
         self._timers = timers
         self._post = post
-        self._failed: list[tuple[Sending, str, int]] = []
+        self._failed: list[Attempt] = []
 
     def write(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         """Tell `done`, in a later turn, when the marker is on every partition that needs it."""
@@ -67,27 +82,37 @@ class MarkerSender:
         if not wanted.partitions:
             self._post(done)
         for topic, index in wanted.partitions:
-            self._begin(sending, topic, index)
+            self._begin(Attempt(sending, wanted.marker, topic, index))
 
-    def _begin(self, sending: Sending, topic: str, index: int) -> None:
+    def _begin(self, attempt: Attempt) -> None:
         def on_written(error: ErrorCode) -> None:
-            self._on_written(sending, topic, index, error)
+            self._on_written(attempt, error)
 
-        self._write(sending.wanted.marker, topic, index, on_written)
+        self._write(attempt.marker, attempt.topic, attempt.index, on_written)
 
-    def _on_written(self, sending: Sending, topic: str, index: int, error: ErrorCode) -> None:
+    def _on_written(self, attempt: Attempt, error: ErrorCode) -> None:
+        epoch = attempt.marker.coordinator_epoch
         if error in NEEDS_NONE:
-            sending.left -= 1
-            if not sending.left:
-                self._post(sending.done)
-            return
-        log.warning("a marker has to wait", topic=topic, partition=index, error=error.name)
+            attempt.sending.left -= 1
+            if not attempt.sending.left:
+                self._post(attempt.sending.done)
+        elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and epoch < LAST_EPOCH:
+            later = replace(attempt.marker, coordinator_epoch=2 * epoch + 1)
+            self._begin(replace(attempt, marker=later))
+        else:
+            self._try_later(attempt, error)
+
+    def _try_later(self, attempt: Attempt, error: ErrorCode) -> None:
+        if attempt.number == 1:
+            log.warning(
+                "a marker has to wait", topic=attempt.topic, partition=attempt.index, error=error.name
+            )
         if not self._failed:
             self._timers.set_timer((self,), self._timers.now_ms() + TRY_AGAIN_MS)
-        self._failed.append((sending, topic, index))
+        self._failed.append(replace(attempt, number=attempt.number + 1))
 
     def timer_fired(self) -> None:
         """Try again what failed."""
         failed, self._failed = self._failed, []
-        for each in failed:
-            self._begin(*each)
+        for attempt in failed:
+            self._begin(attempt)

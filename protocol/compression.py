@@ -98,6 +98,7 @@ def inflater(library: Any) -> Callable[[Buffer, int], bytes]:
         room = max(FIRST_ROOM_BYTES, FIRST_GUESS * len(data))
         while True:
             room = min(room, max_inflated_bytes)
+            out = bytearray()  # What it held goes first: never are two such buffers there at once.
             out = bytearray(room)
             try:
                 size: int = library.decompress_into(data, out)

@@ -47,6 +47,12 @@ MAGIC_POSITION: Final = 16
 LENGTH: Final = Struct(">8xi")
 RECORDS_POSITION: Final = BATCH_OVERHEAD - CHECKED_FROM  # In what the CRC covers.
 RUN_RECORDS: Final = 64  # Looked at together: so long all offset deltas have one byte in the first run.
+MIN_INFLATED_BYTES: Final = 16 << 20
+MAX_INFLATION: Final = 100
+"""A produced batch may inflate to so many times its size, or to so many bytes if that is more, and never beyond
+MAX_INFLATED_BYTES: so what a small bomb costs is small. Producers bound their batches before they compress them,
+by a megabyte as a rule."""
+
 MAX_RECORD_ERRORS: Final = 100
 """Faulty records named in one answer: enough to find the fault; an answer must not outgrow its request."""
 
@@ -102,9 +108,14 @@ def validate_produced(
         raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, text)
     part = checked_part(records or b"", batch)
     check_header(part, batch)
-    check_payload(part, batch, max_inflated_bytes, keys_required)
+    check_payload(part, batch, min(max_inflated_bytes, inflation_bound(batch)), keys_required)
     check_timestamps(records or b"", batch, earliest_ms, latest_ms)
     return batch
+
+
+def inflation_bound(batch: Batch) -> int:
+    """The most that the payload of a produced batch may inflate to, in bytes."""
+    return min(MAX_INFLATED_BYTES, max(MIN_INFLATED_BYTES, MAX_INFLATION * batch.size_bytes))
 
 
 def invalid(text: str) -> RefusedBatch:

@@ -82,9 +82,10 @@ class LogProducers:
         """The durable offset has moved. Whether the last stable offset may have moved for another reason."""
         return self.state is not None and self.state.settle(self._log.durable_offset)
 
-    def take_snapshot(self, min_bytes: int = SNAPSHOT_BYTES) -> Snapshot | None:
-        """A snapshot of all that was appended, if that were `min_bytes` or more since the last one."""
-        if self.state is None or self._bytes_since_snapshot < max(min_bytes, 1):
+    def take_snapshot(self, min_bytes: int | None = None) -> Snapshot | None:
+        """A snapshot of all that was appended, if that were `min_bytes` (SNAPSHOT_BYTES) since the last one."""
+        due_bytes = SNAPSHOT_BYTES if min_bytes is None else min_bytes
+        if self.state is None or self._bytes_since_snapshot < due_bytes:
             return None
         self._bytes_since_snapshot = 0
         return Snapshot(self._log.next_offset, taken(self.state))

@@ -87,7 +87,6 @@ def test_of_no_partitions_it_is_done_in_the_next_turn(world: World) -> None:
     [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     ],
 )
 def test_a_partition_that_needs_no_marker_is_done(world: World, error: ErrorCode) -> None:
@@ -96,6 +95,27 @@ def test_a_partition_that_needs_no_marker_is_done(world: World, error: ErrorCode
     world.turn()
     assert world.done == ["t"]
     assert world.timers == {}
+
+
+def test_a_partition_that_knows_a_later_coordinator_is_told_of_a_later_one_yet(world: World) -> None:
+    """As in a log that Kafka wrote; else the transaction would stay open there for ever."""
+    world.want("t", ORDERS)
+    known, tried = 5, []
+    while world.outcomes:
+        tried.append(world.writes[-1][0].coordinator_epoch)
+        is_fenced = tried[-1] < known
+        world.tell(ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE)
+    assert tried == [0, 1, 3, 7]
+    world.turn()
+    assert world.done == ["t"]
+
+
+def test_the_search_for_a_later_coordinator_ends(world: World) -> None:
+    world.want("t", ORDERS)
+    while world.outcomes:
+        world.tell(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    assert world.writes[-1][0].coordinator_epoch == 2**31 - 1
+    assert len(world.timers) == 1, "then it waits like others"
 
 
 def test_what_fails_is_tried_again_until_it_succeeds_all_at_once(world: World) -> None:

@@ -69,6 +69,7 @@ def markers_of(transaction: Transaction) -> MarkersWanted:
         producer_epoch=transaction.producer_epoch,
         coordinator_epoch=COORDINATOR_EPOCH,
         is_commit=transaction.state is PREPARE_COMMIT,
+        transaction_version=transaction.client_version,
     )
     then = TransactionMarked(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch

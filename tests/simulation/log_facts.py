@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from coordinator.effects import Record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from coordinator.groups.records import decode_record
 from coordinator.groups.shard import Shard
-from protocol.records import parse_header, read_records
+from protocol.control_records import ControlType, Marker, control_type
+from protocol.records import Batch, parse_header, read_records
+from protocol.records import Record as LogRecord
 
 OffsetKey = tuple[str, str, int]
 NO_OFFSET = -1
@@ -24,6 +27,8 @@ class LogFacts:
         self.groups: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[OffsetKey, tuple[int, int]] = {}  # Committed offset, and where in the log.
         self.was_committed: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
+        self.held: dict[int, dict[OffsetKey, tuple[int, int]]] = defaultdict(dict)  # In open transactions.
+        self.was_held: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
         self.was_deleted: dict[OffsetKey, int] = {}  # Where, last.
         self.was_ended: dict[str, int] = {}  # Where a group's last tombstone lies.
         self.was_assigned: dict[tuple[str, int], dict[str, bytes]] = defaultdict(
@@ -32,15 +37,39 @@ class LogFacts:
 
     def take(self, shadow: Shard, data: bytearray) -> None:
         """Read one batch; `shadow` replays it beside."""
-        for record in read_records(data, parse_header(data)):
+        batch = parse_header(data)
+        for record in read_records(data, batch):
+            if batch.is_control:
+                self._take_marker(shadow, batch, record)
+                continue
             typed = decode_record(record.key, record.value)
             assert typed is not None, "the daemon wrote what it cannot read"
+            if batch.is_transactional:
+                shadow.replay_transactional((batch.producer_id, batch.producer_epoch), typed, record.offset)
+                self._take_held(batch.producer_id, typed, record.offset)
+                continue
             shadow.replay(typed, record.offset)
             if isinstance(typed.key, GroupMetadataKey):
                 self._take_group(typed.key.group, typed.value, record.offset)
             else:
                 self._take_offset(
                     typed.key, None if typed.value is None else typed.value.offset, record.offset
+                )
+
+    def _take_held(self, producer_id: int, typed: Record, log_offset: int) -> None:
+        where = (typed.key.group, typed.key.topic, typed.key.partition)
+        assert typed.value is not None, "a transaction only commits"
+        self.held[producer_id][where] = (typed.value.offset, log_offset)
+        self.was_held[where][typed.value.offset] = log_offset
+
+    def _take_marker(self, shadow: Shard, batch: Batch, record: LogRecord) -> None:
+        is_commit = control_type(record.key) is ControlType.COMMIT
+        shadow.end_transaction(Marker(batch.producer_id, batch.producer_epoch, 0, is_commit))
+        for where, (committed, log_offset) in self.held.pop(batch.producer_id, {}).items():
+            if is_commit:
+                self.was_committed[where][committed] = log_offset
+                self.offsets[where] = max(
+                    self.offsets.get(where, (0, -1)), (committed, log_offset), key=lambda each: each[1]
                 )
 
     def _take_group(self, group_id: str, value: GroupMetadataValue | None, log_offset: int) -> None:
@@ -56,6 +85,8 @@ class LogFacts:
         where = (key.group, key.topic, key.partition)
         if committed is None:
             self.offsets.pop(where, None)
+            for held in self.held.values():
+                held.pop(where, None)
             self.was_deleted[where] = log_offset
         else:
             self.offsets[where] = (committed, log_offset)

@@ -72,6 +72,17 @@ class Promises:
                 self._require(where is not None, f"commit {key} {partition.committed_offset} is not durable")
                 self._acked[key] = max(self._acked.get(key, -1), -1 if where is None else where)
 
+    def on_transaction_committed(self, held: dict[OffsetKey, int]) -> None:
+        """All of it counts from now on, but for what a tombstone took along meanwhile."""
+        for key, offset in held.items():
+            where = self._facts.was_committed[key].get(offset, -1)
+            was_held = self._facts.was_held[key].get(offset, 0)
+            is_deleted = self._facts.was_deleted.get(key, -1) > was_held
+            self._require(
+                where >= 0 or is_deleted, f"{key} {offset} of a committed transaction is not durable"
+            )
+            self._acked[key] = max(self._acked.get(key, -1), where)
+
     def _on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
         group_id, generation_id = request.group_id, request.generation_id
         durable = self._facts.was_assigned[group_id, generation_id].get(request.member_id)

@@ -19,6 +19,7 @@ from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.group_apis import GroupApis
+from coordinator.transaction_verifier import TransactionVerifier
 from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -132,6 +133,7 @@ class Server:
         self._disk = disk
         self._open_calls: list[Call] = []
         self._handlers: dict[int, Any] = {}
+        self.transactions: TransactionVerifier | None = None  # Who ends them, if there are any.
 
     # Lives.
 
@@ -151,7 +153,9 @@ class Server:
             self.loop,  # type: ignore[arg-type]
             self._disk.probe_room,
         )
-        self._handlers = GroupApis(self.runtime, lambda: self._random.getrandbits(32)).handlers()
+        self._handlers = GroupApis(
+            self.runtime, lambda: self._random.getrandbits(32), self.transactions
+        ).handlers()
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 
     def crash(self) -> None:

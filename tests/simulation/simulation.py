@@ -38,6 +38,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.network import Network
 from tests.simulation.server import Server
 from tests.simulation.timeline import Task, Timeline
+from tests.simulation.transactions import Coordinator, Producer
 from tests.simulation.witness import Witness
 
 GROUPS: Final = ("g0", "g1")
@@ -98,9 +99,11 @@ class Simulation:
         self.server = Server(
             self.timeline, random, self.disk, self.settings, self.topics, PARTITIONS, GROUPS, self.witness
         )
+        self.coordinator = self.server.transactions = Coordinator(random, self.server)
         self.network = Network(self.timeline, random, self.server, faults=random.choice((0, 1, 5)))
         self.consumers: list[Consumer] = []
         self._offsets = count(1)
+        self.producers: list[Producer] = []
         self._paused: list[Consumer] = []
         self._steps = 0
 
@@ -115,6 +118,8 @@ class Simulation:
             self.timeline.after(
                 self.random.choice((0, 5, 100, 2_000)), lambda profile=profile: self.add(profile)
             )
+        for number in range(self.random.choice((0, 1, 3))):
+            self._add_producer(number)
         self._let_faults_happen(self.timeline.now_ms + self.random.choice((30_000, 90_000, 180_000)))
         self._make_peace()
         self._settle()
@@ -146,6 +151,12 @@ class Simulation:
             Consumer(profile, subscription, self.network, self.random, self.topics, self._offsets)
         )
 
+    def _add_producer(self, number: int) -> None:
+        server = self.server
+        self.producers.append(
+            Producer(number, self.coordinator, self.network, server, self.random, GROUPS, self._offsets)
+        )
+
     def running(self, group_id: str | None = None) -> list[Consumer]:
         return [
             consumer
@@ -175,6 +186,8 @@ class Simulation:
             consumer.go_on()
         for consumer in self.consumers:
             consumer.stuck_until_ms = 0
+        for producer in self.producers:
+            producer.is_running = False
 
     def _settle(self) -> None:
         deadline_ms = self.timeline.now_ms + PEACE_MS
@@ -193,8 +206,11 @@ class Simulation:
                 return
         if self.server.runtime is not None and self.server.runtime.outages.is_full:
             yield "somebody waits for room, which is there"
+            if runner.shard.offsets.transactions.group_ids():
+                yield f"partition {runner.partition} holds offsets of an open transaction"
         for group_id in GROUPS:
             yield from self._unsettled_group(group_id)
+        yield from ("a producer works" for producer in self.producers if not producer.is_done)
         yield from (f"no answer to {request}" for request in self._overdue())
 
     def _unsettled_group(self, group_id: str) -> Iterator[str]:

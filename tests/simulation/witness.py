@@ -27,7 +27,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.house_rules import broken_rules
 from tests.simulation.ledger import Ledger
-from tests.simulation.log_facts import LogFacts
+from tests.simulation.log_facts import LogFacts, OffsetKey
 from tests.simulation.promises import Promises
 
 if TYPE_CHECKING:
@@ -124,6 +124,10 @@ class Witness:
         if made is response and (durable := self._log(partition).durable_offset) < position:
             self.violated(f"answered at {durable}, had seen {position}: {call.request}")
         self._promises.on_answer(call, response)
+
+    def on_transaction_committed(self, held: dict[OffsetKey, int]) -> None:
+        """A producer has been told that its transaction, with these offsets in it, is committed."""
+        self._promises.on_transaction_committed(held)
 
     # What happens inside a shard.
 

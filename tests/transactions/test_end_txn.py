@@ -113,6 +113,7 @@ def test_markers_are_wanted_with_the_outcome_and_complete_it(
     marker = wanted.marker
     assert (marker.producer_id, marker.is_commit) == (producer_id, commits)
     assert marker.producer_epoch == epoch + (version == 5)
+    assert marker.transaction_version == (2 if version == 5 else 0)
     driver.write_markers()
     after = driver.transaction
     assert after.state is (COMPLETE_COMMIT if commits else COMPLETE_ABORT)
