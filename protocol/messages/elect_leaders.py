@@ -59,5 +59,5 @@ class ElectLeadersResponse:
     """One entry per topic of the request."""
 
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = since(1, default=0, ignorable=True)
+    error_code: Int16 = since(1, default=0)
     replica_election_results: list[ReplicaElectionResult] = field(default_factory=list)

@@ -16,8 +16,8 @@ from protocol.messages.txn_offset_commit import (
 )
 from protocol.records import parse_header, read_records
 from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
-from tests.server.test_full_disk import FULL
 from tests.server.test_shard_runner import COMMIT, FETCH, commit, fetch, fetched
+from tests.server.test_standing_still import FULL
 
 TXN = 5
 PRODUCER = 7

@@ -1,32 +1,61 @@
-"""The core of the real cleaner on the batches of a simulated log: its map of keys, and its filter."""
+"""The core of the real cleaner on the batches of a simulated log: its survey, its map of keys, and its filter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.control_records import control_type
 from protocol.record_spans import record_spans
-from protocol.records import parse_header, payload_of
+from protocol.records import Batch, parse_header, payload_of, read_records
 from storage.batch_filter import BatchFilter
 from storage.key_map import KeyMap
 from storage.log_survey import Survey
 
 KEYS_BYTES = 1 << 20
 
+Headed = tuple[Batch, bytearray]
+
+
+def surveyed(batches: Sequence[Headed]) -> Survey:
+    """What is to be known of the whole log: its transactions, and where each producer stands."""
+    found = Survey()
+    for batch, data in batches:
+        producer = (batch.producer_id, batch.producer_epoch)
+        if batch.is_control:
+            found.marker(batch.last_offset, producer, batch.max_timestamp_ms, marker_of(batch, data))
+        elif batch.producer_id >= 0:
+            found.data_batch(
+                batch.base_offset, batch.last_offset, producer, batch.max_timestamp_ms, batch.attributes
+            )
+    return found
+
+
+def marker_of(batch: Batch, data: bytearray) -> int | None:
+    """What a control batch says; None of others, and once it has been emptied."""
+    records = read_records(data, batch) if batch.is_control else []
+    return control_type(records[0].key) if records else None
+
 
 def cleaned(
-    batches: Sequence[bytearray], clean_offset: int, wall_ms: int, delete_retention_ms: int
-) -> list[bytearray]:
-    """What stays of `batches`, of which those below `clean_offset` have been cleaned before."""
+    log: Sequence[bytearray], wanted: int, clean_offset: int, wall_ms: int, delete_retention_ms: int
+) -> tuple[int, list[bytearray]]:
+    """Of the first `wanted` batches of `log`, how many may be cleaned, and what stays of them.
+
+    None beyond the first transaction that is open. What is below `clean_offset` has been cleaned before.
+    """
+    headed = [(parse_header(data), data) for data in log]
+    survey = surveyed(headed)
+    stable_offset = survey.stable_offset(headed[-1][0].last_offset + 1)
+    part = [each for each in headed[:wanted] if each[0].last_offset < stable_offset]
     keys = KeyMap(clean_offset, KEYS_BYTES)
-    headers = [parse_header(data) for data in batches]
-    for batch, data in zip(headers, batches, strict=True):
-        assert not batch.is_transactional, "a survey of transactions would be needed"
+    for batch, data in part:
         if batch.last_offset >= clean_offset:
-            keys.add(batch.base_offset, record_spans(payload_of(data, batch), batch.record_count))
+            if not batch.is_control and not survey.is_aborted(batch):
+                keys.add(batch.base_offset, record_spans(payload_of(data, batch), batch.record_count))
             keys.end_offset = batch.last_offset + 1
-    kept = BatchFilter(keys, Survey(), wall_ms, delete_retention_ms)
+    kept = BatchFilter(keys, survey, wall_ms, delete_retention_ms)
     stay = [
-        kept.kept(batch, memoryview(data), keeps_place=batch is headers[-1], marker=None)
-        for batch, data in zip(headers, batches, strict=True)
+        kept.kept(batch, memoryview(data), keeps_place=batch is part[-1][0], marker=marker_of(batch, data))
+        for batch, data in part
     ]
-    return [bytearray(data) for data in stay if data is not None]
+    return len(part), [bytearray(data) for data in stay if data is not None]

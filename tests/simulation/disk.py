@@ -91,8 +91,9 @@ class SimulatedLog:
         """Write the first `count` batches anew, for `swap`; False if there is nothing to do, or more than that."""
         if self._draft is not None or not count:
             return False
-        self._draft = count, cleaned(self.durable[:count], self.clean_offset, wall_ms, delete_retention_ms)
-        return True
+        draft = cleaned(self.durable, count, self.clean_offset, wall_ms, delete_retention_ms)
+        self._draft = draft if draft[0] else None
+        return self._draft is not None
 
     def swap(self) -> None:
         """Let what a cleaning left take the place of what it read."""
