@@ -167,7 +167,21 @@ class _Produce:
             self._admit(slot, topic, partition, batch)
 
     def _admit(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
-        """Append the batch, or keep it until all of the request have come so far that can be verified together."""
+        """Append the batch, or keep it until all of the request have come so far that can be verified together.
+
+        Where one before it is being verified it comes after that: the answer may be slower than the next request.
+        """
+
+        def go_on() -> None:
+            self._sort(slot, topic, partition, batch)
+            self._verify()
+
+        if not partition.verifications.wait(batch, go_on):
+            self._sort(slot, topic, partition, batch)
+        self._admissions.end()
+
+    def _sort(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
+        """To those that must be verified, or into the log."""
         state = partition.producers
         begins = batch.is_transactional and batch.producer_id != NO_PRODUCER_ID
         if begins and state is not None and self._verifies(state, batch):
@@ -176,7 +190,6 @@ class _Produce:
             self._unverified.append(Unverified(slot, topic, partition, batch, verification))
         else:
             self._append(slot, topic, partition, batch, None)
-        self._admissions.end()
 
     def _verifies(self, state: ProducerState, batch: Batch) -> bool:
         goes_on = state.has_open_transaction(batch.producer_id, batch.producer_epoch)
@@ -185,18 +198,20 @@ class _Produce:
     def _verify(self) -> None:
         """All are here that must wait for the coordinator: ask, of the one producer that the request may have."""
         verifier, transactional_id = self._broker.verifier, self._request.transactional_id
-        if verifier is None or transactional_id is None or not self._unverified:
+        unverified, self._unverified = self._unverified, []
+        if verifier is None or transactional_id is None or not unverified:
             return
-        batch, version = self._unverified[0].batch, self._pending.api_version
+        batch, version = unverified[0].batch, self._pending.api_version
         producer = (transactional_id, batch.producer_id, batch.producer_epoch)
-        partitions = [each.name for each in self._unverified]
+        partitions = [each.name for each in unverified]
 
         def on_answers(answers: Answers) -> None:
-            for each in self._unverified:
+            for each in unverified:
                 if error := answers[each.name]:
                     self._refuse(each.slot, None, refusal(error, version))
                 else:
                     self._append(each.slot, each.topic, each.partition, each.batch, each.verification)
+                each.partition.verifications.answered(each.batch.producer_id)
 
         ask(self._broker, verifier, producer, partitions, version, on_answers)
 

@@ -11,7 +11,8 @@ a batch which was late never opens a transaction that nobody ends. Knows no requ
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,9 +55,32 @@ class Verifications:
 
     def __init__(self) -> None:
         self._under_way: OrderedDict[int, Verification] = OrderedDict()
+        self._waiting: dict[int, deque[Callable[[], None]]] = {}  # Behind a question that has no answer yet.
+
+    def wait(self, batch: Batch, go_on: Callable[[], None]) -> bool:
+        """Whether the coordinator is being asked about the batch's producer; then `go_on` comes after its answer.
+
+        Their number is bounded by what connections may have unanswered.
+        """
+        waiting = self._waiting.get(batch.producer_id) if batch.is_transactional else None
+        if waiting is not None:
+            waiting.append(go_on)
+        return waiting is not None
+
+    def answered(self, producer_id: int) -> None:
+        """Who waits behind the question may go on, in order, until one has to be asked about in its turn."""
+        waiting = self._waiting.pop(producer_id, deque())
+        while waiting and producer_id not in self._waiting:
+            waiting.popleft()()
+        if waiting:
+            self._waiting[producer_id].extendleft(reversed(waiting))
 
     def begin(self, batch: Batch, has_own_epoch: bool, wall_ms: int) -> Verification:
-        """The coordinator is about to be asked; keep what is returned, and show it when appending."""
+        """The coordinator is about to be asked; keep what is returned, and show it when appending.
+
+        To be followed by `answered`.
+        """
+        self._waiting.setdefault(batch.producer_id, deque())
         found = self._under_way.get(batch.producer_id)
         if found is None or batch.producer_epoch > found.epoch:
             if found is None and len(self._under_way) >= MAX_VERIFICATIONS:

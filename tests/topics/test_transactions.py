@@ -324,6 +324,33 @@ def test_two_batches_that_wait_for_one_word_are_both_taken(world: World, coordin
     assert [error_of(each) for each in waiting] == [0, 0]
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_batches_keep_their_order_while_some_wait_for_a_word(
+    world: World, coordinator: Coordinator, version: int
+) -> None:
+    """The first has been vouched for, the second still waits, and a third comes: it must not overtake that."""
+    coordinator.is_slow = True
+    waiting = [world.start(request_of((0, within(sequence))), version) for sequence in (0, 1)]
+    coordinator.waiting.pop(0)()
+    waiting.append(world.start(request_of((0, within(2))), version))
+    coordinator.answer()
+    world.settle()
+    assert [error_of(each) for each in waiting] == [0, 0, 0]
+
+
+def test_a_batch_behind_one_that_was_refused_is_asked_about_anew(
+    world: World, coordinator: Coordinator
+) -> None:
+    coordinator.is_slow = True
+    coordinator.says[("t", 0)] = ErrorCode.INVALID_TXN_STATE
+    waiting = [world.start(request_of((0, within(sequence))), 11) for sequence in (0, 1)]
+    for _ in waiting:
+        coordinator.answer()
+    world.settle()
+    assert [error_of(each) for each in waiting] == [ErrorCode.TRANSACTION_ABORTABLE] * 2
+    assert len(coordinator.asked) == 2
+
+
 def error_of(waiting: FakePending) -> int:
     return waiting.answer.responses[0].partition_responses[0].error_code  # type: ignore[no-any-return]
 
