@@ -102,7 +102,7 @@ class LogDirectory:
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, present)
         self._log_starts = self._read_checkpoint(LOG_STARTS, present)
         self._cleaned = self._read_checkpoint(CLEANED, present)
-        self._sealed.keep(present, self._files.read_small(self.path / RECOVERY_POINTS) or b"")
+        self._sealed.keep(present, self._files.read_small(self.path / RECOVERY_POINTS))
 
     def _load_sealed(self) -> None:
         try:

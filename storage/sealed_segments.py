@@ -94,7 +94,7 @@ class SealedSegments:
         self._path = directory / SEALED_SEGMENTS
         self._guard = Lock()  # The innermost: whoever holds it waits for no other.
         self._known: dict[TopicPartition, Sizes] = {}
-        self._points_crc: int | None = None  # Of the recovery points that go with it.
+        self._points_crc: int | None = None  # Of the recovery points that go with it; None without any.
         self._written: dict[str, Any] | None = None  # What the file holds; None: there is none.
         self._is_unsure = False  # After a write that failed.
 
@@ -109,14 +109,17 @@ class SealedSegments:
         finally:
             if known is None and SEALED_SEGMENTS in (self._files.entries(self._directory) or ()):
                 self._remove()
-        self._known = known or {}
+        if known is not None:
+            self._known = known
+            self._points_crc = _checksum(self._files.read_small(self._directory / RECOVERY_POINTS))
+            self._written = self._document()
 
-    def keep(self, present: Collection[TopicPartition], points: bytes) -> None:
+    def keep(self, present: Collection[TopicPartition], points: bytes | None) -> None:
         """At a start: forget partitions that are gone; `points` are the recovery points as they stand now."""
         with self._guard:
             self._known = {name: sizes for name, sizes in self._known.items() if name in present}
-            self._points_crc = crc32c(points)
-            if self._known:
+            self._points_crc = _checksum(points)
+            if self._written is not None:
                 self._save()
 
     def write_down(self, points: bytes, listed: Callable[[], Mapping[TopicPartition, Sizes]]) -> None:
@@ -126,7 +129,7 @@ class SealedSegments:
         """
         with self._guard:
             self._known.update(listed())  # Under the guard: no change begins or ends meanwhile.
-            self._points_crc = crc32c(points)
+            self._points_crc = _checksum(points)
             self._save()
 
     def add(self, listed: Callable[[], Mapping[TopicPartition, Sizes]]) -> None:
@@ -166,11 +169,21 @@ class SealedSegments:
         write_sealed(self._files, self._path, document)
         self._written, self._is_unsure = document, False
 
+    def _document(self) -> dict[str, Any]:
+        partitions = {
+            name.directory_name: _written_form(sizes) for name, sizes in self._known.items() if sizes
+        }
+        return {"recovery_points": self._points_crc, "partitions": partitions}
+
     def _remove(self) -> None:
         self._is_unsure = True
         self._files.unlink(self._path)
         self._files.sync_directory(self._directory)
         self._written, self._is_unsure = None, False
+
+
+def _checksum(points: bytes | None) -> int | None:
+    return None if points is None else int(crc32c(points))
 
 
 def _written_form(sizes: Sizes) -> dict[str, int]:

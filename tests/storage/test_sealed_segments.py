@@ -203,6 +203,35 @@ def test_the_list_says_what_there_is_after_each_change(tmp_path: Path) -> None:
     directory.close()
 
 
+def test_a_start_and_a_checkpoint_without_a_change_write_nothing(tmp_path: Path) -> None:
+    end(living(tmp_path), "clean")
+    files = FaultyFiles(tmp_path)
+    directory = take(tmp_path, files)
+    directory.open_log(*NAME, SMALL)
+    directory.checkpoint()
+    assert SEALED_SEGMENTS not in {operation.path.name for operation in files.operations}
+    directory.close()
+
+
+def test_without_recovery_points_a_cleaning_writes_no_list(tmp_path: Path) -> None:
+    directory = take(tmp_path)
+    log = directory.open_log(*NAME, SMALL)
+    write(log, 20)
+    compact(directory, log, QuickFiles())
+    assert not (tmp_path / SEALED_SEGMENTS).exists()
+    directory.close()
+
+
+def test_partitions_that_are_gone_are_forgotten_at_a_start(tmp_path: Path) -> None:
+    end(living(tmp_path), "clean")
+    shutil.rmtree(tmp_path / "c-0")
+    directory = take(tmp_path)
+    assert listed(tmp_path) == {}
+    write(directory.open_log(*NAME, SMALL), 30)
+    kill(directory)
+    start(tmp_path)
+
+
 def test_a_full_disk_keeps_no_segment_from_being_deleted(tmp_path: Path) -> None:
     files = FaultyFiles(tmp_path)
     end(living(tmp_path), "clean")
