@@ -295,6 +295,8 @@ def test_a_crash_at_any_moment_never_turns_a_healthy_log_into_a_corrupt_one(tmp_
 
     def look(operation: Operation) -> None:
         nonlocal points
+        if "index" in operation.path.suffix:
+            return  # What becomes of these is nothing to the list.
         points += 1
         for chance in (None, Random(points)):
             scratch.mkdir()
@@ -307,7 +309,7 @@ def test_a_crash_at_any_moment_never_turns_a_healthy_log_into_a_corrupt_one(tmp_
 
     files.fault = look
     life(root, files)
-    assert points > 500
+    assert points > 300
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
