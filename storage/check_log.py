@@ -28,6 +28,7 @@ from storage.partition_files import (
     read_leader_epochs,
     read_partition_metadata,
 )
+from storage.sealed_segments import Sizes, faults
 from storage.segment import LOG_SUFFIX
 from storage.segment_files import SegmentFile, segment_files, surveyed
 from storage.segment_indexes import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
@@ -85,6 +86,7 @@ class LogCheck:
     was_shut_down_cleanly: bool = False
     look_at: LookAt = nothing_to_say
     advance: Callable[[int], None] = lambda _: None
+    sealed_sizes: Sizes = field(default_factory=dict)  # Of sealed segments, as they were written down.
     checked: Checked = field(default_factory=Checked)
 
     def run(self) -> Iterator[Finding]:
@@ -93,6 +95,8 @@ class LogCheck:
         segments = segment_files(self.files, self.directory)
         yield from self._small_files()
         yield from self._strays(names, segments)
+        for fault in faults(self.files, self.directory, self.sealed_sizes):
+            yield Finding(Severity.ERROR, fault.path, fault.byte, fault.base_offset, fault.what)
         transactions = TransactionCheck(self.files, self.directory)
         for segment in segments:
             yield from self._segment(segment, transactions)

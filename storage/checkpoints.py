@@ -61,9 +61,14 @@ def new_uuid() -> str:
 
 def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Raises StorageError."""
+    files.write_atomically(path, encode_offsets(offsets))
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """An offset checkpoint, as it stands in its file."""
     lines = ["0", str(len(offsets))]
     lines += (f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items())
-    files.write_atomically(path, ("\n".join(lines) + "\n").encode())
+    return ("\n".join(lines) + "\n").encode()
 
 
 def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:

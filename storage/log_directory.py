@@ -3,7 +3,8 @@
 Laid out as a KRaft broker does: `.lock`, `meta.properties`, a directory per partition, the offset checkpoints
 and, after a clean shutdown, a marker that says so. The recovery-point checkpoint holds, per partition, the
 offset below which everything was synced; being behind is safe, being ahead is not, so whatever moves a log's
-end back writes it first. A partition that was not opened, or failed to open, keeps what its checkpoint said.
+end back writes it first. Beside it stands what the sealed segments below were (`sealed_segments`). A partition
+that was not opened, or failed to open, keeps what its checkpoint said.
 
 It opens and keeps the logs but knows nothing of topics' settings, and deletes nothing unasked except
 directories that were already on their way out.
@@ -25,6 +26,7 @@ from storage.checkpoints import (
     Garbled,
     MetaProperties,
     TopicPartition,
+    encode_offsets,
     new_uuid,
     read_meta_properties,
     read_offsets,
@@ -37,6 +39,7 @@ from storage.files import File, Files, StorageError
 from storage.log_config import LogConfig
 from storage.opening import Opening
 from storage.partition_log import PartitionLog
+from storage.sealed_segments import PartitionSeals, SealedSegments, Sizes
 
 LOCK: Final = ".lock"
 DELETED_SUFFIX: Final = "-delete"
@@ -62,6 +65,7 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._cleaned: dict[TopicPartition, int] = {}
+        self._sealed = SealedSegments(files, path)
         self.shut_down_cleanly = False
         self.properties = MetaProperties(-1, "", "")
 
@@ -92,11 +96,19 @@ class LogDirectory:
     def _load(self, node_id: int, cluster_id: str | None) -> None:
         self.properties = self._identify(node_id, cluster_id)
         self.shut_down_cleanly = self._take_clean_shutdown()
+        self._load_sealed()
         self._purge_deleted()
         present = set(self.partitions())
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, present)
         self._log_starts = self._read_checkpoint(LOG_STARTS, present)
         self._cleaned = self._read_checkpoint(CLEANED, present)
+        self._sealed.keep(present, self._files.read_small(self.path / RECOVERY_POINTS))
+
+    def _load_sealed(self) -> None:
+        try:
+            self._sealed.load()
+        except Garbled as error:
+            self.warnings.append(f"{error}; it is not used")
 
     def _take_clean_shutdown(self) -> bool:
         try:
@@ -195,6 +207,7 @@ class LogDirectory:
                 self._log_starts.get(name, 0),
                 topic_id,
                 is_replayed,
+                PartitionSeals(self._sealed, name),
             )
             log = PartitionLog(self.path / name.directory_name, config, self._files, opening)
             self._logs[name] = log
@@ -214,8 +227,13 @@ class LogDirectory:
 
     def _write_checkpoints(self) -> None:
         synced = {name: offset for name, offset in self._recovery_points.items() if offset}
-        write_offsets(self._files, self.path / RECOVERY_POINTS, synced)  # 0 is what no entry means, too.
+        synced_text = encode_offsets(synced)  # 0 is what no entry means, too.
+        self._sealed.write_down(synced_text, self._sealed_now)
+        self._files.write_atomically(self.path / RECOVERY_POINTS, synced_text)
         self._write_log_starts()
+
+    def _sealed_now(self) -> dict[TopicPartition, Sizes]:
+        return {name: log.sealed_sizes() for name, log in self._logs.items() if log.is_open}
 
     def _write_log_starts(self) -> None:
         starts = {name: offset for name, offset in self._log_starts.items() if offset}
@@ -253,6 +271,7 @@ class LogDirectory:
             if self._logs.get(name) is log:
                 self._cleaned[name] = offset
                 self._write_cleaned()
+                self._sealed.add(self._sealed_now)
 
     def _write_cleaned(self) -> None:
         write_offsets(self._files, self.path / CLEANED, self._cleaned)
@@ -276,6 +295,7 @@ class LogDirectory:
             log = self._logs.pop(name, None)
             if log is not None:
                 log.abandon()
+            self._sealed.forget(name)
             doomed = self.path / deleted_name(name)
             exists = self._files.is_directory(self.path / name.directory_name)
             if exists:

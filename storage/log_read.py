@@ -11,14 +11,18 @@ the segment to build it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import TypeVar
 
-from protocol.record_batch import Batch, CorruptBatch
+from protocol.record_batch import NO_TIMESTAMP, Batch, CorruptBatch
 from protocol.records import Record, read_records
 from storage.batch_walk import Read, walk_checked, walk_headers, walk_spans
 from storage.file_range import FileRange
 from storage.files import Chunk, CorruptSegment, File
 from storage.segment import Segment
+
+T = TypeVar("T")
 
 
 class WouldBlock(Exception):
@@ -31,6 +35,16 @@ class WrongIndex(Exception):
     def __init__(self, segment: Segment) -> None:
         super().__init__(str(segment.path))
         self.segment = segment
+
+
+def repairing(disk: Lock, operation: Callable[[], T]) -> T:
+    """Do a read again for as long as it meets an index that is wrong, which is built again under the disk lock."""
+    while True:
+        try:
+            return operation()
+        except WrongIndex as wrong:
+            with disk:
+                wrong.segment.build_indexes()
 
 
 def nowait(file: File) -> Read:
@@ -137,6 +151,30 @@ def first_record_at(
                 if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < up_to:
                     return record.offset, record.timestamp_ms
     return None
+
+
+def first_record_of(
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int, up_to: int
+) -> tuple[int, int] | None:
+    """`first_record_at` of the first of `segments` that has one."""
+    for segment in segments:
+        if segment.max_timestamp()[0] >= timestamp_ms:
+            found = first_record_at(segment, timestamp_ms, start_offset, up_to)
+            if found is not None:
+                return found
+    return None
+
+
+def newest_record_of(segments: Sequence[Segment]) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record that has the largest timestamp of all. Raises WrongIndex."""
+    newest: tuple[int, int] | None = None
+    for segment in segments:
+        # Compaction may have taken the very record, so a segment is only believed once it was looked at.
+        if segment.max_timestamp()[0] > (newest[1] if newest else NO_TIMESTAMP):
+            found = newest_record(segment)
+            if found is not None and (newest is None or found[1] > newest[1]):
+                newest = found
+    return newest
 
 
 def newest_record(segment: Segment) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from storage.partition_files import (
     encode_uuid,
     read_partition_metadata,
 )
+from storage.sealed_segments import PartitionSeals
 
 FIRST_EPOCHS: Final[LeaderEpochs] = ((0, 0),)
 """Of a log made here: epoch 0 from offset 0 on. One node never fences itself."""
@@ -22,7 +23,7 @@ class Opening(NamedTuple):
 
     `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
     is written when the directory is made. `is_replayed` promises that `batches` will be read to the end before
-    anything in the log counts.
+    anything in the log counts. `seals` is what the log directory knows of the sealed segments.
     """
 
     recovery_point: int | None = None
@@ -30,6 +31,7 @@ class Opening(NamedTuple):
     log_start_offset: int = 0
     topic_id: bytes | None = None
     is_replayed: bool = False
+    seals: PartitionSeals | None = None
 
 
 UNKNOWN: Final = Opening()

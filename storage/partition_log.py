@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from protocol.record_batch import NO_TIMESTAMP, Batch, parse_header, set_base_offset
+from protocol.record_batch import Batch, parse_header, set_base_offset
 from storage.batch_walk import WINDOW_BYTES
 from storage.file_range import FileRange
 from storage.files import Chunk, Files, StorageError
@@ -38,8 +38,9 @@ from storage.log_read import (
     checked_batches,
     find_batches,
     first_position,
-    first_record_at,
-    newest_record,
+    first_record_of,
+    newest_record_of,
+    repairing,
 )
 from storage.log_writer import LogWriter
 from storage.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
@@ -48,9 +49,8 @@ from storage.producer_snapshot import drop_snapshots_beyond
 from storage.producer_state import ProducerState
 from storage.recovery import Recovered, Recovery
 from storage.retention import below, expired
+from storage.sealed_segments import PartitionSeals, Sizes
 from storage.segment import Segment, StagedBatch
-
-T = TypeVar("T")
 
 
 class BatchTooLarge(ValueError):
@@ -86,6 +86,7 @@ class PartitionLog:
         self._files = files
         self._opening = opening
         self._writer = LogWriter(directory, config, files)
+        self._seals = opening.seals or PartitionSeals.of_no_directory()
         self._staged: deque[StagedBatch] = deque()
         self._disk = Lock()
         self.producers = LogProducers(self, files, self._disk)
@@ -127,17 +128,20 @@ class PartitionLog:
 
     def _recover(self) -> None:
         files, directory = self._files, self.directory
-        recovery_point, is_clean, log_start_offset, topic_id, is_replayed = self._opening
+        recovery_point, is_clean, log_start_offset, topic_id, is_replayed, _ = self._opening
         self.leader_epochs = read_leader_epochs(files, directory) or FIRST_EPOCHS
         self.topic_id = topic_id_of(files, directory, topic_id)
+        self._seals.check(files, directory, log_start_offset)
         recovery = Recovery(files, directory, self.config, recovery_point or 0, is_clean, is_replayed)
         self.recovered = recovery.run()
         segments, writer = self.recovered.segments, self._writer
+        self._seals.keep_only(segments[:-1])
         writer.segments = tuple(segments)
         writer.durable_offset = segments[-1].next_offset if segments else 0
         self.log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
         if self.log_start_offset > self.durable_offset:  # All there was has been deleted by its users.
-            writer.drop_first(len(segments))
+            with self._seals.change(segments):
+                writer.drop_first(len(segments))
             writer.durable_offset = self.log_start_offset
         self.next_offset = writer.recovery_point = self.durable_offset
         drop_snapshots_beyond(files, directory, self.durable_offset)
@@ -177,6 +181,11 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Durable bytes of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    def sealed_sizes(self) -> Sizes:
+        """Of the sealed segments below the recovery point, but for those that are being changed."""
+        below_point = [each for each in self.segments[:-1] if each.next_offset <= self.recovery_point]
+        return self._seals.unchanging(below_point)
 
     # The event loop.
 
@@ -237,7 +246,7 @@ class PartitionLog:
         At most `max_bytes` of them, but with `at_least_one` never less than one batch. They end with their
         segment. None at the end of the log. Blocks. Raises OffsetOutOfRange.
         """
-        return self._repairing(lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
+        return repairing(self._disk, lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
 
     def _find(
         self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool
@@ -259,15 +268,6 @@ class PartitionLog:
         first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         return segments[max(first, 0) :]
 
-    def _repairing(self, operation: Callable[[], T]) -> T:
-        """Do a read again for as long as it meets an index that is wrong, which is built again."""
-        while True:
-            try:
-                return operation()
-            except WrongIndex as wrong:
-                with self._disk:
-                    wrong.segment.build_indexes()
-
     def batches(
         self, start_offset: int, window_bytes: int = WINDOW_BYTES
     ) -> Iterator[tuple[Batch, memoryview]]:
@@ -281,7 +281,7 @@ class PartitionLog:
         self._refuse_unless_open()
         end = self.durable_offset
         for segment in self.segments_from(start_offset):
-            start = self._repairing(partial(first_position, segment, start_offset))
+            start = repairing(self._disk, partial(first_position, segment, start_offset))
             for batch, data in checked_batches(segment, start, window_bytes):
                 if batch.base_offset >= end:
                     return
@@ -290,28 +290,13 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`. Blocks."""
         self._refuse_unless_open()
-        return self._repairing(lambda: self._first_record_at(timestamp_ms))
-
-    def _first_record_at(self, timestamp_ms: int) -> tuple[int, int] | None:
         start, end = self.log_start_offset, self.durable_offset
-        for segment in self.segments:
-            if segment.max_timestamp()[0] >= timestamp_ms:
-                found = first_record_at(segment, timestamp_ms, start, end)
-                if found is not None:
-                    return found
-        return None
+        return repairing(self._disk, lambda: first_record_of(self.segments, timestamp_ms, start, end))
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """Offset and timestamp of the first record that has the largest timestamp of all. Blocks."""
         self._refuse_unless_open()
-        newest: tuple[int, int] | None = None
-        for segment in self.segments:
-            # Compaction may have taken the very record, so a segment is only believed once it was looked at.
-            if segment.max_timestamp()[0] > (newest[1] if newest else NO_TIMESTAMP):
-                found = self._repairing(partial(newest_record, segment))
-                if found is not None and (newest is None or found[1] > newest[1]):
-                    newest = found
-        return newest
+        return repairing(self._disk, lambda: newest_record_of(self.segments))
 
     # Threads that may wait: each of these takes the disk lock.
 
@@ -361,7 +346,8 @@ class PartitionLog:
             if not only_below_start:
                 count = max(count, expired(self.segments, self.config, wall_ms))
             if count:
-                self._failing(lambda: self._drop_first(count, wall_ms))
+                with self._seals.change(self.segments[:count]):
+                    self._failing(lambda: self._drop_first(count, wall_ms))
             return count
 
     def _drop_first(self, count: int, wall_ms: int) -> None:
@@ -394,11 +380,12 @@ class PartitionLog:
             self._refuse_if_failed()
             if not self.log_start_offset <= offset <= self.durable_offset:
                 raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
-            self._staged.clear()
-            self.producers.state = None  # To be read again.
-            self._failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
-            self._failing(lambda: self._writer.truncate_to(offset))
-            self.next_offset = self.durable_offset
+            with self._seals.change(self.segments_from(offset - 1)):  # The first is then written on.
+                self._staged.clear()
+                self.producers.state = None  # To be read again.
+                self._failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
+                self._failing(lambda: self._writer.truncate_to(offset))
+                self.next_offset = self.durable_offset
 
     def replace(self, old: Sequence[Segment], new: Segment) -> bool:
         """Let a finished draft take the place of the segments it was made from; readers go on with those.
@@ -409,15 +396,16 @@ class PartitionLog:
         """
         for segment in old:
             segment.load()  # Before the lock is held: it may have to read.
-        with self._disk:
-            first = old[0].base_offset
-            sealed = [segment for segment in self.segments[:-1] if segment.base_offset >= first]
-            if self.failure is not None or sealed[: len(old)] != list(old):
-                return False
-            self._writer.replace(old, new)
-        new.indexes.sync()
-        self._writer.sync_directory()
-        return True
+        with self._seals.change(old):
+            with self._disk:
+                first = old[0].base_offset
+                sealed = [segment for segment in self.segments[:-1] if segment.base_offset >= first]
+                if self.failure is not None or sealed[: len(old)] != list(old):
+                    return False
+                self._writer.replace(old, new)
+            new.indexes.sync()
+            self._writer.sync_directory()
+            return True
 
     def fail_back(self) -> None:
         """After a failure: cut the files to the durable offset, drop what is staged, and take appends again.

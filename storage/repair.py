@@ -18,7 +18,8 @@ from storage.batch_walk import WINDOW_BYTES, Located
 from storage.files import Files
 from storage.partition_files import LEADER_EPOCHS, PARTITION_METADATA
 from storage.producer_snapshot import snapshot_offsets, snapshot_path
-from storage.segment import Segment, StagedBatch
+from storage.sealed_segments import Sizes
+from storage.segment import Segment, StagedBatch, log_path
 from storage.segment_files import SegmentFile, segment_files, surveyed
 from storage.survey import Damage
 
@@ -60,7 +61,7 @@ class LogRepair:
     """One partition: from the directory `source` into `target`, which must not exist yet.
 
     `recovery_point` is the offset up to which all was synced, 0 where nobody knows. `advance` is told the
-    bytes that have been read.
+    bytes that have been read. `sealed_sizes` is how long sealed segments were, of those where it is known.
     """
 
     files: Files
@@ -69,6 +70,7 @@ class LogRepair:
     recovery_point: int = 0
     wall_ms: int = 0
     advance: Callable[[int], None] = lambda _: None
+    sealed_sizes: Sizes = field(default_factory=dict)
     _result: Repaired = field(default_factory=Repaired)
     _segment: Segment | None = None  # None until the first batch of it is written.
     _base: int = 0
@@ -83,6 +85,8 @@ class LogRepair:
         self._copy_small_files(names, {segment.path.name for segment in segments})
         for segment in segments:
             self._copy_segment(segment)
+            self._miss_what_was_cut(segment)
+        self._miss_segments([segment.base_offset for segment in segments])
         if segments:
             self._keep_end()
         self._seal()
@@ -118,6 +122,29 @@ class LogRepair:
             last_offset = self.recovery_point - 1  # More may have been written; this much was for sure.
         first, end = damage.position, damage.end
         self._result.losses.append(Loss(path, first, end, damage.first_offset, last_offset, damage.reason))
+
+    def _miss_what_was_cut(self, segment: SegmentFile) -> None:
+        """A sealed segment that ends where a batch does, but was longer."""
+        synced_bytes, first = self.sealed_sizes.get(segment.base_offset, 0), self._result.next_offset
+        size_bytes, losses = self.files.size_bytes(segment.path), self._result.losses
+        if segment.end_offset is None or size_bytes >= synced_bytes:
+            return
+        if not losses or losses[-1].last_offset != segment.end_offset - 1:  # Else it is told as damaged.
+            last = self._next_base(segment.base_offset, [segment.end_offset]) - 1
+            why = f"cut at {size_bytes} bytes, {synced_bytes} were synced"
+            losses.append(Loss(segment.path, size_bytes, synced_bytes, first, last, why))
+
+    def _miss_segments(self, there: list[int]) -> None:
+        """Sealed segments of which there is no file any more; what they held is lost up to the next one."""
+        for base in sorted(self.sealed_sizes.keys() - set(there)):
+            path, last = log_path(self.source, base), self._next_base(base, there) - 1
+            self._result.losses.append(Loss(path, 0, self.sealed_sizes[base], base, last, "the file is gone"))
+
+    def _next_base(self, base: int, there: list[int]) -> int:
+        """Where the segment behind the one at `base` begins or began; the recovery point if there is none."""
+        return min(
+            (other for other in (*there, *self.sealed_sizes) if other > base), default=self.recovery_point
+        )
 
     def _mind_the_gap(self, path: Path, found: Located) -> None:
         """In the last segment: begin a new one behind offsets that are missing, lost just now or before."""

@@ -23,6 +23,7 @@ from storage.checkpoints import (
 )
 from storage.files import Files, StorageError
 from storage.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
+from storage.sealed_segments import SEALED_SEGMENTS, Sizes, read_sealed_segments
 from storage.segment import base_offset_of
 
 OWN_FILES: Final = frozenset({META_PROPERTIES, RECOVERY_POINTS, CATALOGUE, LOCK})
@@ -57,6 +58,7 @@ class Source:
     files: Files
     topics: list[CatalogueEntry] = field(default_factory=list)  # None of them, where Kafka wrote it.
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    sealed_segments: dict[TopicPartition, Sizes] = field(default_factory=dict)
     was_shut_down_cleanly: bool = False
     oddities: list[tuple[Path, str]] = field(default_factory=list)  # Small files that cannot be read.
 
@@ -72,6 +74,10 @@ class Source:
 
     def recovery_point(self, place: Place) -> int:
         return self.recovery_points.get(place.name, 0) if place.name else 0
+
+    def sealed_sizes(self, place: Place) -> Sizes:
+        """What the sealed segments were; those that it names, and no more, are known."""
+        return self.sealed_segments.get(place.name, {}) if place.name else {}
 
     def offsets_places(self) -> list[Place]:
         return [place for place in self.places if place.is_offsets]
@@ -135,12 +141,16 @@ def _places(path: Path, names: Iterable[str], files: Files) -> list[Place]:
 
 
 def _read_small_files(source: Source, root: Path) -> None:
-    """The catalogue, the recovery points and the marker; what is garbled is kept as an oddity."""
+    """The catalogue, the checkpoints and the marker; what is garbled is kept as an oddity."""
     source.was_shut_down_cleanly = source.files.read_small(root / CLEAN_SHUTDOWN) is not None
     try:
         source.recovery_points = read_offsets(source.files, root / RECOVERY_POINTS)
     except Garbled as error:
         source.oddities.append((root / RECOVERY_POINTS, str(error)))
+    try:
+        source.sealed_segments = read_sealed_segments(source.files, root) or {}
+    except Garbled as error:
+        source.oddities.append((root / SEALED_SEGMENTS, str(error)))
     try:
         source.topics = list(read_catalogue(source.files, root).entries)
     except StorageError as error:

@@ -17,9 +17,12 @@ from storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, TopicPartition,
 from storage.files import Files, StorageError
 from storage.log_directory import LOCK
 from storage.repair import LogRepair, Repaired, copy_file
+from storage.sealed_segments import SEALED_SEGMENTS
 
 UNFINISHED: Final = ".unfinished"
-NOT_COPIED: Final = frozenset({LOCK, CLEAN_SHUTDOWN, RECOVERY_POINTS})  # The last is written anew.
+NOT_COPIED: Final = frozenset(
+    {LOCK, CLEAN_SHUTDOWN, SEALED_SEGMENTS, RECOVERY_POINTS}
+)  # The last is made anew.
 
 
 @dataclass(slots=True)
@@ -71,7 +74,8 @@ def _repair(source: Source, target: Path, draft: Path, advance: Advance) -> Repa
 def _copy(source: Source, place: Place, target: Path, advance: Advance) -> Repaired:
     point = source.recovery_point(place)
     wall_ms = int(time.time() * 1000)
-    return LogRepair(source.files, place.directory, target, point, wall_ms, advance).run()
+    sizes = source.sealed_sizes(place)
+    return LogRepair(source.files, place.directory, target, point, wall_ms, advance, sizes).run()
 
 
 def _copy_around(source: Source, draft: Path, result: Repair) -> None:

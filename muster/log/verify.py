@@ -46,6 +46,7 @@ def verify(source: Source, places: Iterable[Place], advance: Advance) -> Verifie
             source.was_shut_down_cleanly,
             OffsetsRecords(place, count).look_at if place.is_offsets else nothing_to_say,
             advance,
+            source.sealed_sizes(place),
         )
         findings, result.checked[str(place)] = check_log(check)
         result.findings += findings

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from storage.checkpoints import RECOVERY_POINTS
 from storage.partition_files import PARTITION_METADATA
+from storage.sealed_segments import SEALED_SEGMENTS
 
 OFFSETS = "__consumer_offsets"
 
@@ -22,4 +23,5 @@ def swap_in(ours: Path, theirs: Path, partitions: int) -> None:
         shutil.rmtree(made)
         shutil.copytree(written, made) if written.exists() else made.mkdir()
         (made / PARTITION_METADATA).write_bytes(kept)
-    (theirs / RECOVERY_POINTS).unlink()  # It speaks of the segments that were there.
+    (theirs / RECOVERY_POINTS).unlink()  # It speaks of the segments that were there,
+    (theirs / SEALED_SEGMENTS).unlink(missing_ok=True)  # and so does ours, where an import left one.

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from muster.cli import run
+from protocol.record_batch import walk
+from storage.sealed_segments import SEALED_SEGMENTS
 from tests.log.directories import (
     ALIVE,
     OFFSETS,
@@ -150,11 +152,46 @@ def test_missing_offsets_are_an_error_where_nothing_is_compacted(
     first, doomed, *_ = sorted((directory / f"{TOPIC}-0").glob("*.log"))
     for suffix in (".log", ".index", ".timeindex"):
         doomed.with_suffix(suffix).unlink()
+    (directory / SEALED_SEGMENTS).unlink()  # Which would tell as well.
     status, (error, _) = lines_of(capsys, "verify", directory)
     assert status == 1
     missing = int(doomed.stem)
     assert error.startswith(f"error: {directory}/{TOPIC}-0, offset 0: {missing} offsets are missing")
     assert int(first.stem) == 0
+
+
+def test_a_sealed_segment_that_was_cut_where_a_batch_ends_is_an_error(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a compacted topic too, whose gaps prove nothing; a list of other recovery points is not asked."""
+    partition = max(directory.glob(f"{OFFSETS}-*"), key=lambda path: len(list(path.glob("*.log"))))
+    cut, gone, *_ = sorted(partition.glob("*.log"))[:-1]
+    data = cut.read_bytes()
+    length = [batch.position for batch in walk(data)][-1]
+    cut.write_bytes(data[:length])
+    gone.unlink()
+    status, lines = lines_of(capsys, "verify", directory)
+    assert status == 1
+    errors = [line for line in lines if line.startswith("error: ") and "index" not in line]
+    assert [str(cut) in line or str(gone) in line for line in errors] == [True, True]
+    assert f"{length} bytes long, {len(data)} bytes were synced" in errors[0]
+    assert f"byte {length}," in errors[0]
+    assert "it is gone" in errors[1]
+
+    points = directory / "recovery-point-offset-checkpoint"
+    version, count, *entries = points.read_text().splitlines()
+    points.write_text("\n".join([version, count, *reversed(entries)]) + "\n")
+    _, lines = lines_of(capsys, "verify", directory)
+    assert not [line for line in lines if "were synced (" in line]
+
+
+def test_a_garbled_list_of_sealed_segments_is_an_error(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(directory / SEALED_SEGMENTS, -20)
+    status, (error, _) = lines_of(capsys, "verify", directory)
+    assert status == 1
+    assert error.startswith(f"error: {directory / SEALED_SEGMENTS}, byte 0: ")
 
 
 def test_a_partition_that_vanished_is_an_error(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,10 @@ import pytest
 from muster.cli import run
 from muster.log.places import open_source
 from muster.log.repair import UNFINISHED, repair
+from protocol.record_batch import walk
 from storage.files import Files, StorageError
 from storage.log_directory import LogDirectory
+from storage.sealed_segments import SEALED_SEGMENTS
 from tests.log.directories import (
     CONFIG,
     OFFSETS,
@@ -51,8 +53,8 @@ def test_a_sound_directory_is_copied_whole(directory: Path, capsys: pytest.Captu
     assert "no ranges lost" in capsys.readouterr().out
     assert everything_in(directory) == before
     copied = everything_in(target_of(directory))
-    # The marker of a clean shutdown says nothing about a copy, and the lock is nobody's.
-    assert before.keys() - copied.keys() == {".lock", ".kafka_cleanshutdown"}
+    # What tells of a shutdown and of its segments says nothing about a copy, and the lock is nobody's.
+    assert before.keys() - copied.keys() == {".lock", ".kafka_cleanshutdown", SEALED_SEGMENTS}
     assert copied.keys() - before.keys() == set()
     logs = [name for name in copied if name.endswith(".log")]
     assert len(logs) > 4
@@ -77,6 +79,25 @@ def test_what_is_lost_is_told_and_the_rest_is_served(
     assert run(["log", "verify", str(target_of(directory)), "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]  # It is still true that one is gone.
     assert finding["what"].startswith("1 offsets are missing")
+
+
+def test_what_was_cut_where_a_batch_ends_is_told_as_lost(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut, gone, following, *_ = sorted((directory / f"{TOPIC}-0").glob("*.log"))
+    data, gone_bytes = cut.read_bytes(), gone.stat().st_size
+    *_, last = walk(data)
+    cut.write_bytes(data[: last.position])
+    gone.unlink()
+    assert run(["log", "repair", str(directory), str(target_of(directory)), "--json"]) == 1
+    losses = json.loads(capsys.readouterr().out)["partitions"][f"{TOPIC}-0"]["losses"]
+    fields = ("path", "first_byte", "end_byte", "first_offset", "last_offset")
+    assert [tuple(loss[name] for name in fields) for loss in losses] == [
+        (str(cut), last.position, len(data), last.base_offset, last.last_offset),
+        (str(gone), 0, gone_bytes, int(gone.stem), int(following.stem) - 1),
+    ]
+    left = [offset for offset, _ in offsets_of(target_of(directory))]
+    assert left == [*range(last.base_offset), *range(int(following.stem), 40)]
 
 
 def test_one_partition_can_be_repaired_alone(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
