@@ -56,7 +56,7 @@ def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
     for member in members:
         member.go()
     wait_until(lambda: fillable.has_said(NO_ROOM), "the disk was found full", DEADLINE_S)
-    assert writes_are_refused(group, fillable)
+    wait_until(lambda: writes_are_refused(group, fillable), "each log has found it out", DEADLINE_S)
     time.sleep(FULL_S)  # The point of the test: sessions would end if heartbeats were not taken.
     assert writes_are_refused(group, fillable)
     assert group.member_ids() == ids
