@@ -67,10 +67,11 @@ class Coordinator:
             await network.sleep(self._random.choice((0, 5, 300)))
             attempt: list[ErrorCode] = []
             self._try(group_id, marker, attempt, written)
-            waited_ms = 0
+            waited_ms, pause_ms = 0, 5
             while not attempt and waited_ms < MARKER_PATIENCE_MS:
-                await network.sleep(20)
-                waited_ms += 20
+                await network.sleep(pause_ms)
+                waited_ms += pause_ms
+                pause_ms = min(2 * pause_ms, 600)
             written += attempt
 
     def _try(self, group_id: str, marker: Marker, attempt: list[ErrorCode], written: list[ErrorCode]) -> None:
