@@ -22,8 +22,8 @@ from coordinator.offsets.transactional_commit import (
 )
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, Repeat, Repeater
-from coordinator.server.pending import Gather, Pending
-from coordinator.server.splitting import context_of, split
+from coordinator.server.pending import Pending
+from coordinator.server.splitting import ask_all, context_of, first_error, split
 from coordinator.shard_runner import ShardRunner, ShardState
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.transaction_verifier import TransactionVerifier
@@ -36,8 +36,6 @@ from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-
-NOT_TOLD = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
 
 class GroupApis:
@@ -186,21 +184,14 @@ class GroupApis:
         split(runners, pending, self._runtime.wall_ms(), part, answers_of, merge)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
-        """All shards' groups; the first error (one is loading: 14) is the answer's (KAFKA.md 2.3).
-
-        A shard whose log cannot be read has none to tell of, as in Kafka, and leaves the others theirs.
-        """
+        """All shards' groups, or an error and none."""
 
         def put_together(responses: list[ListGroupsResponse]) -> None:
-            errors = (each.error_code for each in responses)
-            error = next((e for e in errors if e not in NOT_TOLD), ErrorCode.NONE)
+            error = first_error(responses)
             groups = [] if error else [group for each in responses for group in each.groups]
             pending.reply(ListGroupsResponse(error_code=error, groups=groups))
 
-        runners = self._runtime.runners
-        gather = Gather(len(runners), put_together)
-        for index, runner in enumerate(runners):
-            runner.request(request, self._context(pending, gather.part(index)))
+        ask_all(self._runtime.runners, request, pending, self._runtime.wall_ms(), put_together)
 
 
 def _beat(runner: ShardRunner[Shard], request: HeartbeatRequest, now_ms: int) -> ErrorCode:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from coordinator.effects import RequestContext
 from coordinator.server.pending import Gather, Pending
 from coordinator.shard_runner import ShardRunner
+from protocol.errors import ErrorCode
+
+_NOT_TOLD: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
 
 def context_of(pending: Pending, reply_to: Any, wall_ms: int, new_uuid: str = "") -> RequestContext:
@@ -46,3 +49,25 @@ def split(
     gather = Gather(len(by_shard), put_together)
     for index, (runner, positions) in enumerate(list(by_shard.items())):
         runner.request(part(positions), context_of(pending, gather.part(index), wall_ms))
+
+
+def ask_all(
+    runners: Sequence[ShardRunner[Any]],
+    request: Any,
+    pending: Pending,
+    wall_ms: int,
+    put_together: Callable[[list[Any]], None],
+) -> None:
+    """Ask every shard the same; `put_together` gets all their responses, in the order of the shards."""
+    gather = Gather(len(runners), put_together)
+    for index, runner in enumerate(runners):
+        runner.request(request, context_of(pending, gather.part(index), wall_ms))
+
+
+def first_error(responses: Sequence[Any]) -> ErrorCode:
+    """The first error of the shards is that of the whole answer, as where one is loading (KAFKA.md 2.3).
+
+    A shard whose log cannot be read (NOT_COORDINATOR) has nothing to tell of, and leaves the others theirs.
+    """
+    errors = (ErrorCode(response.error_code) for response in responses)
+    return next((error for error in errors if error not in _NOT_TOLD), ErrorCode.NONE)

@@ -10,18 +10,15 @@ from typing import Any
 
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler
-from coordinator.server.pending import Gather, Pending
-from coordinator.server.splitting import context_of, split
+from coordinator.server.pending import Pending
+from coordinator.server.splitting import ask_all, context_of, first_error, split
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.transactions.answers import BATCHED_SINCE
 from coordinator.transactions.list_transactions import unknown_states
-from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-
-NOT_TOLD = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
 
 class TransactionApis:
@@ -91,15 +88,10 @@ class TransactionApis:
         split(runners, pending, wall_ms, part, lambda response: list(getattr(response, field)), merge)
 
     def list_transactions(self, request: ListTransactionsRequest, pending: Pending) -> None:
-        """All shards' transactions; the first error is the answer's, and then there are none.
-
-        A shard whose log cannot be read has none to tell of, and leaves the others theirs.
-        """
+        """All shards' transactions, or an error and none."""
 
         def put_together(responses: list[ListTransactionsResponse]) -> None:
-            errors = (ErrorCode(each.error_code) for each in responses)
-            error = next((each for each in errors if each not in NOT_TOLD), ErrorCode.NONE)
-            if error:
+            if error := first_error(responses):
                 pending.reply(ListTransactionsResponse(error_code=error))
                 return
             states = [state for each in responses for state in each.transaction_states]
@@ -107,6 +99,4 @@ class TransactionApis:
             pending.reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states))
 
         runners = self._runtime.transaction_runners
-        gather = Gather(len(runners), put_together)
-        for index, runner in enumerate(runners):
-            runner.request(request, context_of(pending, gather.part(index), self._runtime.wall_ms()))
+        ask_all(runners, request, pending, self._runtime.wall_ms(), put_together)
