@@ -56,14 +56,20 @@ def encode_marker(marker: Marker, *, base_offset: int, wall_ms: int) -> bytearra
     )
 
 
+def control_number(key: bytes | memoryview | None) -> int:
+    """The kind of the control record with `key`; raft's and others are none of ControlType. Raises DecodeError."""
+    if key is None or len(key) < KEY.size:
+        raise DecodeError("a control record's key is two numbers of 16 bits")
+    _, number = KEY.unpack_from(key)
+    return int(number)
+
+
 def control_type(key: bytes | memoryview | None) -> ControlType | None:
     """Which end of a transaction the record with `key` is; None for control records of other kinds.
 
     Raises DecodeError for what is no control record's key.
     """
-    if key is None or len(key) < KEY.size:
-        raise DecodeError("a control record's key is two numbers of 16 bits")
-    _, number = KEY.unpack_from(key)
+    number = control_number(key)
     return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from protocol.compression import compress
+from protocol.control_records import ControlType
 from protocol.record_batch import (
     BATCH_OVERHEAD,
     CODEC_MASK,
@@ -32,7 +33,7 @@ from protocol.record_spans import Span, moved_in_time, record_spans
 from protocol.records import payload_of
 from storage.files import Buffer
 from storage.key_map import KeyMap
-from storage.log_survey import ABORT, COMMIT, Survey
+from storage.log_survey import Survey
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: as long as Produce knows a producer.
 
@@ -75,7 +76,7 @@ class BatchFilter:
         if batch.is_control:
             met = producer_id in self._with_records
             self._with_records.discard(producer_id)
-            return not met and marker in (ABORT, COMMIT, None)
+            return not met and marker in (ControlType.ABORT, ControlType.COMMIT, None)
         if not batch.is_transactional:
             return False
         self._with_records.add(producer_id)

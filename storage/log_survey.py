@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from protocol.control_records import ControlType, control_number
+from protocol.errors import DecodeError
 from protocol.record_batch import (
     BATCH_OVERHEAD,
     CONTROL_BIT,
@@ -31,8 +33,6 @@ from storage.segment import Segment
 
 FIELDS: Final = Struct(">qi9xhi8xqqh")
 """Of a batch header: base offset, length, attributes, last offset delta, largest timestamp, producer, epoch."""
-MARKER_KEY: Final = Struct(">hh")  # Version, type.
-ABORT, COMMIT = 0, 1
 MAX_PRODUCERS: Final = 10_000
 """Whose last batches are kept, about 200 bytes each; of more, those that wrote last. It bounds nothing else."""
 
@@ -98,7 +98,7 @@ class Survey:
     def marker(self, offset: int, producer: tuple[int, int], timestamp_ms: int, kind: int | None) -> None:
         producer_id, epoch = producer
         first = self._open.pop(producer_id, None)
-        if kind == ABORT and first is not None:
+        if kind == ControlType.ABORT and first is not None:
             ends, firsts = self._aborted.setdefault(producer_id, ([], []))
             ends.append(offset)
             firsts.append(first)
@@ -157,12 +157,6 @@ def marker_kind(segment: Segment, position: int, batch: Batch, data: Buffer) -> 
     """What the control batch at the start of `data` says of its transaction; None once it has been emptied."""
     try:
         spans = record_spans(payload_of(data, batch), batch.record_count)
-        if not spans:
-            return None
-        key = spans[0][1] or b""
-        if len(key) < MARKER_KEY.size:
-            raise CorruptBatch(f"marker with a key of {len(key)} bytes")
-        kind: int = MARKER_KEY.unpack_from(key)[1]
-        return kind
-    except CorruptBatch as error:
+        return control_number(spans[0][1]) if spans else None
+    except (CorruptBatch, DecodeError) as error:
         raise CorruptSegment(segment.path, position, str(error)) from error
