@@ -159,10 +159,7 @@ class SealedSegments:
             self._remove()  # Needs no room: on a full disk segments must go. The next checkpoint writes it anew.
 
     def _save(self) -> None:
-        partitions = {
-            name.directory_name: _written_form(sizes) for name, sizes in self._known.items() if sizes
-        }
-        document = {"recovery_points": self._points_crc, "partitions": partitions}
+        document = self._document()
         if document == self._written:
             return
         self._is_unsure = True
