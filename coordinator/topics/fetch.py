@@ -21,11 +21,11 @@ from coordinator.topics.fetch_sessions import (
     WantedPartition,
     wanted_partition,
 )
+from coordinator.topics.partition import READ_COMMITTED
 from coordinator.topics.refusal import Countdown
 from protocol.messages.fetch import FetchRequest
 
 TOPIC_IDS_SINCE = 13
-READ_COMMITTED = 1
 
 
 def handle(broker: Broker, request: FetchRequest, pending: Pending) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from coordinator.topics.broker import Broker, Pending
-from coordinator.topics.partition import LEADER_EPOCH, Partition, leader_epoch_error
+from coordinator.topics.partition import LEADER_EPOCH, READ_COMMITTED, Partition, leader_epoch_error
 from coordinator.topics.refusal import Countdown
 from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
@@ -46,7 +46,6 @@ SPECIAL_SINCE: Final = {
 
 LEADER_EPOCH_SINCE: Final = 4
 
-READ_COMMITTED: Final = 1
 
 log = structlog.get_logger("muster.topics")
 

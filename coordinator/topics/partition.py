@@ -37,6 +37,9 @@ LEADER_EPOCH: Final = 0
 
 NO_LEADER: Final = -1
 
+READ_COMMITTED: Final = 1
+"""The isolation level of a reader that sees no further than the last stable offset (KIP-98)."""
+
 Durable = Callable[[ErrorCode], None]
 """Told NONE once what it waited for is durable, or why it never will be."""
 
