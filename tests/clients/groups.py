@@ -61,7 +61,7 @@ class Group:
             try:
                 while not stop.wait(PAUSE_S):
                     self.write(BATCH)
-            except Exception as error:
+            except Exception as error:  # Raised where the test is, once the thread has ended.
                 errors.append(error)
 
         thread = threading.Thread(target=write, daemon=True)

@@ -24,8 +24,8 @@ def altered(fleet: Fleet, *arguments: str) -> str:
 def described(fleet: Fleet, *arguments: str) -> dict[str, str]:
     """The dynamic settings that kafka-configs shows."""
     lines = fleet.run_tool(CONFIGS, "--describe", *arguments).splitlines()
-    settings = (line.split()[0].split("=", 1) for line in lines if line.startswith("  "))
-    return dict(settings)  # type: ignore[arg-type]
+    settings = (line.split()[0].partition("=") for line in lines if line.startswith("  "))
+    return {name: value for name, _, value in settings}
 
 
 def test_configs_of_a_topic(fleet: Fleet, observer: Observer) -> None:
