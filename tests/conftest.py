@@ -18,6 +18,13 @@ from tests import java_tools
 
 JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
+LONG = Path(__file__).parent / "long"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What takes minutes is collected only where it is asked for by its path, as `make test-long` does."""
+    asked = any(Path(argument.partition("::")[0]).resolve().is_relative_to(LONG) for argument in config.args)
+    return True if collection_path == LONG and not asked else None
 
 
 @pytest.fixture(scope="session")
