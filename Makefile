@@ -16,17 +16,18 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 ARGS ?=
 PYTEST_ARGS ?=
-WORKERS ?= auto
+# Many tests wait for the timers of clients: one process more than there are cores finds work meanwhile.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 ROUNDS ?= 200
 SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test check format demo soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
+.PHONY: help run test test-long check format demo soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: check, format, demo, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: test-long, check, format, demo, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -47,6 +48,11 @@ run: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+# What takes minutes: executors that are killed, clusters of Spark, jobs over a daemon that restarts.
+test-long: $(VENV)/.dev
+	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m pytest -n 0 tests/long $(PYTEST_ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
