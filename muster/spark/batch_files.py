@@ -24,7 +24,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from muster.spark.tables import DAY, TABLES, spark_schema, table_path
+from muster.spark.tables import DAY, TABLES, spark_schema
 
 STAGING: Final = "_staging"
 BATCHES: Final = "_batches"
