@@ -10,33 +10,15 @@ reads the records twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
+from muster.spark.jobs.options import JOBS, RunOptions
 from muster.spark.tables import DEAD_LETTERS
-
-DEFAULT_MAX_OFFSETS_PER_BATCH: Final = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a job is to run. Those of single jobs are at the end."""
-
-    bootstrap: str
-    out: str  # An absolute path, as Spark resolves relative ones where its JVM was started.
-    watermark_ms: int = 60_000  # So late may a record be; then its minute or window is over.
-    max_offsets_per_batch: int = DEFAULT_MAX_OFFSETS_PER_BATCH
-    every_ms: int | None = None  # A continuous run looks for new records so often; None: once.
-    kafka: Mapping[str, str] = field(
-        default_factory=dict
-    )  # Clients' settings under librdkafka's names, which
-    # are Kafka's for all that connects: `security.protocol` and the like.
-    noisy_per_second: float = 1.0  # commits: more of one partition is noise.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +56,6 @@ class Job:
     build: Callable[[SparkSession, DataFrame, RunOptions], DataFrame]
     write: Callable[[DataFrame, Step], Wrote]
     close: Callable[[Step], Wrote] | None = None
-
-
-JOBS: Final[Mapping[str, str]] = {
-    "commits": "muster.spark.jobs.commits",
-    "lag": "muster.spark.jobs.lag",
-}
-"""Where each job is: a module with a `JOB`. They are imported when they run."""
 
 
 def load_job(name: str) -> Job:

@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muster.spark.jobs.job import Job, RunOptions, Step, Wrote
+from muster.spark.jobs.job import Job, Step, Wrote
+from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.source import PassingError, log_ends
 from muster.spark.tables import checkpoint_path
 

@@ -16,13 +16,10 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
+from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
 
 TIMEOUT_S: Final = 15.0
-
-
-class RefusedRunError(Exception):
-    """The job cannot run like this; the message is a sentence for the user."""
 
 
 class PassingError(Exception):
