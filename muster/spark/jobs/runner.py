@@ -41,6 +41,14 @@ _PASSING: Final = re.compile(
 )
 
 
+# After each poll Spark asks for the log's begin and end, which throws away what its consumer has fetched beyond
+# the 500 records that a poll gives by default: the same bytes come again and again. So: few and large polls.
+FETCHING: Final = {
+    "kafka.max.poll.records": "1000000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+}
+
+
 class JobFailedError(Exception):
     """The job cannot go on; the message is a sentence for the user."""
 
@@ -197,6 +205,7 @@ def read_topic(spark: SparkSession, topic: str, partitions: Iterable[int], optio
     """
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    source = source.options(**FETCHING)
     source = source.options(**{f"kafka.{name}": value for name, value in options.kafka.items()})
     return source.options(
         **{
