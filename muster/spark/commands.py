@@ -51,7 +51,7 @@ def flights(
 
 @app.command
 def run(
-    name: Annotated[str, Parameter(help="which job: commits, lag, ...")],
+    name: Annotated[str, Parameter(help="which job: commits, lag, members, rebalances")],
     *,
     out: Annotated[Path, Parameter(help="folder of the tables, and of how far each job has come")],
     continuous: Annotated[bool, Parameter(negative="", help="go on until told to stop")] = False,
@@ -59,6 +59,8 @@ def run(
     watermark: Annotated[str, Parameter(help="how late a record may be")] = "1m",
     max_offsets_per_batch: Annotated[int, Parameter(help="records read at a time")] = 2_000_000,
     noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0,
+    storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m",
+    storm_share: Annotated[float, Parameter(help="rebalances: a larger share of a window is a storm")] = 0.2,
     master: Annotated[str | None, Parameter(help="Spark's master: local mode unless given")] = None,
     bootstrap: Annotated[
         str, Parameter(name="--bootstrap", help="host:port of any broker")
@@ -83,6 +85,8 @@ def run(
             every_ms=given.parse_every_ms(continuous, every),
             kafka=given.parse_kafka_options(kafka_option),
             noisy_per_second=given.require_positive("noisy-per-second", noisy_per_second),
+            storm_window_ms=given.parse_window_ms("storm-window", storm_window),
+            storm_share=given.parse_share("storm-share", storm_share),
         )
         given.require_writable(out)
         require_spark()

@@ -119,7 +119,7 @@ REBALANCES: Final = Table(
         _null("last_client_host", "STRING", "of that member"),
         _null("last_arrival_ms", "BIGINT", "how long after that phase's begin it came"),
         Column("member_count", "INT", "members when it ended"),
-        Column("outcome", "STRING", "the state it ended in"),
+        Column("outcome", "STRING", "the state it ended in; Unknown if its end was never told"),
     ),
 )
 STORMS: Final = Table(
@@ -130,7 +130,7 @@ STORMS: Final = Table(
         Column("window_start", "TIMESTAMP", "begin of the window"),
         Column("window_end", "TIMESTAMP", "its end, exclusive"),
         Column("group_id", "STRING", "the group"),
-        Column("rebalances", "BIGINT", "rebalances that ended within it"),
+        Column("rebalances", "BIGINT", "rebalances that were on in it, wholly or in part"),
         Column("rebalancing_ms", "BIGINT", "ms of the window that the group spent rebalancing"),
         Column("share", "DOUBLE", "the same as a share of the window"),
     ),

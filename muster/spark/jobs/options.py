@@ -15,6 +15,8 @@ Number = TypeVar("Number", int, float)
 JOBS: Final[Mapping[str, str]] = {
     "commits": "muster.spark.jobs.commits",
     "lag": "muster.spark.jobs.lag",
+    "members": "muster.spark.jobs.members",
+    "rebalances": "muster.spark.jobs.rebalances",
 }
 """Where each job is: a module with a `JOB`. They are imported when they run."""
 
@@ -38,6 +40,8 @@ class RunOptions:
     kafka: Mapping[str, str] = field(default_factory=dict)  # Clients' settings, under the names that Java's
     # client and librdkafka share: `security.protocol` and the like.
     noisy_per_second: float = 1.0  # commits: more of one partition is noise.
+    storm_window_ms: int = 300_000  # rebalances: in windows of so much,
+    storm_share: float = 0.2  # a larger share than this spent rebalancing is a storm.
 
 
 def parse_duration_ms(option: str, text: str, at_least: str, at_most: str) -> int:
@@ -74,6 +78,21 @@ def require_positive(option: str, value: Number) -> Number:
     if not value > 0:
         raise RefusedRunError(f"--{option} {value}: it has to be above 0")
     return value
+
+
+def parse_share(option: str, value: float) -> float:
+    """The value itself, at least 0 and below 1, for more than all is never exceeded. Raises RefusedRunError."""
+    if not 0 <= value < 1:
+        raise RefusedRunError(f"--{option} {value}: it has to be at least 0 and below 1")
+    return value
+
+
+def parse_window_ms(option: str, text: str) -> int:
+    """The length of windows of which a whole number make a day. Raises RefusedRunError."""
+    window_ms = parse_duration_ms(option, text, "1m", "1h")
+    if _UNIT_MS["d"] % window_ms:
+        raise RefusedRunError(f"--{option} {text}: windows have to fill a day, as 5m and 10m do")
+    return window_ms
 
 
 def parse_kafka_options(pairs: Sequence[str]) -> dict[str, str]:
