@@ -90,6 +90,11 @@ class Foremost:
         return [] if self._kept is None else self._kept.to_pylist()
 
 
+def per_group(in_all: int, at_least: int, groups: Sequence[str]) -> int:
+    """How many rows one of `groups` may have, where all have `in_all`: the fewer groups, the more each."""
+    return max(at_least, in_all // max(len(groups), 1))
+
+
 def with_column(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The rows with one more column, or another in its place."""
     if name in rows.column_names:

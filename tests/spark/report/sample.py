@@ -6,6 +6,7 @@ group rebalances or stands still. So what one table tells can be found in the ot
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -147,7 +148,9 @@ class Sample:
             at = BEGIN_MS + minute * MINUTE_MS
             halted = halts[0] <= minute < halts[1]
             busy = 0.0 if halted else max(0.0, 1 - lost[minute] / MINUTE_MS)
-            behind = max(0.0, behind + rate * self.random.uniform(0.7, 1.3) - rate * 2.2 * busy)
+            wave = 1 + 0.5 * math.sin(minute / 1_440 * math.tau)
+            behind = max(0.0, behind + rate * wave * self.random.uniform(0.7, 1.3) - rate * 1.9 * busy)
+            behind = max(behind, rate * wave * self.random.uniform(-0.01, 0.03))  # What is under way at its end.
             if not behind and self.random.random() < 0.4:
                 continue
             self._lag_rows(kind, at, behind, rate)

@@ -103,7 +103,7 @@ function drawPace() {
     };
   });
   const most = Math.max(...added(rows, (row) => row.at_ms, ["duration_ms"]).map((each) => each.duration_ms), 1);
-  show("pace", null, (place) => timeChart(place, traces, layoutOf(330, {
+  show("pace", null, (place) => timeChart(place, traces, layoutOf(heightBeside("causes", 300) - 20, {
     barmode: "stack", hovermode: "closest", margin: { l: 62, r: 10, t: 10, b: 34 }, xaxis: timeAxis({ nticks: 5 }), yaxis: valueAxis(durationTicks(most)),
   })));
   note("pace", `Steps of ${duration(width)}; colours as in the list of causes.`);
@@ -138,7 +138,7 @@ function drawLengths() {
       hovertext: counts.map((each) => `${plural(each.rows, "session")} of ${names[each.key]}<br>ended by ${safe(humanly(text(end)))}`),
     };
   });
-  show("lengths", null, (place) => Plotly.react(place, traces, layoutOf(300, {
+  show("lengths", null, (place) => Plotly.react(place, traces, layoutOf(heightBeside("churn", 300), {
     barmode: "stack", hovermode: "closest", dragmode: false, margin: { l: 84, r: 10, t: 6, b: 34 },
     xaxis: valueAxis({ nticks: 5, tickformat: "~s" }),
     yaxis: { fixedrange: true, range: [names.length - 0.4, -0.6], tickvals: names.map((_, index) => index), ticktext: names, showgrid: false, zeroline: false },
@@ -167,7 +167,7 @@ function drawSessions() {
       `${row.joined_by < 0 ? "" : `joined by ${safe(humanly(text(row.joined_by)))}, `}ended by ${safe(humanly(text(row.ended_by)))}`,
     ].join("<br>"),
   }));
-  show("sessions", null, (place) => tracks(place, names, bars));
+  show("sessions", null, (place) => tracks(place, names, bars, { edge: colour("card") }));
   causeLegend("sessions", byCount(shown, "ended_by"));
   const counts = (chosen.size ? groupsShown() : [busiest]).reduce((sum, row) => sum + (row.sessions ?? 0), 0);
   note("sessions", [

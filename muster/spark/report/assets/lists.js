@@ -1,5 +1,5 @@
 // What reads better as a list: headline figures, groups, causes, clients, committers, dead letters.
-const LIST_MAX = 12, TABLE_MAX = 10;
+const LIST_MAX = 8, TABLE_MAX = 10;
 let tableOrder = { name: null, descending: true };
 let wholeTable = false;
 
@@ -12,7 +12,7 @@ function drawTiles() {
     const row = rows.filter((each) => each[name] != null).sort((a, b) => b[name] - a[name])[0];
     return row && { value: row[name], group: row.group };
   };
-  const where = (worst) => (worst ? `${text(worst.group)}${worst.topic === undefined ? "" : `, ${text(worst.topic)}-${worst.partition}, ${moment(worst.at)}`}` : "the table lag is empty");
+  const where = (worst) => (worst ? (worst.topic === undefined ? `a partition of ${text(worst.group)}` : `${text(worst.topic)}-${worst.partition} of ${text(worst.group)}, ${moment(worst.at)}`) : "the table lag is empty");
   const records = most("lag_records"), seconds = most("lag_seconds");
   const tile = (name, figure, words) => element("div", { class: "tile" }, element("h3", {}, name), element("strong", {}, figure), element("p", {}, words));
   const rebalances = sum("rebalances");
@@ -20,8 +20,8 @@ function drawTiles() {
     tile("Groups", counted(chosen.size || data.group_count), chosen.size ? `chosen of ${counted(data.group_count)}` : "with anything to tell"),
     tile("Rebalances", counted(rebalances), rebalances ? `${duration(sum("lost_ms") / rebalances)} each on average` : "none"),
     tile("Time lost to them", duration(sum("lost_ms")), "of all these groups together"),
-    tile("Worst lag", records ? counted(records.value) : "–", records ? `records of one partition: ${where(records)}` : where(null)),
-    tile("Longest wait", seconds ? duration(seconds.value * 1000) : "–", where(seconds)),
+    tile("Worst lag, in records", records ? counted(records.value) : "–", where(records)),
+    tile("Worst lag, in time", seconds ? duration(seconds.value * 1000) : "–", where(seconds)),
     tile("Dead letters", counted(headline.dead_letters), chosen.size ? "of all groups: they belong to none" : headline.dead_letters ? "records no job could use" : "every record was understood"),
   );
 }
@@ -32,7 +32,7 @@ const COLUMNS = [
   ["rebalances", "rebalances", (row) => counted(row.rebalances)],
   ["storms", "storms", (row) => counted(row.storms)],
   ["lag_records", "worst lag", (row) => counted(row.lag_records)],
-  ["lag_seconds", "longest wait", (row) => duration(row.lag_seconds * 1000)],
+  ["lag_seconds", "worst delay", (row) => duration(row.lag_seconds * 1000)],
   ["churn", "comings and goings", (row) => counted(row.churn)],
   ["per_second", "commits/s, peak", (row) => counted(row.per_second)],
 ];
@@ -43,12 +43,14 @@ function drawGroups() {
   const { name, descending } = tableOrder;
   const valueOf = (row) => (name === "group" ? text(row.group) : row[name] ?? -1);
   if (name) rows.sort((a, b) => (valueOf(a) < valueOf(b) ? -1 : valueOf(a) > valueOf(b) ? 1 : 0) * (descending ? -1 : 1));
+  const peaks = Object.fromEntries(COLUMNS.slice(1).map(([column]) => [column, Math.max(...rows.map((row) => row[column] ?? 0))]));
+  const bar = (share) => `linear-gradient(to left, var(--shade) ${share * 100}%, transparent 0)`;
   const head = element("tr", {}, ...COLUMNS.map(([column, words]) => element("th",
     { scope: "col", ...(column === name ? { "aria-sort": descending ? "descending" : "ascending" } : {}) },
     element("button", { type: "button", onclick: () => { tableOrder = { name: column, descending: column === name ? !descending : column !== "group" }; drawGroups(); } }, words))));
   const body = rows.slice(0, wholeTable ? rows.length : TABLE_MAX).map((row) => element("tr", chosen.has(row.group) ? { class: "chosen" } : {},
     element("td", {}, element("button", { type: "button", title: text(row.group), "aria-pressed": String(chosen.has(row.group)), onclick: () => toggle(row.group) }, text(row.group))),
-    ...COLUMNS.slice(1).map(([column, , shown]) => (row[column] ? element("td", {}, shown(row)) : element("td", { class: "none" }, row[column] === 0 ? "0" : "–")))));
+    ...COLUMNS.slice(1).map(([column, , shown]) => (row[column] ? element("td", { style: { backgroundImage: bar(row[column] / peaks[column]) } }, shown(row)) : element("td", { class: "none" }, column.startsWith("lag") && row[column] == null ? "–" : "0")))));
   byId("groups-table").replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
   const button = byId("groups-more");
   button.hidden = rows.length <= TABLE_MAX;

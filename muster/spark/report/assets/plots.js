@@ -13,10 +13,16 @@ function layoutOf(height, more) {
     ...more,
   };
 }
+const TIME_FORMATS = [
+  { dtickrange: [null, 999], value: "%H:%M:%S.%L\n%e %b" },
+  { dtickrange: [1000, 59999], value: "%H:%M:%S\n%e %b" },
+  { dtickrange: [60000, 86399999], value: "%H:%M\n%e %b" },
+  { dtickrange: [86400000, null], value: "%e %b\n%Y" },
+];
 function timeAxis(more) {
   return {
     type: "date", range: stretch ?? wholeSpan(), gridcolor: colour("line"), linecolor: colour("line"), zeroline: false,
-    hoverformat: "%a %e %b %Y, %H:%M UTC", nticks: innerWidth < 600 ? 4 : 9, tickangle: 0, ...more,
+    hoverformat: "%a %e %b %Y, %H:%M UTC", nticks: innerWidth < 600 ? 4 : 9, tickangle: 0, tickformatstops: TIME_FORMATS, ...more,
   };
 }
 function valueAxis(more) {
@@ -85,7 +91,10 @@ function causeLegend(section, causes) {
 const byCount = (rows, name) => added(rows.map((row) => ({ ...row, one: 1 })), (row) => text(row[name]), ["one"])
   .sort((a, b) => b.one - a.one).map((each) => each.key);
 
-const TRACK = 40; // Pixels of a row: its name above, its bars below.
+const TRACK = 46; // Pixels of a row: its name above, its bars below.
+
+/** As high as the list beside it, within reason. */
+const heightBeside = (section, least) => (innerWidth > 780 ? Math.min(560, Math.max(least, byId(`${section}-list`).offsetHeight)) : least);
 
 /** Bars on tracks, one track per name: `bars` are {track, from, to, shade, opacity, words}. */
 function tracks(place, names, bars, more = {}) {
@@ -96,14 +105,14 @@ function tracks(place, names, bars, more = {}) {
     looks.get(look).push(bar);
   }
   const traces = [...looks.values()].map((group) => ({
-    type: "bar", orientation: "h", width: 0.46, offset: 0.04,
+    type: "bar", orientation: "h", width: 0.4, offset: 0.03,
     base: group.map((bar) => bar.from), x: group.map((bar) => bar.to - bar.from), y: group.map((bar) => bar.track),
-    marker: { color: group[0].shade, opacity: group[0].opacity ?? 1, line: { color: group[0].shade, width: 1.5 } },
+    marker: { color: group[0].shade, opacity: group[0].opacity ?? 1, line: { color: more.edge ?? group[0].shade, width: 1.5 } },
     hovertext: group.map((bar) => bar.words), hoverinfo: "text", textposition: "none",
   }));
   const annotations = names.map((name, track) => caption(safe(name), { y: track, yref: "y", yanchor: "bottom", yshift: 0, font: { size: 12, color: colour("ink") } }));
   timeChart(place, traces, layoutOf(names.length * TRACK + 46, {
     barmode: "overlay", hovermode: "closest", annotations, margin: { l: 4, r: 10, t: 6, b: 34 },
-    xaxis: timeAxis(), yaxis: valueAxis({ range: [names.length - 0.42, -0.55], showgrid: false, visible: false, zeroline: false }), ...more,
+    xaxis: timeAxis(), yaxis: valueAxis({ range: [names.length - 0.42, -0.55], showgrid: false, visible: false, zeroline: false }),
   }));
 }
