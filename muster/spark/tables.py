@@ -203,6 +203,7 @@ def spark_schema(table: str, *, with_day: bool = False) -> StructType:
     from pyspark.sql.types import DateType, StructType
 
     schema = StructType.fromDDL(TABLES[table].ddl())
+    assert isinstance(schema, StructType)
     return schema.add(DAY, DateType()) if with_day else schema
 
 
