@@ -7,6 +7,7 @@
     report.py       all figures of a page, as one document
     page.py         that document as HTML; `assets/` has the style, and the scripts that draw
 
-Figures are computed here and drawn in the browser, by plotly.js and plain HTML, so that the choice of groups and the
-zoom work on the page itself. Whatever a client chose (group ids, client ids, reasons) is text to all of it, never markup.
+Figures are computed here and drawn in the browser, by plotly.js and plain HTML, so that the choice of groups and
+the zoom work on the page itself. Whatever a client chose (group ids, client ids, reasons) is text to all of it,
+never markup.
 """

@@ -13,7 +13,7 @@ REASONS_MAX: Final = 25
 
 
 def dead_letters(reader: TablesReader) -> tuple[pd.DataFrame, int]:
-    """The most frequent (job, source_topic, reason) with `rows` and the last `seen_at`; and how many letters in all."""
+    """The most frequent (job, source_topic, reason) with `rows` and last `seen_at`; how many letters in all."""
     by_reason = Totals(["job", "source_topic", "reason"], {ROWS: "sum", "seen_at": "max"})
     letters = 0
     for rows in reader.scan("dead_letters", ["job", "seen_at", "source_topic", "reason"]):

@@ -48,7 +48,15 @@ def sessions(reader: TablesReader, groups: Sequence[str]) -> Sessions:
         lengths.add(with_column(rows, GROUP, pa.nulls(rows.num_rows, pa.string())))
         lengths.add(only(groups, rows))
     newest = Foremost("ended_at", SESSIONS_MAX, GROUP, per_group(SESSIONS_MAX, SESSIONS_PER_GROUP, groups))
-    columns = ("member_id", "client_id", "client_host", "group_instance_id", "started_at", "ended_at", "duration_ms")
+    columns = (
+        "member_id",
+        "client_id",
+        "client_host",
+        "group_instance_id",
+        "started_at",
+        "ended_at",
+        "duration_ms",
+    )
     for rows in reader.scan("members", [GROUP, *columns, "joined_by", "ended_by"], groups=groups):
         newest.add(rows)
     return Sessions(lengths.result(), newest.result(), newest.seen)
@@ -63,7 +71,7 @@ def length_class(duration_ms: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def churners(reader: TablesReader, groups: Sequence[str]) -> tuple[pd.DataFrame, bool]:
-    """Clients by what they joined, left and expired: the foremost of all, and of each of `groups`; whether it is cut."""
+    """Clients that joined, left and expired most, of all groups and of each of `groups`; whether it is cut."""
     totals = Totals([GROUP, "client_id", "client_host"], dict.fromkeys(CHURN, "sum"))
     for rows in reader.scan("churn", [GROUP, "client_id", "client_host", *CHURN[1:]]):
         joined, left, expired = (rows.column(name) for name in CHURN[1:])

@@ -1,7 +1,8 @@
 """The document of a report as one page of HTML: style, scripts, figures and plotly.js are all in it.
 
-Its Content-Security-Policy allows these very scripts, by their hashes, and no request to anywhere. Styles are allowed
-inline, for plotly sets them so. What clients chose is in the page's figures alone, as JSON that cannot end its <script>.
+Its Content-Security-Policy allows these very scripts, by their hashes, and no request to anywhere. Styles are
+allowed inline, for plotly sets them so. What clients chose is in the figures alone, as JSON that cannot end its
+<script>, and in the sentences on top, escaped.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
 
-from muster.spark.report.reading import ReportError
+from muster.spark.report.errors import ReportError
 from muster.spark.report.report import Report
 from muster.spark.report.texts import as_json
 

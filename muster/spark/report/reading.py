@@ -1,7 +1,7 @@
 """Tables as a reader of a running job finds them: batches of Arrow, one file after the other, in bounded memory.
 
-Times come as integers, ms since 1970. A file that cannot be read, or that goes while it is read, is left out and told as a
-problem: it never ends a report. What begins with _ or . is none of a table's, as Spark has it.
+Times come as integers, ms since 1970. A file that cannot be read, or that goes while it is read, is left out and
+told as a problem: it never ends a report. What begins with _ or . is none of a table's, as Spark has it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from muster.spark.report.errors import ReportError
 from muster.spark.tables import TABLES, arrow_schema
 
 BATCH_ROWS: Final = 131_072
@@ -27,10 +28,6 @@ MISSING_TOLD: Final = 5
 """Groups that are named as in none of the tables."""
 GROUP: Final = "group_id"
 _DAY_PREFIX: Final = "day="
-
-
-class ReportError(Exception):
-    """No report can be made; the message is a sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Selection:
 class TablesReader:
     """The tables under a folder, within a selection. `problems` are sentences, in the order they were met."""
 
-    def __init__(self, folder: Path, selection: Selection = Selection()) -> None:  # noqa: B008 - it is frozen.
+    def __init__(self, folder: Path, selection: Selection = Selection()) -> None:
         if not folder.is_dir():
             raise ReportError(f"there is no folder {folder}")
         if not any((folder / name).is_dir() for name in TABLES):

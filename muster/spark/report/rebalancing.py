@@ -93,4 +93,3 @@ def _with_other(frame: pd.DataFrame, known: set[str], keys: list[str], how: dict
         return frame
     frame["cause"] = frame["cause"].where(frame["cause"].isin(known), OTHER_CAUSES)
     return frame.groupby(keys, dropna=False, as_index=False).agg(how)
-

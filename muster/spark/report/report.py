@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import pandas as pd
 
+from muster.spark.report.errors import ReportError
 from muster.spark.report.letters import dead_letters
 from muster.spark.report.membership import LENGTHS_MS, churners, sessions
-from muster.spark.report.reading import GROUP, MISSING_TOLD, ReportError, Selection, TablesReader
+from muster.spark.report.reading import GROUP, MISSING_TOLD, Selection, TablesReader
 from muster.spark.report.rebalancing import rebalancing, storms
 from muster.spark.report.series import AT, BAR_STEPS_MAX, LINE_STEPS_MAX, Steps, series
 from muster.spark.report.survey import Survey, survey, unknown_groups
@@ -23,7 +24,8 @@ from muster.spark.report.texts import REASON_MAX_CHARS, Texts
 from muster.spark.report.totals import ROWS
 
 GROUP_FIGURES: Final = (
-    "rebalances", "lost_ms", "lag_records", "lag_seconds", "commits", "per_second", "noisy_minutes", "storms", "sessions", "churn",
+    "rebalances", "lost_ms", "lag_records", "lag_seconds", "commits", "per_second", "noisy_minutes",
+    "storms", "sessions", "churn",
 )  # fmt: skip
 
 Document = dict[str, Any]
@@ -41,7 +43,7 @@ class Report:
 
 
 def make_report(folder: Path, selection: Selection) -> Report:
-    """Read the tables under `folder`. Raises ReportError, a sentence, where there is nothing to make a report of."""
+    """Read the tables under `folder`. Raises ReportError, a sentence, where there is nothing to report on."""
     reader = TablesReader(folder, selection)
     found = survey(reader)
     missing = unknown_groups(reader, found)
@@ -115,7 +117,9 @@ def _lines(
 
 def _rebalances(reader: TablesReader, steps: Steps, groups: Sequence[str], texts: Texts) -> Document:
     found, text = rebalancing(reader, steps, groups), texts.position
-    of_bars: list[Column] = [(name, text) for name in ("cause", "client_id", "client_host", "member_id", "outcome")]
+    of_bars: list[Column] = [
+        (name, text) for name in ("cause", "client_id", "client_host", "member_id", "outcome")
+    ]
     of_bars += [(f"last_{name}", text) for name in ("client_id", "client_host", "member_id")]
     numbers = ("started_at", "ended_at", "join_ms", "sync_ms", "attempts", "generation_id", "member_count")
     counts = ((ROWS, number), ("duration_ms", number))
@@ -161,13 +165,21 @@ def _members(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Docum
 def _noisy(found: Survey, texts: Texts) -> Document:
     """Groups in detail are in `groups`; these are the foremost of all."""
     foremost = found.groups[found.groups["per_second"] > 0].nlargest(25, "per_second").reset_index()
-    return columns(foremost, (GROUP, texts.position), ("per_second", number), ("commits", number), ("noisy_minutes", number))
+    return columns(
+        foremost,
+        (GROUP, texts.position),
+        ("per_second", number),
+        ("commits", number),
+        ("noisy_minutes", number),
+    )
 
 
 def columns(rows: pd.DataFrame | Sequence[Mapping[str, Any]], *wanted: Column) -> Document:
     """The rows as lists by column; each value as its function has it."""
     if isinstance(rows, pd.DataFrame):
-        return {name: [as_json(value) for value in rows[name]] if len(rows) else [] for name, as_json in wanted}
+        return {
+            name: [as_json(value) for value in rows[name]] if len(rows) else [] for name, as_json in wanted
+        }
     return {name: [as_json(row[name]) for row in rows] for name, as_json in wanted}
 
 
@@ -193,7 +205,9 @@ def _listed(groups: Sequence[str]) -> str:
     shown = Texts()
     names = [repr(shown.shown[shown.position(group)]) for group in groups[:MISSING_TOLD]]
     more = len(groups) - MISSING_TOLD
-    return f"the group{'s' * (len(groups) > 1)} {', '.join(names)}" + (f" and {more} others" if more > 0 else "")
+    return f"the group{'s' * (len(groups) > 1)} {', '.join(names)}" + (
+        f" and {more} others" if more > 0 else ""
+    )
 
 
 def _within(selection: Selection) -> str:

@@ -1,4 +1,4 @@
-"""Figures over time, per group: lag, and the rate of commits. Steps of time are as wide as the page can draw them."""
+"""Figures over time, per group. Steps of time are as wide as the page can draw them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from muster.spark.report.totals import Totals, floored, with_column
 
 MINUTE_MS: Final = 60_000
 DAY_MS: Final = 1_440 * MINUTE_MS
-STEPS_MS: Final = tuple(minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720, 1_440))
+STEPS_MS: Final = tuple(
+    minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720, 1_440)
+)
 """Widths of a step: whole minutes, that divide a day."""
 
 LINE_STEPS_MAX: Final = 480
@@ -53,10 +55,10 @@ def series(
     groups: Sequence[str],
     how: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Per group and step the worst minute: of each minute's rows `how` ("sum" or "max"), of its minutes the largest.
+    """Per group and step the worst minute: of a minute's rows `how` ("sum" or "max"), of its minutes the largest.
 
-    Columns: group_id, at_ms (begin of the step), and those of `how`; null where nothing is known. Steps without a row are
-    left out. Read day by day, so that the minutes of one day are in memory at a time.
+    Columns: group_id, at_ms (begin of the step), and those of `how`; null where nothing is known. Steps without a
+    row are left out. Read day by day, so that the minutes of one day are in memory at a time.
     """
     worst = Totals([GROUP, AT], dict.fromkeys(how, "max"))
     for day in reader.days(table):

@@ -73,14 +73,20 @@ def survey(reader: TablesReader) -> Survey:
         frames.append(totals.result().rename(columns=names).set_index(GROUP))
         is_cut |= totals.is_cut
     found = {name: kept.result() for name, kept in worst.items()}
-    return Survey(_together(frames), _span(spans), {name: rows[0] for name, rows in found.items() if rows}, is_cut)
+    return Survey(
+        _together(frames), _span(spans), {name: rows[0] for name, rows in found.items() if rows}, is_cut
+    )
 
 
 def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = MEASURES) -> list[str]:
     """At most `groups_max` group ids, by turns the next of each measure; those with nothing to tell come last."""
-    orders = [groups[name][groups[name] > 0].nlargest(groups_max).index for name in measures if name in groups]
-    turns: Iterable[str] = (order[turn] for turn in range(groups_max) for order in orders if turn < len(order))
-    return list(dict.fromkeys([*turns, *sorted(groups.index[: groups_max])]))[:groups_max]
+    orders = [
+        groups[name][groups[name] > 0].nlargest(groups_max).index for name in measures if name in groups
+    ]
+    turns: Iterable[str] = (
+        order[turn] for turn in range(groups_max) for order in orders if turn < len(order)
+    )
+    return list(dict.fromkeys([*turns, *sorted(groups.index[:groups_max])]))[:groups_max]
 
 
 def unknown_groups(reader: TablesReader, found: Survey) -> list[str]:

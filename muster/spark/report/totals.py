@@ -22,8 +22,8 @@ KEYS_MAX: Final = 1_000_000
 class Totals:
     """Sums, maxima and minima by key. `how` names the function ("sum", "max", "min") of each column.
 
-    Beyond `keys_max` keys those with the smallest first column of `how` are dropped, and `is_cut` says so: what is kept
-    may then be too small by what was dropped of it, and is never too large.
+    Beyond `keys_max` keys those with the smallest first column of `how` are dropped, and `is_cut` says so: what is
+    kept may then be too small by what was dropped of it, and is never too large.
     """
 
     def __init__(self, keys: Sequence[str], how: Mapping[str, str], keys_max: int = KEYS_MAX) -> None:
@@ -46,7 +46,8 @@ class Totals:
         self._compact()
         if not self._parts:
             return pd.DataFrame({name: [] for name in [*self._keys, *self._how]})
-        return self._parts[0].to_pandas()
+        found: pd.DataFrame = self._parts[0].to_pandas()
+        return found
 
     def _compact(self) -> None:
         if len(self._parts) > 1:

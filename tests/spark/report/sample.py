@@ -1,7 +1,7 @@
 """Tables as the jobs write them, of groups that never were: seeded, consistent with each other, small.
 
-Members come and go, each time with a rebalance that ends a session or begins one; consumers fall behind while their
-group rebalances or stands still. So what one table tells can be found in the others. Written without Spark.
+Members come and go, each time with a rebalance that ends a session or begins one; consumers fall behind while
+their group rebalances or stands still. So what one table tells can be found in the others. Written without Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass
 class Kind:
-    """How a group behaves: minutes between changes, ms that a rebalance takes, records a minute, share of crashes."""
+    """How a group behaves: minutes between changes, what a rebalance takes, how often it is a crash."""
 
     group_id: str
     topic: str
@@ -89,7 +89,9 @@ class Sample:
         at, end, found = BEGIN_MS, BEGIN_MS + self.minutes * MINUTE_MS, []
         living = {f"{kind.group_id}-{number}": at for number in range(kind.members)}
         if kind.deploys:
-            moments = [BEGIN_MS + hour * HOUR_MS + 90_000 * each for hour in (3, 9) for each in range(kind.members)]
+            moments = [
+                BEGIN_MS + hour * HOUR_MS + 90_000 * each for hour in (3, 9) for each in range(kind.members)
+            ]
         else:
             moments = []
         while True:
@@ -107,7 +109,8 @@ class Sample:
         crashed = self.random.random() < kind.crashes
         cause = self.random.choice(
             ("session_expired", "session_expired", "sync_timeout") if crashed
-            else ("member_left", "member_joined", "member_joined", "leader_rejoined", "metadata_changed", "partitions_changed")
+            else ("member_left", "member_joined", "member_joined", "leader_rejoined", "metadata_changed",
+                  "partitions_changed")
         )  # fmt: skip
         join = int(self.random.lognormvariate(0, 0.7) * kind.rebalance_ms * (2.5 if crashed else 1))
         sync = int(self.random.lognormvariate(0, 0.5) * kind.rebalance_ms * 0.3) + 4
@@ -116,8 +119,9 @@ class Sample:
             self._end_session(kind, client, living, at, cause)
         return {
             "group_id": kind.group_id, "generation_id": generation, "started_at": at, "ended_at": at + join + sync,
-            "duration_ms": join + sync, "join_ms": join, "sync_ms": sync, "attempts": self.random.choice((1, 1, 1, 2)),
-            "cause": cause, "reason": f"{cause.replace('_', ' ')}: {client}", "causes": [cause, "all_members_joined"],
+            "duration_ms": join + sync, "join_ms": join, "sync_ms": sync,
+            "attempts": self.random.choice((1, 1, 1, 2)), "cause": cause,
+            "reason": f"{cause.replace('_', ' ')}: {client}", "causes": [cause, "all_members_joined"],
             "member_id": f"{client}-{generation:04x}", "client_id": client, "client_host": host(client),
             "last_member_id": f"{late}-{generation:04x}", "last_client_id": late, "last_client_host": host(late),
             "last_arrival_ms": int(join * 0.97), "member_count": kind.members, "outcome": "Stable",
@@ -127,8 +131,9 @@ class Sample:
         began = living[client]
         living[client] = at + 5_000
         self.rows["members"].append(
-            {"group_id": kind.group_id, "member_id": f"{client}-{at:x}", "client_id": client, "client_host": host(client),
-             "group_instance_id": None, "started_at": began if began > BEGIN_MS else None, "ended_at": at,
+            {"group_id": kind.group_id, "member_id": f"{client}-{at:x}", "client_id": client,
+             "client_host": host(client), "group_instance_id": None,
+             "started_at": began if began > BEGIN_MS else None, "ended_at": at,
              "duration_ms": at - began if began > BEGIN_MS else None,
              "joined_by": "member_joined" if began > BEGIN_MS else None, "ended_by": cause}
         )  # fmt: skip
@@ -150,7 +155,9 @@ class Sample:
             busy = 0.0 if halted else max(0.0, 1 - lost[minute] / MINUTE_MS)
             wave = 1 + 0.5 * math.sin(minute / 1_440 * math.tau)
             behind = max(0.0, behind + rate * wave * self.random.uniform(0.7, 1.3) - rate * 1.9 * busy)
-            behind = max(behind, rate * wave * self.random.uniform(-0.01, 0.03))  # What is under way at its end.
+            behind = max(
+                behind, rate * wave * self.random.uniform(-0.01, 0.03)
+            )  # What is under way at its end.
             if not behind and self.random.random() < 0.4:
                 continue
             self._lag_rows(kind, at, behind, rate)
@@ -207,7 +214,10 @@ def write_table(out: Path, table: str, rows: list[dict[str, Any]], name: str = "
     for day, of_day in by_day.items():
         folder = out / table / f"{DAY}={day}"
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_arrays([_column(of_day, each) for each in schema], schema=schema), folder / f"{name}.parquet")
+        pq.write_table(
+            pa.Table.from_arrays([_column(of_day, each) for each in schema], schema=schema),
+            folder / f"{name}.parquet",
+        )
 
 
 def _column(rows: list[dict[str, Any]], declared: pa.Field) -> pa.Array:
