@@ -110,6 +110,8 @@ def _lines(
 ) -> Document:
     frame = series(reader, table, steps, groups, how)
     if len(frame):
+        # A step without a row is drawn as 0, so those of 0 can be left out; what is unknown is null, and stays.
+        frame = frame[(frame[list(how)] != 0).any(axis=1)].copy()
         frame["step"] = steps.position(frame[AT])
     found = columns(frame, (GROUP, of_group), ("step", number), *((name, number) for name in how))
     return {"begin": steps.begin_ms, "end": steps.end_ms, "width": steps.width_ms, **found}
