@@ -95,6 +95,9 @@ class TablesReader:
     def _files(self, table: str) -> list[tuple[date | None, Path]]:
         found: list[tuple[date | None, Path]] = []
 
+        if not (self.folder / table).is_dir():
+            return found  # Its job has not run.
+
         def unreadable(error: OSError) -> None:
             self._problem(Path(error.filename or self.folder), f"could not be listed ({error.strerror})")
 

@@ -110,6 +110,12 @@ function tracks(place, names, bars, more = {}) {
     marker: { color: group[0].shade, opacity: group[0].opacity ?? 1, line: { color: more.edge ?? group[0].shade, width: 1.5 } },
     hovertext: group.map((bar) => bar.words), hoverinfo: "text", textposition: "none",
   }));
+  // plotly finds a bar only within it, and most are narrower than a pixel; a point it finds from nearby.
+  traces.push({
+    type: "scatter", mode: "markers", x: bars.map((bar) => (bar.from + bar.to) / 2), y: bars.map((bar) => bar.track + 0.23),
+    marker: { opacity: 0, size: 12 }, hovertext: bars.map((bar) => bar.words), hoverinfo: "text",
+    hoverlabel: { bordercolor: colour("line"), bgcolor: colour("card") },
+  });
   const annotations = names.map((name, track) => caption(safe(name), { y: track, yref: "y", yanchor: "bottom", yshift: 0, font: { size: 12, color: colour("ink") } }));
   timeChart(place, traces, layoutOf(names.length * TRACK + 46, {
     barmode: "overlay", hovermode: "closest", annotations, margin: { l: 4, r: 10, t: 6, b: 34 },
