@@ -96,6 +96,34 @@ def run(
         return STATUS_FAILED
 
 
+@app.command
+def report(
+    *,
+    tables: Annotated[Path, Parameter(help="folder of the tables: the `--out` of `muster spark run`")],
+    out: Annotated[Path, Parameter(help="the page to write, an HTML file; replaced")],
+    group: Annotated[
+        tuple[str, ...], Parameter(negative="", help="only this group; may be given more than once")
+    ] = (),
+    begin: Annotated[
+        str | None, Parameter(name="--from", help="from this moment, in UTC: 2026-03-02 or 2026-03-02T06:00")
+    ] = None,
+    end: Annotated[
+        str | None, Parameter(name="--to", help="up to this moment, which is no longer shown")
+    ] = None,
+    title: Annotated[str, Parameter(help="heading of the page")] = "Consumer groups",
+) -> int:
+    """Draw the jobs' tables as one HTML page that needs nothing else. Needs the extra `spark`, and no Java."""
+    from muster.spark.report.command import write_report
+    from muster.spark.report.errors import ReportError
+
+    try:
+        print(write_report(tables, out, group, begin, end, title))
+    except ReportError as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return STATUS_FAILED
+    return 0
+
+
 def _run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -> int:
     from muster.spark.jobs.command import run_job
     from muster.spark.jobs.runner import JobFailedError

@@ -1,0 +1,59 @@
+"""What `muster spark report` does: refuses wrong options, makes the page, puts it in its place, tells of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from muster.spark.report.errors import ReportError
+
+NEEDED: Final = ("pyarrow", "pandas", "plotly")
+"""What a report is made with: packages of the extra `spark`."""
+
+
+def write_report(
+    tables: Path, out: Path, groups: Sequence[str], begin: str | None, end: str | None, title: str
+) -> str:
+    """Make the page `out` of the tables; returns a line that tells of it. Raises ReportError, a sentence.
+
+    What could not be read is told on standard error, and on the page.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ReportError(f"{' and '.join(missing)} not installed: pip install 'muster[spark]'")
+    from_ms, to_ms = parse_moment("from", begin), parse_moment("to", end)
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        raise ReportError(f"--from {begin} is not before --to {end}")
+    require_place(out)
+    from muster.spark.report.page import html_page, write_page
+    from muster.spark.report.reading import Selection
+    from muster.spark.report.report import make_report
+
+    report = make_report(tables, Selection(tuple(groups), from_ms, to_ms))
+    size = write_page(html_page(report, title, datetime.now(UTC)), out)
+    for problem in report.problems:
+        print(f"muster: {problem}", file=sys.stderr)
+    return f"{out}: {report.groups:,} groups, {report.rebalances:,} rebalances, {size / 1e6:.1f} MB"
+
+
+def parse_moment(option: str, text: str | None) -> int | None:
+    """A date or a date and time, UTC unless it says otherwise, as ms since 1970. Raises ReportError."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ReportError(f"--{option} {text} is no moment: 2026-03-02 or 2026-03-02T06:00, in UTC") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def require_place(out: Path) -> None:
+    """Raises ReportError where no file `out` can be, before anything is read."""
+    if out.is_dir():
+        raise ReportError(f"{out} is a folder; --out is the page to write, an HTML file")
+    if not out.absolute().parent.is_dir():
+        raise ReportError(f"there is no folder {out.absolute().parent} for {out.name}")

@@ -1,0 +1,157 @@
+"""Tables as a reader of a running job finds them: batches of Arrow, one file after the other, in bounded memory.
+
+Times come as integers, ms since 1970. A file that cannot be read, or that goes while it is read, is left out and
+told as a problem: it never ends a report. What begins with _ or . is none of a table's, as Spark has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from muster.spark.report.errors import ReportError
+from muster.spark.tables import TABLES, arrow_schema
+
+BATCH_ROWS: Final = 131_072
+PROBLEMS_MAX: Final = 20
+"""Files that are named as unreadable; beyond it they are counted."""
+
+MISSING_TOLD: Final = 5
+"""Groups that are named as in none of the tables."""
+GROUP: Final = "group_id"
+_DAY_PREFIX: Final = "day="
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a report is of: groups (none: all), and times in ms since 1970, the end exclusive (None: open)."""
+
+    groups: tuple[str, ...] = ()
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def has_day(self, day: date | None) -> bool:
+        """Whether any moment of a UTC day is meant; a file outside of any day may hold every day's rows."""
+        if day is None:
+            return True
+        begin_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
+        from_ms, to_ms = self.from_ms, self.to_ms
+        return (from_ms is None or begin_ms + 86_400_000 > from_ms) and (to_ms is None or begin_ms < to_ms)
+
+
+class TablesReader:
+    """The tables under a folder, within a selection. `problems` are sentences, in the order they were met."""
+
+    def __init__(self, folder: Path, selection: Selection = Selection()) -> None:
+        if not folder.is_dir():
+            raise ReportError(f"there is no folder {folder}")
+        if not any((folder / name).is_dir() for name in TABLES):
+            raise ReportError(f"{folder} holds none of the tables: {', '.join(TABLES)}")
+        self.folder = folder
+        self.selection = selection
+        self._problems: dict[Path, str] = {}
+
+    @property
+    def problems(self) -> list[str]:
+        told = list(self._problems.values())
+        more = len(told) - PROBLEMS_MAX
+        return told if more <= 0 else [*told[:PROBLEMS_MAX], f"{more} more files could not be read."]
+
+    def days(self, table: str) -> list[date | None]:
+        """The days of the selection that the table has files for; None stands for files outside of any day."""
+        return sorted({day for day, _ in self._files(table)}, key=lambda day: day or date.min)
+
+    def scan(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        groups: Sequence[str] | None = None,
+        days: Sequence[date | None] | None = None,
+    ) -> Iterator[pa.Table]:
+        """The selection's rows of these columns, in the order of files; `groups` and `days` narrow it further.
+
+        A file that breaks off has given its rows before that.
+        """
+        for day, path in self._files(table):
+            if days is not None and day not in days:
+                continue
+            try:
+                for batch in self._batches(path, table, columns):
+                    rows = self._selected(batch, table, groups)
+                    if rows.num_rows:
+                        yield rows.select(list(columns))
+            except (OSError, pa.ArrowException) as error:
+                self._problem(path, f"could not be read to its end ({_first_line(error)})")
+
+    def _files(self, table: str) -> list[tuple[date | None, Path]]:
+        found: list[tuple[date | None, Path]] = []
+
+        if not (self.folder / table).is_dir():
+            return found  # Its job has not run.
+
+        def unreadable(error: OSError) -> None:
+            self._problem(Path(error.filename or self.folder), f"could not be listed ({error.strerror})")
+
+        for folder, folders, files in os.walk(self.folder / table, onerror=unreadable):
+            folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+            day = _day_of(Path(folder))
+            if self.selection.has_day(day):
+                names = [name for name in files if name.endswith(".parquet") and name[0] not in "_."]
+                found += [(day, Path(folder, name)) for name in sorted(names)]
+        return found
+
+    def _batches(self, path: Path, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        wanted = list(dict.fromkeys([*columns, TABLES[table].day_of]))
+        schema = arrow_schema(table)
+        with pq.ParquetFile(path) as file:
+            missing = [name for name in wanted if name not in file.schema_arrow.names]
+            if missing:
+                return self._problem(path, f"has no column {', '.join(missing)}")
+            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+                cast = [_as_declared(batch.column(name), schema.field(name).type) for name in wanted]
+                yield pa.table(cast, names=wanted)
+
+    def _selected(self, rows: pa.Table, table: str, groups: Sequence[str] | None) -> pa.Table:
+        selection, at = self.selection, rows.column(TABLES[table].day_of)
+        if selection.from_ms is not None:
+            rows = rows.filter(pc.greater_equal(at, selection.from_ms))
+            at = rows.column(TABLES[table].day_of)
+        if selection.to_ms is not None:
+            rows = rows.filter(pc.less(at, selection.to_ms))
+        for wanted in (selection.groups or None, groups):
+            if wanted is not None and GROUP in rows.column_names:
+                rows = rows.filter(pc.is_in(rows.column(GROUP), pa.array(wanted, pa.string())))
+        return rows
+
+    def _problem(self, path: Path, what: str) -> None:
+        shown = path.relative_to(self.folder) if path.is_relative_to(self.folder) else path
+        self._problems.setdefault(path, f"{shown} {what}: what it holds is missing here.")
+
+
+def _as_declared(column: pa.Array, declared: pa.DataType) -> pa.Array:
+    """A column under its declared type; an instant, of whatever unit it was stored in, as ms since 1970."""
+    if not pa.types.is_timestamp(declared):
+        return column.cast(declared)
+    zone = getattr(column.type, "tz", None)  # Spark's INT96, without a zone, is UTC as well.
+    return column.cast(pa.timestamp("ms", tz=zone), safe=False).cast(pa.int64())
+
+
+def _day_of(folder: Path) -> date | None:
+    name = folder.name
+    try:
+        return date.fromisoformat(name.removeprefix(_DAY_PREFIX)) if name.startswith(_DAY_PREFIX) else None
+    except ValueError:
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(". ")[:200]

@@ -1,0 +1,95 @@
+"""Figures of rebalances: what they were for, when they were, the longest of each group one by one, and storms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+from muster.spark.report.reading import GROUP, TablesReader
+from muster.spark.report.series import AT, Steps
+from muster.spark.report.survey import only
+from muster.spark.report.totals import ROWS, Foremost, Totals, floored, per_group, with_column
+
+BARS_PER_GROUP: Final = 60
+BARS_MAX: Final = 3_000
+"""Rebalances that are drawn one by one, the longest; with their reasons and clients some 1 MB."""
+
+STORMS_PER_GROUP: Final = 20
+STORMS_MAX: Final = 600
+CAUSES_MAX: Final = 30
+"""Different causes that are told apart; Muster has 27."""
+
+OTHER_CAUSES: Final = "other_causes"
+
+_COUNTED: Final = ("started_at", "ended_at", "cause", "duration_ms")
+_DRAWN: Final = (
+    "generation_id", "join_ms", "sync_ms", "attempts", "reason", "causes", "member_id", "client_id", "client_host",
+    "last_member_id", "last_client_id", "last_client_host", "last_arrival_ms", "member_count", "outcome",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalancing:
+    """`causes` and `pace` have a row per group (null: all of them) and cause, `pace` per step as well.
+
+    `bars` are the longest rebalances of groups in detail, `seen` how many there are of these groups.
+    """
+
+    causes: pd.DataFrame
+    pace: pd.DataFrame
+    bars: list[dict[str, Any]]
+    seen: int
+
+
+def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Rebalancing:
+    """Read `rebalances` twice: of all groups what is counted, of `groups` all that the longest have to tell."""
+    sums = {"duration_ms": "sum", ROWS: "sum"}
+    causes = Totals([GROUP, "cause"], {**sums, "longest_ms": "max"})
+    pace = Totals([GROUP, AT, "cause"], sums)
+    for rows in reader.scan("rebalances", [GROUP, *_COUNTED]):
+        rows = with_column(rows, "longest_ms", rows.column("duration_ms"))
+        rows = with_column(rows, AT, floored(rows.column("ended_at"), steps.width_ms))
+        for counted in _of_all_and_of_each(rows, groups):
+            causes.add(counted)
+            pace.add(counted)
+    bars = Foremost("duration_ms", BARS_MAX, GROUP, per_group(BARS_MAX, BARS_PER_GROUP, groups))
+    for rows in reader.scan("rebalances", [GROUP, *_COUNTED, *_DRAWN], groups=groups):
+        bars.add(rows)
+    known = _frequent(causes.result())
+    return Rebalancing(
+        _with_other(causes.result(), known, [GROUP, "cause"], {**sums, "longest_ms": "max"}),
+        _with_other(pace.result(), known, [GROUP, AT, "cause"], sums),
+        sorted(bars.result(), key=lambda bar: (bar[GROUP], bar["started_at"])),
+        bars.seen,
+    )
+
+
+def storms(reader: TablesReader, groups: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
+    """The windows with the largest shares, by group and time; and how many there are of these groups."""
+    columns = (GROUP, "window_start", "window_end", "rebalances", "rebalancing_ms", "share")
+    worst = Foremost("share", STORMS_MAX, GROUP, per_group(STORMS_MAX, STORMS_PER_GROUP, groups))
+    for rows in reader.scan("storms", columns, groups=groups):
+        worst.add(rows)
+    return sorted(worst.result(), key=lambda row: (row[GROUP], row["window_start"])), worst.seen
+
+
+def _of_all_and_of_each(rows: pa.Table, groups: Sequence[str]) -> Iterator[pa.Table]:
+    yield with_column(rows, GROUP, pa.nulls(rows.num_rows, pa.string()))
+    yield only(groups, rows)
+
+
+def _frequent(causes: pd.DataFrame) -> set[str]:
+    of_all = causes[causes[GROUP].isna()]
+    return set(of_all.nlargest(CAUSES_MAX, ROWS)["cause"])
+
+
+def _with_other(frame: pd.DataFrame, known: set[str], keys: list[str], how: dict[str, str]) -> pd.DataFrame:
+    """The frame with causes that are not `known` as one."""
+    if frame.empty:
+        return frame
+    frame["cause"] = frame["cause"].where(frame["cause"].isin(known), OTHER_CAUSES)
+    return frame.groupby(keys, dropna=False, as_index=False).agg(how)

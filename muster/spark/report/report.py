@@ -1,0 +1,216 @@
+"""All figures of a page as one document: small columns of numbers, texts by their position, ready to be JSON.
+
+Times are ms since 1970. A group of -1 stands for all of them together; a text of -1 for none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from muster.spark.report.errors import ReportError
+from muster.spark.report.letters import dead_letters
+from muster.spark.report.membership import LENGTHS_MS, churners, sessions
+from muster.spark.report.reading import GROUP, MISSING_TOLD, Selection, TablesReader
+from muster.spark.report.rebalancing import rebalancing, storms
+from muster.spark.report.series import AT, BAR_STEPS_MAX, LINE_STEPS_MAX, Steps, series
+from muster.spark.report.survey import Survey, survey, unknown_groups
+from muster.spark.report.texts import REASON_MAX_CHARS, Texts
+from muster.spark.report.totals import ROWS
+
+GROUP_FIGURES: Final = (
+    "rebalances", "lost_ms", "lag_records", "lag_seconds", "commits", "per_second", "noisy_minutes",
+    "storms", "sessions", "churn",
+)  # fmt: skip
+
+Document = dict[str, Any]
+Column = tuple[str, Callable[[Any], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A page's figures, and what is to be told of how they were come by: sentences."""
+
+    document: Document
+    problems: list[str]
+    groups: int
+    rebalances: int
+
+
+def make_report(folder: Path, selection: Selection) -> Report:
+    """Read the tables under `folder`. Raises ReportError, a sentence, where there is nothing to report on."""
+    reader = TablesReader(folder, selection)
+    found = survey(reader)
+    missing = unknown_groups(reader, found)
+    if missing and len(missing) == len(selection.groups):
+        raise ReportError(f"no table tells of {_listed(missing)}{_within(selection)}")
+    texts = Texts()
+    document = _figures(reader, found, texts)
+    document["texts"] = texts.shown
+    problems = [f"No table tells of {_listed(missing)}{_within(selection)}."] if missing else []
+    document["problems"] = problems = problems + reader.problems
+    return Report(document, problems, len(found.groups), document["headline"]["rebalances"])
+
+
+def _figures(reader: TablesReader, found: Survey, texts: Texts) -> Document:
+    groups = found.detailed()
+    positions = {group: texts.position(group) for group in groups}
+    lines = Steps.over(found.span_ms or (0, 0), LINE_STEPS_MAX)
+    bars = Steps.over(found.span_ms or (0, 0), BAR_STEPS_MAX)
+    letters, letters_count = dead_letters(reader)
+    of_group = texts.position
+    return {
+        "span": list(found.span_ms) if found.span_ms else None,
+        "headline": _headline(found, texts, letters_count),
+        "groups": _groups(found, positions),
+        "group_count": len(found.groups),
+        "lag": _lines(reader, "lag", lines, groups, {"lag_records": "sum", "lag_seconds": "max"}, of_group),
+        "commits": _lines(reader, "commits", lines, groups, {"per_second": "max"}, of_group),
+        "noisy": _noisy(found, texts),
+        **_rebalances(reader, bars, groups, texts),
+        "storms": _storms(reader, groups, texts),
+        **_members(reader, groups, texts),
+        "letters": columns(
+            letters, ("job", texts.position), ("source_topic", texts.position), ("reason", _reason_of(texts)),
+            (ROWS, number), ("seen_at", number),
+        ),
+        "is_cut": found.is_cut,
+    }  # fmt: skip
+
+
+def _headline(found: Survey, texts: Texts, dead: int) -> Document:
+    groups = found.groups
+    worst = {
+        name: {
+            "value": number(row[name]),
+            "group": texts.position(row[GROUP]),
+            "topic": texts.position(row["topic"]),
+            "partition": row["partition"],
+            "at": row["minute"],
+        }
+        for name, row in found.worst.items()
+    }
+    totals = {name: int(groups[name].sum()) for name in ("rebalances", "lost_ms", "storms", "sessions")}
+    return {**totals, "groups": len(groups), "worst": worst, "dead_letters": dead}
+
+
+def _groups(found: Survey, positions: Mapping[str, int]) -> Document:
+    rows = found.groups.reindex(list(positions))
+    figures = {name: [number(value) for value in rows[name]] for name in GROUP_FIGURES}
+    return {"group": list(positions.values()), **figures}
+
+
+def _lines(
+    reader: TablesReader, table: str, steps: Steps, groups: Sequence[str], how: dict[str, str], of_group: Any
+) -> Document:
+    frame = series(reader, table, steps, groups, how)
+    if len(frame):
+        # A step without a row is drawn as 0, so those of 0 can be left out; what is unknown is null, and stays.
+        frame = frame[(frame[list(how)] != 0).any(axis=1)].copy()
+        frame["step"] = steps.position(frame[AT])
+    found = columns(frame, (GROUP, of_group), ("step", number), *((name, number) for name in how))
+    return {"begin": steps.begin_ms, "end": steps.end_ms, "width": steps.width_ms, **found}
+
+
+def _rebalances(reader: TablesReader, steps: Steps, groups: Sequence[str], texts: Texts) -> Document:
+    found, text = rebalancing(reader, steps, groups), texts.position
+    of_bars: list[Column] = [
+        (name, text) for name in ("cause", "client_id", "client_host", "member_id", "outcome")
+    ]
+    of_bars += [(f"last_{name}", text) for name in ("client_id", "client_host", "member_id")]
+    numbers = ("started_at", "ended_at", "join_ms", "sync_ms", "attempts", "generation_id", "member_count")
+    counts = ((ROWS, number), ("duration_ms", number))
+    bars = columns(
+        found.bars, (GROUP, text), *of_bars, ("reason", _reason_of(texts)), ("causes", _causes_of(texts)),
+        *((name, number) for name in (*numbers, "last_arrival_ms")),
+    )  # fmt: skip
+    pace = columns(found.pace, (GROUP, text), (AT, number), ("cause", text), *counts)
+    causes = columns(found.causes, (GROUP, text), ("cause", text), *counts, ("longest_ms", number))
+    return {
+        "causes": causes,
+        "pace": {"begin": steps.begin_ms, "end": steps.end_ms, "width": steps.width_ms, **pace},
+        "rebalances": {"seen": found.seen, **bars},
+    }
+
+
+def _storms(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Document:
+    rows, seen = storms(reader, groups)
+    numbers = ("window_start", "window_end", "rebalances", "rebalancing_ms", "share")
+    return {"seen": seen, **columns(rows, (GROUP, texts.position), *((name, number) for name in numbers))}
+
+
+def _members(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Document:
+    found, text = sessions(reader, groups), texts.position
+    named = ("member_id", "client_id", "client_host", "group_instance_id", "joined_by", "ended_by")
+    times = ("started_at", "ended_at", "duration_ms")
+    bars = columns(
+        found.bars, (GROUP, text), *((name, text) for name in named), *((name, number) for name in times)
+    )
+    churn, churn_is_cut = churners(reader, groups)
+    who = ((GROUP, text), ("client_id", text), ("client_host", text))
+    counts = ("total", "joined", "left", "expired")
+    return {
+        "sessions": {"seen": found.seen, **bars},
+        "lengths": {
+            "limits": list(LENGTHS_MS),
+            **columns(found.lengths, (GROUP, text), ("length", number), ("ended_by", text), (ROWS, number)),
+        },
+        "churn": {"is_cut": churn_is_cut, **columns(churn, *who, *((name, number) for name in counts))},
+    }
+
+
+def _noisy(found: Survey, texts: Texts) -> Document:
+    """Groups in detail are in `groups`; these are the foremost of all."""
+    foremost = found.groups[found.groups["per_second"] > 0].nlargest(25, "per_second").reset_index()
+    return columns(
+        foremost,
+        (GROUP, texts.position),
+        ("per_second", number),
+        ("commits", number),
+        ("noisy_minutes", number),
+    )
+
+
+def columns(rows: pd.DataFrame | Sequence[Mapping[str, Any]], *wanted: Column) -> Document:
+    """The rows as lists by column; each value as its function has it."""
+    if isinstance(rows, pd.DataFrame):
+        return {
+            name: [as_json(value) for value in rows[name]] if len(rows) else [] for name, as_json in wanted
+        }
+    return {name: [as_json(row[name]) for row in rows] for name, as_json in wanted}
+
+
+def number(value: Any) -> int | float | None:
+    """A number as short as JSON has it: whole ones without a point, others to four digits; None if it is none."""
+    if value is None or not math.isfinite(value):
+        return None
+    if value == int(value):
+        return int(value)
+    return float(f"{value:.4g}") if abs(value) < 1_000 else round(float(value), 1)
+
+
+def _reason_of(texts: Texts) -> Callable[[Any], int]:
+    return lambda reason: texts.position(reason, REASON_MAX_CHARS)
+
+
+def _causes_of(texts: Texts) -> Callable[[Iterable[str] | None], list[int]]:
+    """Different causes in their order, at most eight."""
+    return lambda causes: [texts.position(cause) for cause in list(dict.fromkeys(causes or ()))[:8]]
+
+
+def _listed(groups: Sequence[str]) -> str:
+    shown = Texts()
+    names = [repr(shown.shown[shown.position(group)]) for group in groups[:MISSING_TOLD]]
+    more = len(groups) - MISSING_TOLD
+    return f"the group{'s' * (len(groups) > 1)} {', '.join(names)}" + (
+        f" and {more} others" if more > 0 else ""
+    )
+
+
+def _within(selection: Selection) -> str:
+    return "" if selection.from_ms is None and selection.to_ms is None else " in that time"

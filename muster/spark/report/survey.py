@@ -1,0 +1,110 @@
+"""The first reading of all tables: figures of every group, the span of time, and the groups that stand out.
+
+Of as many groups as there are, a page can draw a few hundred. Those stand out that are foremost by some measure
+(time lost, lag, commits, churn, storms), taken in turn, so that no measure crowds the others out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muster.spark.report.reading import GROUP, TablesReader
+from muster.spark.report.totals import ROWS, Foremost, Totals
+from muster.spark.tables import TABLES
+
+DETAILED_GROUPS_MAX: Final = 200
+"""Groups that a page draws one by one: with 480 steps of time each, some 3 MB of figures."""
+
+MEASURES: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
+"""By which groups stand out; in this order they take turns."""
+
+_OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
+    "rebalances": ({"duration_ms": "sum", ROWS: "sum"}, {"duration_ms": "lost_ms", ROWS: "rebalances"}),
+    "lag": ({"lag_records": "max", "lag_seconds": "max"}, {}),
+    "commits": ({"per_second": "max", "commits": "sum", "noisy": "sum"}, {"noisy": "noisy_minutes"}),
+    "churn": (
+        {"joined": "sum", "left": "sum", "expired": "sum"},
+        {"left": "gone"},
+    ),
+    "storms": ({ROWS: "sum"}, {ROWS: "storms"}),
+    "members": ({ROWS: "sum"}, {ROWS: "sessions"}),
+}
+"""Of each table: what is totalled per group, and the names that it gets."""
+
+_WORST: Final = ("lag_records", "lag_seconds")
+
+
+@dataclass(slots=True)
+class Survey:
+    """`groups` has a row per group id, 0 where a table does not tell of it; `span_ms` is first and last moment.
+
+    `worst` has the row of `lag` with the largest lag_records and lag_seconds, if there is any lag.
+    """
+
+    groups: pd.DataFrame
+    span_ms: tuple[int, int] | None
+    worst: dict[str, dict[str, Any]] = field(default_factory=dict)
+    is_cut: bool = False
+
+    def detailed(self) -> list[str]:
+        """The groups that stand out, those of the first turn first."""
+        return standing_out(self.groups, DETAILED_GROUPS_MAX)
+
+
+def survey(reader: TablesReader) -> Survey:
+    """Read every table but the dead letters once; they belong to no group, and clients choose their times."""
+    frames, spans, is_cut = [], [], False
+    worst = {name: Foremost(name, 1) for name in _WORST}
+    for table, (how, names) in _OF_GROUPS.items():
+        totals, at = Totals([GROUP], how), TABLES[table].day_of
+        columns = [GROUP, at, *(column for column in how if column != ROWS)]
+        for rows in reader.scan(table, [*columns, *(("topic", "partition") if table == "lag" else ())]):
+            totals.add(rows)
+            spans.append(pc.min_max(rows.column(at)).as_py())
+            for column in _WORST if table == "lag" else ():
+                worst[column].add(rows)
+        frames.append(totals.result().rename(columns=names).set_index(GROUP))
+        is_cut |= totals.is_cut
+    found = {name: kept.result() for name, kept in worst.items()}
+    return Survey(
+        _together(frames), _span(spans), {name: rows[0] for name, rows in found.items() if rows}, is_cut
+    )
+
+
+def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = MEASURES) -> list[str]:
+    """At most `groups_max` group ids, by turns the next of each measure; those with nothing to tell come last."""
+    orders = [
+        groups[name][groups[name] > 0].nlargest(groups_max).index for name in measures if name in groups
+    ]
+    turns: Iterable[str] = (
+        order[turn] for turn in range(groups_max) for order in orders if turn < len(order)
+    )
+    return list(dict.fromkeys([*turns, *sorted(groups.index[:groups_max])]))[:groups_max]
+
+
+def unknown_groups(reader: TablesReader, found: Survey) -> list[str]:
+    """Of the groups that were asked for, those that no table tells of."""
+    return [group for group in reader.selection.groups if group not in found.groups.index]
+
+
+def _together(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    groups = pd.concat(frames, axis=1)
+    groups = groups[groups.index.notna()].astype(float).replace([np.inf, -np.inf], np.nan)
+    groups["churn"] = groups[["joined", "gone", "expired"]].sum(axis=1)
+    return groups
+
+
+def _span(spans: list[dict[str, int]]) -> tuple[int, int] | None:
+    return (min(each["min"] for each in spans), max(each["max"] for each in spans)) if spans else None
+
+
+def only(groups: Sequence[str], rows: pa.Table) -> pa.Table:
+    """The rows of these groups."""
+    return rows.filter(pc.is_in(rows.column(GROUP), pa.array(groups, pa.string())))

@@ -1,0 +1,62 @@
+"""Texts that others chose, made fit to be shown: cut, and with everything visible that plays tricks on the eye."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Final
+
+NAME_MAX_CHARS: Final = 120
+"""Of a group id, client id or topic so much is shown; Kafka takes ids of up to 32,767 bytes."""
+
+REASON_MAX_CHARS: Final = 240
+_BYTES_PER_CHAR: Final = 3  # As JSON, on average: a text of escapes only is cut shorter.
+_TRICKS: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories that are not seen, or change what is seen around them: controls, right-to-left marks, ..."""
+
+NOBODY: Final = -1
+"""The position of a null."""
+
+
+class Texts:
+    """Every text of the page once, by position: rows of a table say the position.
+
+    Texts are told apart by all their characters, also where only the beginning is shown.
+    """
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self._positions: dict[str, int] = {}
+
+    def position(self, text: object, max_chars: int = NAME_MAX_CHARS) -> int:
+        """Where the text is; NOBODY for None and whatever else is no text."""
+        if not isinstance(text, str):
+            return NOBODY
+        found = self._positions.get(text)
+        if found is None:
+            found = self._positions[text] = len(self.shown)
+            self.shown.append(presentable(text, max_chars))
+        return found
+
+
+def presentable(text: str, max_chars: int) -> str:
+    """The text with invisible characters as \\u escapes, and not much longer than `max_chars`; never empty."""
+    if not text:
+        return "(empty)"
+    kept = text[:max_chars]
+    kept = "".join(_escaped(char) if unicodedata.category(char) in _TRICKS else char for char in kept)
+    while len(kept) > 1 and len(as_json(kept)) > max_chars * _BYTES_PER_CHAR:
+        kept = kept[: len(kept) * 3 // 4]
+    if len(text) > max_chars or len(kept) < len(text):
+        return f"{kept}… ({len(text):,} characters)"
+    return kept
+
+
+def as_json(value: object) -> bytes:
+    """JSON that may stand within a <script>: no `<` ends it or begins a comment. Raises ValueError for NaN."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").encode()
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}"
