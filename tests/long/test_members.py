@@ -7,6 +7,7 @@ each task attempt, so that a row that was seen twice can be told from one that w
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 import zipfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -30,9 +32,9 @@ from tests.processes import ServerProcess, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 12
-ROWS = 24_000
-KILL_AT = 6_000
-DEADLINE_S = 120
+ROWS = 12_000
+KILL_AT = 3_000
+DEADLINE_S = 240  # Executors' JVMs have been seen to take half a minute to start.
 BROKERS = {"muster": MusterDaemon, "kafka": KafkaBroker}
 BROKER_SETTINGS = {"group.initial.rebalance.delay.ms": "500", "auto.create.topics.enable": "false"}
 SMALL_DRIVER = {"spark.driver.memory": "512m", "spark.jars.packages": ""}
@@ -58,17 +60,19 @@ def observer(broker: ServerProcess) -> Observer:
 @pytest.fixture
 def start_spark(java: None, tmp_path: Path) -> Iterator[Callable[..., SparkSession]]:
     """Starts the test's session: one at a time, as Spark has it."""
-    sessions: list[SparkSession] = []
+    sessions: dict[str, SparkSession] = {}
 
     def start(master: str, **settings: str) -> SparkSession:
         with chdir(tmp_path):  # Spark 4.0 leaves folders behind where it starts.
             session = spark_session("muster: members", {**SMALL_DRIVER, "spark.master": master, **settings})
-        sessions.append(session)
+        sessions[session.sparkContext.applicationId] = session
         return session
 
     yield start
-    for session in sessions:
+    for application, session in sessions.items():
         session.stop()
+        # Workers of a local cluster keep the logs of their executors within PySpark itself.
+        shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
 
 
 @dataclass
