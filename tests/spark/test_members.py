@@ -194,6 +194,7 @@ def test_a_group_of_something_else_than_consumers_is_refused(
             group_id=group,
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
+            member_id="",
             protocol_type="connect",
             protocols=[JoinGroupRequestProtocol(name="default", metadata=b"")],
         )
