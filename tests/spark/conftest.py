@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import chdir
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -24,12 +25,14 @@ from tests.kafka_broker import KafkaBroker
 from tests.processes import ServerProcess
 from tests.spark.topics import Topic
 
+ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 # A JVM that runs many small queries once: compiling them better costs more than it saves.
 QUICK_START = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),  # Python workers start elsewhere, and import `muster`.
 }
 TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
 
