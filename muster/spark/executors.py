@@ -123,15 +123,17 @@ def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
 
 
 def why(error: str) -> str:
-    """Of a failed job's pages the sentence: another Python, none at all, or the first line that names one."""
-    host = re.search(r"\(TID \d+\) \((\S+) executor", error)
-    where = host[1] if host else "a host"
+    """Of a failed job's pages the sentence: another Python, none at all, or else what the task said last."""
+    lost = re.search(r"\(TID \d+\) \((\S+) executor [^)]*\): (.*)", error)
+    host, said = (lost[1], lost[2]) if lost else ("an executor", error.partition("\n")[0])
     if minor := re.search(r"has different version: (\S+) than that in driver: (\S+),", error):
-        return f"{where} has Python {minor[1]}, and the driver's {minor[2]} is needed"
+        return f"{host} has Python {minor[1]}, and the driver's {minor[2]} is needed"
     if program := re.search(r'Cannot run program "([^"]*)"', error):
-        return f"{where} has no Python called {program[1]}"
-    lines = [line.strip() for line in error.splitlines() if "Error" in line or "Exception" in line]
-    return f"{where}: {lines[-1] if lines else error[:200]}"
+        return f"{host} has no Python called {program[1]}"
+    raised = re.findall(
+        r"^[\w.]*(?:Error|Exception): .*", error, re.MULTILINE
+    )  # Python's, at a line's start.
+    return f"{host}: {raised[-1] if raised else said}"
 
 
 def _registered(context: SparkContext) -> int:

@@ -144,7 +144,7 @@ def _is_whole(folder: Path) -> bool:
         return not _missing(folder) and all(
             (folder / name).stat().st_size == int(size) for size, name in entries
         )
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return False
 
 
