@@ -39,7 +39,7 @@ def write_batch(frame: DataFrame, out: str | Path, table: str, batch_id: int, *,
     which is the one that Spark may repeat. Raises Spark's exceptions, and OSError for what the files refuse.
     """
     spark = frame.sparkSession
-    files = _Files(spark, str(out).rstrip("/"))
+    files = HadoopFiles(spark, str(out).rstrip("/"))
     staged = f"{STAGING}/{job}/{table}"
     _stage(frame, files.url(staged), table)
     days = files.names(staged, "day=")
@@ -57,11 +57,6 @@ def write_batch(frame: DataFrame, out: str | Path, table: str, batch_id: int, *,
     return len(days)
 
 
-def has_batches(spark: SparkSession, out: str | Path, job: str) -> bool:
-    """Whether the job has ever written a row there."""
-    return bool(_Files(spark, str(out).rstrip("/")).names(f"{BATCHES}/{job}", ""))
-
-
 def _stage(frame: DataFrame, url: str, table: str) -> None:
     """One file per day, in the declared columns."""
     fields = spark_schema(table).fields
@@ -74,7 +69,7 @@ def _stage(frame: DataFrame, url: str, table: str) -> None:
     rows.write.mode("overwrite").partitionBy(DAY).parquet(url)
 
 
-class _Files:
+class HadoopFiles:
     """The files below `root`, a path or a URL, by Hadoop's own classes, so wherever Spark can write."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -111,16 +106,19 @@ class _Files:
         for name in names:
             self._files.delete(self._path(self.url(name)), True)
 
-    def read_json(self, name: str) -> Any:
-        """What `write_json` wrote, or None."""
-        path = self._path(self.url(name))
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
+    def read_text(self, name: str) -> str:
+        """A whole file. Raises Java's FileNotFoundException."""
+        stream = self._files.open(self._path(self.url(name)))
         try:
-            return json.loads(bytes(self._bytes(stream)))
+            return bytes(self._bytes(stream)).decode()
         finally:
             stream.close()
+
+    def read_json(self, name: str) -> Any:
+        """What `write_json` wrote, or None."""
+        if not self._files.exists(self._path(self.url(name))):
+            return None
+        return json.loads(self.read_text(name))
 
     def write_json(self, name: str, content: object) -> None:
         draft = f"{name}.new"
