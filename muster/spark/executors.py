@@ -93,7 +93,7 @@ def findings(packages: Iterable[str]) -> Findings:
 def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
     """The answers to one task per core. The job is called off if no executor takes it up in time."""
 
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     def answer(_: Iterable[int]) -> Iterable[Findings]:

@@ -1,0 +1,311 @@
+"""The life of one member: a stock consumer that joins the group, hands batches on, commits, and leaves.
+
+All members end together. One that has nothing left to read stays in the group, for its leaving would only move
+partitions about, until the group's offsets say that everything is done (`group_watch`), or until it is told to
+stop; then it waits, still in the group, until all members know, and they leave at once.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from muster.spark.arrow_rows import record_batch
+from muster.spark.group_watch import GroupWatch
+from muster.spark.member_plan import MemberContext, MembersError, Plan, SupersededError
+from muster.spark.member_report import (
+    KEPT_REBALANCES,
+    MemberReport,
+    Partition,
+    Rebalance,
+    RebalanceKind,
+)
+from muster.spark.member_share import Batch, Progress, Share
+
+POLL_S: Final = 0.1
+SUPERSEDED_MAX: Final = 10  # In a row: a store that refuses every batch is no other member's doing.
+
+# The group has moved on without this member, or is about to: its rows are, or may be, somebody else's.
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError._ASSIGNMENT_LOST,
+    }
+)
+# Nobody knows whether it was committed: the coordinator is away, busy or new. The same commit again does no harm.
+_UNANSWERED: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+def run_member(plan: Plan) -> MemberReport:
+    """Be the member that this barrier task is."""
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    task = Task(context.partitionId(), context.taskAttemptId(), context.barrier)
+    return Member(plan, task).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The Spark task in which a member lives. `arrive` returns when every member of the stage has called it."""
+
+    member: int
+    task_attempt_id: int
+    arrive: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Counts:
+    batches: int = 0
+    rebalances: int = 0
+    commits: int = 0
+    refused: int = 0
+    failed: int = 0
+    superseded: int = 0
+    superseded_in_a_row: int = 0
+
+
+class Member:
+    """One member of one attempt; `run` is its whole life."""
+
+    def __init__(self, plan: Plan, task: Task) -> None:
+        self._plan = plan
+        self._task = task
+        self._share = Share(plan.ends)
+        self._consumer = Consumer(plan.consumer_settings(task.member))
+        self._watch = GroupWatch(plan, self._consumer)
+        self._context = MemberContext(
+            plan.group_id, plan.run_id, task.member, plan.members, task.task_attempt_id
+        )
+        self._counts = _Counts()
+        self._rebalances: deque[Rebalance] = deque(maxlen=KEPT_REBALANCES)
+        self._member_id = ""
+        self._is_stopped = False
+        self._next_commit_s = self._answered_s = time.monotonic()
+
+    def run(self) -> MemberReport:
+        """Read until the run is over. Whatever `process` raises ends it, after what was processed is committed."""
+        try:
+            self._consumer.subscribe(
+                list(self._plan.topics),
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+            while not self._is_over():
+                self._turn()
+            self._arrive_together()
+        finally:
+            self._leave()
+        return self._report()
+
+    def _leave(self) -> None:
+        """Commit what is processed, as any revocation does, and leave the group."""
+        if not self._consumer.assignment():
+            # librdkafka 2.16 closes a cooperative consumer that owns nothing without a LeaveGroup.
+            self._consumer.unsubscribe()
+        self._consumer.close()
+        self._watch.close()
+
+    def _is_over(self) -> bool:
+        self._is_stopped = self._watch.is_stopped()
+        if self._is_stopped:
+            return True
+        # Whoever still has something to read need not ask whether all is done.
+        return self._share.is_at_its_ends and self._watch.is_done()
+
+    def _turn(self) -> None:
+        """Get some messages, process them, and commit if it is time. Rebalances happen within `consume`."""
+        batch = self._share.take(self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)))
+        if batch.rows:
+            self._watch.moved()
+            if not self._is_processed(batch):
+                return
+        self._share.processed(batch)
+        resting = self._share.at_rest()
+        if resting:
+            self._consumer.pause([TopicPartition(*where) for where in resting])
+        if resting or time.monotonic() >= self._next_commit_s:
+            self._commit(self._share.uncommitted())
+
+    def _records(self, messages: Iterable[Message]) -> Iterator[tuple[Partition, int, Message]]:
+        """The rows among what a consumer returns. Raises KafkaException for an error that does not pass."""
+        for message in messages:
+            error = message.error()
+            if error is None:
+                yield _partition(message), cast(int, message.offset()), message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._share.reach(_partition(message), cast(int, message.offset()))
+            elif error.code() != KafkaError._MAX_POLL_EXCEEDED:  # `on_lost` has been called for that.
+                raise KafkaException(error)
+
+    def _is_processed(self, batch: Batch[Message]) -> bool:
+        """Hand the batch over; False if another member has done it, and this one goes back to the positions."""
+        try:
+            self._plan.process(record_batch(batch.rows), replace(self._context, ranges=batch.ranges))
+        except SupersededError as error:
+            self._counts.superseded += 1
+            self._counts.superseded_in_a_row += 1
+            if self._counts.superseded_in_a_row >= SUPERSEDED_MAX:
+                raise MembersError(f"{SUPERSEDED_MAX} batches in a row were superseded: {error}") from error
+            self._go_back([(span.topic, span.partition) for span in batch.ranges])
+            return False
+        self._counts.batches += 1
+        self._counts.superseded_in_a_row = 0
+        return True
+
+    def _go_back(self, partitions: list[Partition]) -> None:
+        """Read on from where the positions are now. Raises MembersError if one of them is not told."""
+        positions = self._positions(partitions)
+        if positions.keys() != set(partitions):
+            raise MembersError("process raised SupersededError, and no positions tell where to go on")
+        self._share.assign(positions)
+        for (topic, partition), offset in positions.items():
+            self._consumer.seek(TopicPartition(topic, partition, offset))
+
+    def _positions(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """What the user's `positions` says of them."""
+        if self._plan.positions is None:
+            return {}
+        found = self._plan.positions(partitions, self._context)
+        return {where: found[where] for where in partitions if where in found}
+
+    def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        partitions = [(each.topic, each.partition) for each in assigned]
+        self._note(RebalanceKind.ASSIGNED, partitions)
+        positions = self._positions(partitions)
+        self._share.assign({where: positions.get(where) for where in partitions})
+        for each in assigned:
+            if (each.topic, each.partition) in positions:
+                each.offset = positions[each.topic, each.partition]
+        if self._plan.is_cooperative:
+            consumer.incremental_assign(assigned)
+        else:
+            consumer.assign(assigned)
+
+    def _on_revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        """Somebody else gets these: he is to begin where we are, not where we last committed."""
+        partitions = [(each.topic, each.partition) for each in revoked]
+        self._commit(self._share.uncommitted(partitions))
+        self._give_up(consumer, RebalanceKind.REVOKED, revoked)
+
+    def _on_lost(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        """The group has given us up: a commit would be refused."""
+        self._give_up(consumer, RebalanceKind.LOST, lost)
+
+    def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[TopicPartition]) -> None:
+        partitions = [(each.topic, each.partition) for each in gone]
+        self._note(kind, partitions)
+        self._share.release(partitions)
+        if self._plan.is_cooperative:
+            consumer.incremental_unassign(gone)
+        else:
+            consumer.unassign()
+
+    def _note(self, kind: RebalanceKind, partitions: list[Partition]) -> None:
+        self._counts.rebalances += 1
+        self._member_id = self._consumer.memberid() or self._member_id
+        self._rebalances.append(Rebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
+
+    def _commit(self, progress: list[Progress]) -> None:
+        """Commit, and wait for the answer. What the group refuses, or does not answer, stays to be committed."""
+        now_s = time.monotonic()
+        self._next_commit_s = now_s + self._plan.commit_interval_s
+        if not progress:
+            self._answered_s = now_s
+            return
+        try:
+            self._commit_now(progress)
+        except KafkaException as error:
+            if error.args[0].code() in _REFUSED:
+                self._counts.refused += 1
+            elif (
+                error.args[0].code() in _UNANSWERED and now_s - self._answered_s < self._plan.stall_timeout_s
+            ):
+                self._counts.failed += 1
+                return
+            else:
+                raise
+        self._answered_s = time.monotonic()
+
+    def _commit_now(self, progress: list[Progress]) -> None:
+        mark = self._plan.end_mark
+        offsets = [
+            TopicPartition(each.topic, each.partition, each.offset, mark if each.is_at_end else "")
+            for each in progress
+        ]
+        for answer in self._consumer.commit(offsets=offsets, asynchronous=False):
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+        self._share.committed(progress)
+        self._counts.commits += 1
+
+    def _arrive_together(self) -> None:
+        """Wait until all members have come to this point, and stay in the group meanwhile."""
+        self._commit(self._share.uncommitted())
+        self._consumer.pause(self._consumer.assignment())
+        arrived: Future[None] = Future()
+        threading.Thread(target=_settle, args=(arrived, self._task.arrive), daemon=True).start()
+        deadline_s = time.monotonic() + self._plan.stall_timeout_s
+        while not arrived.done():
+            # What comes of a partition that was given to us only now is not taken, and so not committed.
+            for _ in self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)):
+                continue
+            if time.monotonic() > deadline_s:
+                waited = f"{self._plan.stall_timeout_s:g} s"
+                raise MembersError(f"other members have not come to the end within {waited} of this one")
+        arrived.result()
+
+    def _report(self) -> MemberReport:
+        counts = self._counts
+        return MemberReport(
+            member=self._task.member,
+            member_id=self._member_id,
+            host=socket.gethostname(),
+            task_attempt_id=self._task.task_attempt_id,
+            rows_by_partition=dict(sorted(self._share.rows.items())),
+            batches=counts.batches,
+            ranges=self._share.ranges(),
+            rebalances=tuple(self._rebalances),
+            rebalance_count=counts.rebalances,
+            commits=counts.commits,
+            commits_refused=counts.refused,
+            commits_failed=counts.failed,
+            superseded=counts.superseded,
+            is_stopped=self._is_stopped,
+        )
+
+
+def _partition(message: Message) -> Partition:
+    return cast(str, message.topic()), cast(int, message.partition())
+
+
+def _settle(future: Future[None], call: Callable[[], None]) -> None:
+    """Give `future` the outcome of `call`, whatever it is."""
+    try:
+        call()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)

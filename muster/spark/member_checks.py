@@ -1,0 +1,169 @@
+"""What is found out, and refused, before any member starts: options, topics, log ends, the group as it is.
+
+Everything goes through the wire by a stock client. A refusal is a MembersError with a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from muster.spark.member_plan import MembersError, Plan, stop_group_id
+from muster.spark.member_report import Partition
+
+TIMEOUT_S: Final = 20.0
+_NO_SUCH_GROUP: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_MEMBER_ID)
+
+_LATEST: Callable[[], OffsetSpec] = OffsetSpec.latest
+
+
+def check_options(
+    bootstrap: str,
+    group_id: str,
+    topics: Sequence[str],
+    members: int,
+    process: Callable[..., object],
+    numbers: Mapping[str, float],
+) -> None:
+    """Raises MembersError for what is wrong whatever the cluster is. `numbers` must be above zero."""
+    if not bootstrap or not group_id:
+        raise MembersError("bootstrap and group_id must not be empty")
+    if isinstance(topics, str) or not topics or not all(isinstance(each, str) and each for each in topics):
+        raise MembersError(f"topics must be a list of at least one topic's name, not {topics!r}")
+    if len(set(topics)) < len(topics):
+        raise MembersError(f"a topic is named twice among {', '.join(topics)}")
+    if isinstance(members, bool) or not isinstance(members, int) or members < 1:
+        raise MembersError(f"members must be a number from 1 on, not {members!r}")
+    if not callable(process):
+        raise MembersError(f"process must be a function of a batch and a context, not {process!r}")
+    for name, value in numbers.items():
+        if not value > 0:
+            raise MembersError(f"{name} must be above zero, not {value!r}")
+
+
+def check_settings(plan: Plan) -> None:
+    """Raises MembersError unless the stock client takes the settings, and members could join with them."""
+    try:
+        Consumer(plan.consumer_settings(0)).close()
+    except (KafkaException, TypeError, ValueError) as error:
+        raise MembersError(f"the client refuses its settings: {_told(error)}") from error
+
+
+class Cluster:
+    """What the driver asks of the cluster. Any answer that does not come raises MembersError."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
+        self._bootstrap = bootstrap
+        kept = {name: value for name, value in settings.items() if name.startswith(_CONNECTION_SETTINGS)}
+        self._admin = AdminClient({**kept, "bootstrap.servers": bootstrap})
+
+    def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
+        """All partitions of the topics. Raises MembersError that names those which are not there."""
+        futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_S)
+        found: list[Partition] = []
+        unknown: list[str] = []
+        for topic, future in futures.items():
+            try:
+                found += [(topic, each.id) for each in future.result().partitions]
+            except KafkaException as error:
+                if error.args[0].code() not in (
+                    KafkaError.UNKNOWN_TOPIC_OR_PART,
+                    KafkaError.TOPIC_EXCEPTION,
+                ):
+                    raise self._unanswered("describing topics", error) from error
+                unknown.append(topic)
+        if unknown:
+            raise MembersError(f"{self._bootstrap} has no topic {' and no topic '.join(sorted(unknown))}")
+        return found
+
+    def log_ends(self, partitions: Iterable[Partition], *, committed_only: bool) -> dict[Partition, int]:
+        """Where each log ends now; `committed_only` as readers of committed transactions see it."""
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(*where): _LATEST() for where in partitions}
+        futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT_S)
+        return {
+            (each.topic, each.partition): self._answer("listing offsets", future).offset
+            for each, future in futures.items()
+        }
+
+    def committed(self, group_id: str) -> dict[Partition, int]:
+        """Everything that the group has committed."""
+        future = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group_id)], request_timeout=TIMEOUT_S
+        )[group_id]
+        answer = self._answer(f"fetching the offsets of group {group_id}", future)
+        return {
+            (each.topic, each.partition): each.offset for each in answer.topic_partitions if each.offset >= 0
+        }
+
+    def check_group(self, group_id: str) -> None:
+        """Raises MembersError if the group has members that are no consumers, or is none of consumers."""
+        future = self._admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S)[group_id]
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_SUCH_GROUP:
+                raise self._unanswered(f"describing group {group_id}", error) from error
+
+    def forget_stop(self, group_id: str) -> None:
+        """Delete what `stop` has left: it was meant for an earlier run."""
+        name = stop_group_id(group_id)
+        future = self._admin.delete_consumer_groups([name], request_timeout=TIMEOUT_S)[name]
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_SUCH_GROUP:
+                raise self._unanswered(f"deleting group {name}", error) from error
+
+    def _answer(self, doing: str, future: Any) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise self._unanswered(doing, error) from error
+
+    def _unanswered(self, doing: str, error: KafkaException) -> MembersError:
+        return MembersError(f"{doing} on {self._bootstrap}: {_told(error)}")
+
+
+# What a member's connection needs (TLS, SASL, timeouts of sockets) the driver's needs, too.
+_CONNECTION_SETTINGS: Final = (
+    "security.",
+    "sasl.",
+    "ssl.",
+    "socket.",
+    "client.dns.",
+    "broker.address.",
+    "log",
+)
+
+
+def check_committed(group_id: str, committed: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+    """Raises MembersError where the group is beyond the end of a log: it has read another log of that name."""
+    beyond = [
+        f"{topic}-{partition} at {committed[topic, partition]}, and the log ends at {end}"
+        for (topic, partition), end in sorted(ends.items())
+        if committed.get((topic, partition), 0) > end
+    ]
+    if beyond:
+        more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+        raise MembersError(
+            f"group {group_id} is on {beyond[0]}{more}: was the topic made anew? Reset the group's offsets first"
+        )
+
+
+def _told(error: Exception) -> str:
+    """The client's own words, without its codes."""
+    first = error.args[0] if error.args else error
+    return str(first.str()) if isinstance(first, KafkaError) else str(first)

@@ -1,0 +1,133 @@
+"""What a run of members is to do: a plain value that is made on the driver and goes to every member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from muster.spark.member_report import OffsetRange, Partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS: Final = 5_000
+COMMIT_INTERVAL_S: Final = 1.0
+STALL_TIMEOUT_S: Final = 600.0  # Twice what a stock client may spend on one batch (max.poll.interval.ms).
+
+# Of the stock client's settings, those that make it do what a run of members promises.
+SET_BY_RUN: Final = (
+    "bootstrap.servers",
+    "group.id",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "group.instance.id",  # A static member does not leave when it is closed.
+    "group.protocol",
+)
+COOPERATIVE: Final = "cooperative-sticky"
+DEFAULTS: Final[Mapping[str, str]] = {
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "partition.assignment.strategy": COOPERATIVE,
+    # Not the client's 45 s: a member whose worker Spark has killed holds up the others for so long.
+    "session.timeout.ms": "10000",
+    "heartbeat.interval.ms": "1000",  # Not 3 s: a member learns of a rebalance by its next heartbeat.
+}
+
+
+class MembersError(Exception):
+    """A run of members that cannot be, or that came to nothing; the message is a sentence."""
+
+
+class SupersededError(Exception):
+    """For `process` to raise: somebody else has gone on from where this batch begins, and nothing was stored.
+
+    The member goes back to where `positions` says.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class MemberContext:
+    """Whom `process` works for. `task_attempt_id` is unique in the Spark application.
+
+    `ranges` are the offsets of the batch at hand, one range for each of its partitions. As long as a member owns a
+    partition each range begins where the one before it ended, the first where `positions` said: a store that
+    keeps the end of the last range can tell by its beginning whether the next one is to be written.
+    """
+
+    group_id: str
+    run_id: str
+    member: int
+    members: int
+    task_attempt_id: int
+    ranges: tuple[OffsetRange, ...] = ()
+
+
+Process = Callable[["pa.RecordBatch", MemberContext], None]
+"""Called with the rows of a batch, as `arrow_rows.SCHEMA`. When it returns, they are processed."""
+Positions = Callable[[Sequence[Partition], MemberContext], Mapping[Partition, int]]
+"""Called on assignment: where to begin, if not where the group is; a negative offset is the beginning of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run. `ends` are the log ends known at the start, None for a run without end."""
+
+    bootstrap: str
+    group_id: str
+    run_id: str
+    topics: tuple[str, ...]
+    members: int
+    process: Process
+    positions: Positions | None = None
+    ends: Mapping[Partition, int] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    batch_rows: int = BATCH_ROWS
+    commit_interval_s: float = COMMIT_INTERVAL_S
+    stall_timeout_s: float = STALL_TIMEOUT_S
+
+    @property
+    def is_cooperative(self) -> bool:
+        return self.settings["partition.assignment.strategy"] == COOPERATIVE
+
+    @property
+    def end_mark(self) -> str:
+        """The metadata of a commit at a log end: a member of this run has come so far."""
+        return f"end of run {self.run_id}"
+
+    @property
+    def stop_group_id(self) -> str:
+        return stop_group_id(self.group_id)
+
+    def watch_settings(self) -> dict[str, str | bool]:
+        """The configuration of a consumer that never joins, and asks whether to stop."""
+        name = {"client.id": f"{self.group_id}-watch", "group.id": self.stop_group_id}
+        return {**self.consumer_settings(0), **name}
+
+    def consumer_settings(self, member: int) -> dict[str, str | bool]:
+        """The configuration of a member's consumer."""
+        return {
+            "client.id": f"{self.group_id}-{member}",
+            **self.settings,
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.group_id,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+        }
+
+
+def stop_group_id(group_id: str) -> str:
+    """The group whose first commit tells the members of `group_id` to stop. It never has members."""
+    return f"{group_id}.stop"
+
+
+def effective_settings(given: Mapping[str, str], *, has_positions: bool) -> dict[str, str]:
+    """The user's settings over DEFAULTS. Raises MembersError for those that are not the user's to set."""
+    taken = sorted(set(given) & set(SET_BY_RUN))
+    if taken:
+        raise MembersError(f"{', '.join(taken)} cannot be given among the settings: members.run sets them")
+    # Where a store decides, rows that the topic has lost must not be skipped in silence.
+    reset = {"auto.offset.reset": "error"} if has_positions else {}
+    return {**DEFAULTS, **reset, **{name: str(value) for name, value in given.items()}}

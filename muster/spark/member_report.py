@@ -1,0 +1,130 @@
+"""What a run of members tells when it is over: what each member read, and which rebalances it saw.
+
+Plain dataclasses: members send them from their executors to the driver. A member that lives for weeks keeps its
+newest ranges and rebalances only, and the counts of all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+Partition = tuple[str, int]
+"""A topic's name and a partition's number."""
+
+KEPT_RANGES: Final = 1000  # Of each member. A range grows until its partition changes hands.
+KEPT_REBALANCES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Rows of one partition, from `start_offset` up to and without `end_offset`.
+
+    There may be fewer rows than offsets: markers of transactions have offsets, and compaction takes rows away.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    rows: int
+
+
+class RebalanceKind(StrEnum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"  # What was processed of them has been committed.
+    LOST = "lost"  # The group gave this member up: what it had not committed is read again by others.
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One change of what a member owns, in milliseconds since 1970 by its executor's clock."""
+
+    kind: RebalanceKind
+    at_ms: int
+    partitions: tuple[Partition, ...]
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.at_ms / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReport:
+    """What one member of the last attempt did, from its joining to its leaving.
+
+    `ranges` and `rebalances` are the newest KEPT_RANGES and KEPT_REBALANCES, oldest first; `rebalance_count` is
+    of all. `commits_refused` were refused because the group had moved on, `commits_failed` got no answer or one
+    that may pass: either way they were made again, or others read the rows again. `superseded` counts batches
+    that `process` refused because another member had gone on from there.
+    """
+
+    member: int
+    member_id: str
+    host: str
+    task_attempt_id: int
+    rows_by_partition: dict[Partition, int]
+    batches: int
+    ranges: tuple[OffsetRange, ...]
+    rebalances: tuple[Rebalance, ...]
+    rebalance_count: int
+    commits: int
+    commits_refused: int
+    commits_failed: int
+    superseded: int
+    is_stopped: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(self.rows_by_partition.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A run that is over. `members` are those of the last attempt: what earlier ones read died with them.
+
+    `failures` are the reasons of the earlier attempts, in a line each; none if nothing failed. `ends` are the log
+    ends known at the start (empty in a continuous run). `is_stopped` says that it was ended by `stop`.
+    """
+
+    group_id: str
+    run_id: str
+    failures: tuple[str, ...]
+    ends: dict[Partition, int]
+    members: tuple[MemberReport, ...]
+
+    @property
+    def attempts(self) -> int:
+        """How often Spark ran the whole stage: 1 if nothing failed."""
+        return 1 + len(self.failures)
+
+    @property
+    def rows(self) -> int:
+        """What the members of the last attempt read."""
+        return sum(member.rows for member in self.members)
+
+    @property
+    def is_stopped(self) -> bool:
+        return any(member.is_stopped for member in self.members)
+
+    def rows_by_partition(self) -> dict[Partition, int]:
+        """The rows of all members together, sorted by topic and partition."""
+        total: Counter[Partition] = Counter()
+        for member in self.members:
+            total.update(member.rows_by_partition)
+        return dict(sorted(total.items()))
+
+    def lines(self) -> Iterator[str]:
+        """A sentence for the run and one for each member."""
+        ending = "stopped" if self.is_stopped else "at the end"
+        told = f"{self.group_id}: {self.rows:,} rows by {len(self.members)} members, {ending}"
+        yield told if self.attempts == 1 else f"{told}, in attempt {self.attempts}"
+        for member in self.members:
+            yield (
+                f"member {member.member} on {member.host}: {member.rows:,} rows of "
+                f"{len(member.rows_by_partition)} partitions, {member.rebalance_count} rebalances"
+            )

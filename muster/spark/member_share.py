@@ -1,0 +1,165 @@
+"""A member's share: the partitions that it owns, and how far it has come in each. No clients, no clock.
+
+An offset goes three steps: a row is *taken* out of what the consumer returned, it is *processed*, its offset is
+*committed*. Only what is processed is ever offered for a commit. Where a partition has an end, rows behind it are
+not taken: it is *at its end* as soon as anything shows that the log goes on there, be it a row behind it or the
+broker's word that nothing comes before it, for the last offsets may belong to markers, which no consumer sees.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, TypeVar
+
+from muster.spark.member_report import KEPT_RANGES, OffsetRange, Partition
+
+R = TypeVar("R")
+"""A row, whatever it is."""
+
+
+class OutOfOrderError(Exception):
+    """The consumer returned a row twice or backwards: committing would lose rows."""
+
+
+class Progress(NamedTuple):
+    """An offset to commit: all rows before it are processed. At the end, if the run has one and this is it."""
+
+    topic: str
+    partition: int
+    offset: int
+    is_at_end: bool
+
+
+@dataclass(slots=True)
+class _Owned:
+    """One partition of the share. None is not known yet: the consumer starts where the group has committed."""
+
+    end: int | None
+    chain: int | None  # Where the range of the next batch begins.
+    taken: int | None = None
+    processed: int | None = None
+    committed: int | None = None
+    is_paused: bool = False
+    read: OffsetRange | None = None  # What was processed of it, as long as one range joins the next.
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.end is not None and self.processed is not None and self.processed >= self.end
+
+    def reach(self, offset: int) -> None:
+        """All before `offset` has been taken, or there is nothing to take."""
+        reached = offset if self.end is None else min(offset, self.end)
+        self.taken = max(reached, self.taken or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[R]):
+    """Rows in the order in which they came, and for each partition the range they lie in."""
+
+    rows: list[R]
+    ranges: tuple[OffsetRange, ...]
+
+
+class Share:
+    """What one member owns. `ends` are the log ends of a run that has them; None for one that goes on."""
+
+    def __init__(self, ends: Mapping[Partition, int] | None) -> None:
+        self._ends = ends
+        self._owned: dict[Partition, _Owned] = {}
+        self.rows: Counter[Partition] = Counter()
+        self._closed: deque[OffsetRange] = deque(maxlen=KEPT_RANGES)
+
+    def assign(self, positions: Mapping[Partition, int | None]) -> None:
+        """Own these, too, beginning at the given offset, or where the group is (None or negative)."""
+        self.release(positions)
+        for where, position in positions.items():
+            # A partition that was made after the start has nothing for a run that has ends.
+            end = None if self._ends is None else self._ends.get(where, 0)
+            known = position if position is not None and position >= 0 else None
+            self._owned[where] = _Owned(end, chain=known, taken=known)
+
+    def release(self, partitions: Iterable[Partition]) -> None:
+        """Own these no longer: what is not committed of them is the next owner's."""
+        for where in partitions:
+            owned = self._owned.pop(where, None)
+            if owned is not None and owned.read is not None:
+                self._closed.append(owned.read)
+
+    def owns(self, where: Partition) -> bool:
+        return where in self._owned
+
+    def take(self, records: Iterable[tuple[Partition, int, R]]) -> Batch[R]:
+        """Those of `records` (partition, offset, row) that are to be processed. Raises OutOfOrderError."""
+        rows: list[R] = []
+        found: dict[Partition, list[int]] = {}  # First offset, offset behind the last, rows.
+        for where, offset, row in records:
+            owned = self._owned.get(where)
+            if owned is None:
+                continue  # Taken away while it was on its way to us: its next owner reads it.
+            if owned.end is not None and offset >= owned.end:
+                owned.reach(offset)
+                continue
+            if owned.taken is not None and offset < owned.taken:
+                raise OutOfOrderError(f"{where[0]}-{where[1]}: offset {offset} behind {owned.taken}")
+            owned.taken = offset + 1
+            rows.append(row)
+            span = found.setdefault(where, [offset, 0, 0])
+            span[1:] = offset + 1, span[2] + 1
+        return Batch(rows, tuple(self._range(where, *span) for where, span in found.items()))
+
+    def _range(self, where: Partition, first: int, end: int, rows: int) -> OffsetRange:
+        """Ranges of one owner join up: each begins where the one before it ended."""
+        chain = self._owned[where].chain
+        return OffsetRange(*where, first if chain is None else chain, end, rows)
+
+    def reach(self, where: Partition, offset: int) -> None:
+        """The broker says that there is nothing to read before `offset` but what was returned."""
+        if where in self._owned:
+            self._owned[where].reach(offset)
+
+    def processed(self, batch: Batch[R]) -> None:
+        """The batch, and with it all that was taken, is processed."""
+        for span in batch.ranges:
+            owned = self._owned[span.topic, span.partition]
+            owned.chain = span.end_offset
+            owned.read = span if owned.read is None else _joined(owned.read, span)
+            self.rows[span.topic, span.partition] += span.rows
+        for owned in self._owned.values():
+            owned.processed = owned.taken
+
+    def uncommitted(self, among: Sequence[Partition] | None = None) -> list[Progress]:
+        """What is processed and not committed, of all partitions or `among` some."""
+        wanted = self._owned if among is None else [where for where in among if where in self._owned]
+        found = ((where, self._owned[where]) for where in wanted)
+        return [
+            Progress(*where, owned.processed, owned.is_at_end)
+            for where, owned in found
+            if owned.processed is not None and owned.processed != owned.committed
+        ]
+
+    def committed(self, progress: Iterable[Progress]) -> None:
+        for each in progress:
+            self._owned[each.topic, each.partition].committed = each.offset
+
+    def at_rest(self) -> list[Partition]:
+        """Partitions that have come to their end since this was last asked: nothing more is wanted of them."""
+        found = [where for where, owned in self._owned.items() if owned.is_at_end and not owned.is_paused]
+        for where in found:
+            self._owned[where].is_paused = True
+        return found
+
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """What was processed: of each owning of a partition one range, the newest KEPT_RANGES at least."""
+        return (*self._closed, *(owned.read for owned in self._owned.values() if owned.read is not None))
+
+    @property
+    def is_at_its_ends(self) -> bool:
+        """Whether there is nothing more to read in any partition of the share, an empty one included."""
+        return all(owned.is_at_end for owned in self._owned.values())
+
+
+def _joined(first: OffsetRange, second: OffsetRange) -> OffsetRange:
+    """Two ranges of one owner, of which the second begins where the first ended."""
+    return replace(first, end_offset=second.end_offset, rows=first.rows + second.rows)

@@ -1,0 +1,203 @@
+"""Spark's executors as members of a consumer group.
+
+`run` starts a barrier stage, so all of its tasks run at once: each is a stock consumer and a real member of the
+group on the coordinator, for lag tools and for other members alike. What they promise is in docs/spark-members.md.
+This module is the driver's side; `member` is what runs in the executors. It works on any Kafka cluster.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from muster.spark.member import run_member
+from muster.spark.member_checks import Cluster, check_committed, check_options, check_settings
+from muster.spark.member_plan import (
+    BATCH_ROWS,
+    COMMIT_INTERVAL_S,
+    STALL_TIMEOUT_S,
+    MemberContext,
+    MembersError,
+    Plan,
+    Positions,
+    Process,
+    SupersededError,
+    effective_settings,
+    stop_group_id,
+)
+from muster.spark.member_report import (
+    MemberReport,
+    OffsetRange,
+    Partition,
+    Rebalance,
+    RebalanceKind,
+    RunReport,
+)
+from muster.spark.slots import require_slots
+
+__all__ = [
+    "MemberContext",
+    "MemberReport",
+    "MembersError",
+    "OffsetRange",
+    "Partition",
+    "Rebalance",
+    "RebalanceKind",
+    "RunReport",
+    "SupersededError",
+    "run",
+    "stop",
+]
+
+ATTEMPTS: Final = 4  # As many as Spark gives any other task.
+RETRY_SLOTS_S: Final = 120.0
+
+
+def run(
+    spark: SparkSession,
+    bootstrap: str,
+    group_id: str,
+    topics: Sequence[str],
+    members: int,
+    process: Process,
+    *,
+    positions: Positions | None = None,
+    continuous: bool = False,
+    settings: Mapping[str, str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    commit_interval_s: float = COMMIT_INTERVAL_S,
+    stall_timeout_s: float = STALL_TIMEOUT_S,
+    attempts: int = ATTEMPTS,
+) -> RunReport:
+    """Read `topics` as `members` members of the group, until the log ends of now are committed, or until `stop`.
+
+    Each member hands batches of at most `batch_rows` rows to `process`, and commits what it has processed every
+    `commit_interval_s`, on revocation and at the end. A `continuous` run ends by `stop` alone. `settings` are
+    the stock client's, over `member_plan.DEFAULTS`. `process` and `positions` are sent to the executors.
+
+    Raises MembersError: at once, before anything starts, for options that cannot be, and for more members than
+    slots that are free; later when the last of `attempts` has failed. An attempt fails if one of its members
+    does: its process dies, `process` raises, or the group stands still for `stall_timeout_s` with rows to read.
+    """
+    numbers = {
+        "batch_rows": batch_rows,
+        "commit_interval_s": commit_interval_s,
+        "stall_timeout_s": stall_timeout_s,
+        "attempts": attempts,
+    }
+    check_options(bootstrap, group_id, topics, members, process, numbers)
+    plan = Plan(
+        bootstrap,
+        group_id,
+        uuid.uuid4().hex,
+        tuple(topics),
+        members,
+        process,
+        positions,
+        settings=effective_settings(settings or {}, has_positions=positions is not None),
+        batch_rows=batch_rows,
+        commit_interval_s=commit_interval_s,
+        stall_timeout_s=stall_timeout_s,
+    )
+    check_settings(plan)
+    check_spark(spark, members)
+    cluster = Cluster(bootstrap, plan.settings)
+    plan = prepare(cluster, plan, continuous=continuous)
+    try:
+        return _run_attempts(spark.sparkContext, plan, attempts)
+    finally:
+        cluster.forget_stop(group_id)
+
+
+def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] | None = None) -> None:
+    """Have the members of the group's run finish the batch in their hands, commit, leave, and the run end.
+
+    From any process, on any machine. It is a commit to the group `GROUP_ID.stop`, for `topic`, one of the
+    run's; the run deletes that group when it begins and when it ends. Raises MembersError.
+    """
+    name = {"bootstrap.servers": bootstrap, "group.id": stop_group_id(group_id)}
+    consumer = Consumer({**(settings or {}), **name})
+    asked_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    try:
+        answers = consumer.commit(
+            offsets=[TopicPartition(topic, 0, 0, f"stop at {asked_at}")], asynchronous=False
+        )
+    except KafkaException as error:
+        raise MembersError(f"telling group {group_id} to stop: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+    if answers[0].error is not None:
+        raise MembersError(f"telling group {group_id} to stop: {answers[0].error.str()}")
+
+
+def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:
+    """The plan with the log ends of now. Raises MembersError if the topics or the group are not fit for it."""
+    partitions = cluster.partitions_of(plan.topics)
+    cluster.check_group(plan.group_id)
+    log_ends = cluster.log_ends(partitions, committed_only=False)
+    check_committed(plan.group_id, cluster.committed(plan.group_id), log_ends)
+    cluster.forget_stop(plan.group_id)
+    if continuous:
+        return plan
+    if plan.settings["isolation.level"] == "read_committed":
+        log_ends = cluster.log_ends(partitions, committed_only=True)
+    return replace(plan, ends=log_ends)
+
+
+def check_spark(spark: SparkSession, members: int) -> None:
+    """Raises MembersError if this Spark cannot run so many members at once, with the numbers."""
+    if not isinstance(getattr(spark, "_jsparkSession", None), JavaObject):
+        raise MembersError("members need a classic Spark session: Spark Connect has no barrier stages")
+    context = spark.sparkContext
+    if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        raise MembersError("Spark runs no barrier stage with spark.dynamicAllocation.enabled")
+    require_slots(context, members)
+
+
+def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport:
+    """Run all members to their end, again if one of them dies. Raises MembersError if that does not help.
+
+    Spark itself gives up a barrier stage with results when one of its tasks fails: what tasks have done by then
+    may not be fit to be done again. Here it is: whoever comes next begins where the group has committed.
+    """
+    failures: list[str] = []
+    while True:
+        try:
+            members = _run_stage(context, plan)
+        except Py4JJavaError as error:
+            failures.append(failure_reason(str(error.java_exception.getMessage())))
+            if len(failures) == attempts:
+                told = f"the members of group {plan.group_id} failed, in attempt {attempts} of {attempts}"
+                raise MembersError(f"{told}: {failures[-1]}") from error
+            # The other tasks of the attempt are being killed; an executor that died is being replaced.
+            require_slots(context, plan.members, RETRY_SLOTS_S)
+        else:
+            return RunReport(
+                plan.group_id, plan.run_id, tuple(failures), dict(plan.ends or {}), tuple(members)
+            )
+
+
+def _run_stage(context: SparkContext, plan: Plan) -> list[MemberReport]:
+    """One attempt."""
+
+    def member(_: Iterable[int]) -> Iterator[MemberReport]:
+        yield run_member(plan)
+
+    numbers = context.parallelize(range(plan.members), plan.members)
+    return numbers.barrier().mapPartitions(member).collect()
+
+
+def failure_reason(message: str) -> str:
+    """What Spark says of a failed stage, in a line: the exception of the Python task, if it was one."""
+    lines = [line.strip() for line in message.partition("\n\tat ")[0].splitlines() if line.strip()]
+    is_traceback = any("Traceback (most recent call last)" in line for line in lines)
+    return lines[-1] if is_traceback else lines[0]
