@@ -39,6 +39,11 @@ LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     **DEFAULTS,
     "spark.sql.shuffle.partitions": "2",  # Spark's 200 are for clusters: here each costs more than its work.
 }
+CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
+    **DEFAULTS,
+    # Where `spark.cores.max` says how many are wanted, wait for all of them, half a minute at most.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
 
 # Spark tells executors which program their Python is, and would tell them this machine's. This one, sent as
 # a file into the executor's work folder, asks the environment that the worker was started in.
@@ -87,7 +92,7 @@ def settings_for(settings: Mapping[str, str], address: str | None) -> dict[str, 
     Executors and this machine meet at `address`; None leaves that to Spark.
     """
     master = settings.get("spark.master", LOCAL_MASTER)
-    defaults = dict(LOCAL_DEFAULTS if is_local(master) else DEFAULTS)
+    defaults = dict(LOCAL_DEFAULTS if is_local(master) else CLUSTER_DEFAULTS)
     if address is not None:
         defaults |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
     return {"spark.master": master, **defaults, **settings}

@@ -30,8 +30,8 @@ END_TIMEOUT_S: Final = 20
 DAEMON_MEMORY: Final = "256m"
 _LOG_LINES_SHOWN: Final = 15
 
-_MASTER: Final = "org.apache.spark.deploy.master.Master"
-_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+MASTER: Final = "org.apache.spark.deploy.master.Master"
+WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _MASTER_IS_UP: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_IS_KNOWN: Final = re.compile(r"Successfully registered with master (spark://\S+)")
 _KEPT_VARIABLES: Final = ("PATH", "HOME", "JAVA_HOME", "LANG", "LC_ALL", "TMPDIR")
@@ -69,7 +69,7 @@ class StandaloneCluster:
     def __enter__(self) -> Self:
         try:
             address = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
-            master = self._start("master", _MASTER, address, worker_environment(), _MASTER_IS_UP)
+            master = self._start("master", MASTER, address, worker_environment(), _MASTER_IS_UP)
             self.master = master.told()
             workers = [self._start_worker(number, address) for number in range(1, self._workers + 1)]
             for worker in workers:
@@ -101,7 +101,7 @@ class StandaloneCluster:
     def _start_worker(self, number: int, address: list[str]) -> Daemon:
         name = f"worker-{number}"
         arguments = [*address, *self._resources, "--work-dir", str(self.folder / name / "work"), self.master]
-        return self._start(name, _WORKER, arguments, self._environment, _WORKER_IS_KNOWN)
+        return self._start(name, WORKER, arguments, self._environment, _WORKER_IS_KNOWN)
 
     def _start(
         self,
