@@ -21,9 +21,12 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir --constraint /dist/constraints.txt "$(ls /dist/muster-*.whl)[spark]" \
-    && install --directory --owner muster /home/muster/.ivy2.5.2
+    && install --directory --owner muster /tables /home/muster/work
 USER muster
 WORKDIR /home/muster
+# The jars of Spark's Kafka source come into the image: a container starts without a network.
+RUN python -m muster.spark.jars
+VOLUME /tables
 
 FROM base AS daemon
 USER muster

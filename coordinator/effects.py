@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from protocol.control_records import Marker
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:  # Whoever reads events needs neither checksums nor codecs: Spark's executors may lack both.
+    from protocol.control_records import Marker
 
 ReplyTo: TypeAlias = Hashable
 """Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""

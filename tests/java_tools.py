@@ -205,10 +205,13 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":  # `python -m tests.java_tools` fetches ahead of the tests.
+    from muster.spark.jars import kafka_source_jars
+    from muster.spark.java import SparkUnavailableError
+
     try:
         java()
         print(f"Apache Kafka {KAFKA_VERSION}: {kafka_jars()}, {streams_jars()}")
-    except (
-        JavaUnavailable
-    ) as missing:  # The tests that need it will say so again, or fail where it is required.
+        print(f"Spark's Kafka source: {kafka_source_jars()[0].parent}")
+    except (JavaUnavailable, SparkUnavailableError) as missing:
+        # The tests that need it will say so again, or fail where it is required.
         print(f"without Java: {missing}")

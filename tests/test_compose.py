@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,10 @@ from coordinator.settings import Settings
 from coordinator.settings_sources import load
 from muster.cli import app
 from muster.serve import parsed_overrides
+from muster.spark import standalone
 
 ROOT = Path(__file__).parent.parent
+WORKERS = ("spark-worker-1", "spark-worker-2")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
@@ -67,11 +72,70 @@ def test_the_health_check_is_a_command_of_ours_that_ends(services: dict[str, Any
     assert bound.arguments["bootstrap"] == "127.0.0.1:19092"
 
 
-def test_spark_runs_in_a_profile_and_waits_for_a_healthy_daemon(services: dict[str, Any]) -> None:
+def test_spark_runs_in_a_profile_and_waits_for_a_healthy_daemon_and_its_workers(
+    services: dict[str, Any],
+) -> None:
+    assert all(services[name]["profiles"] == ["spark"] for name in services if name.startswith("spark"))
     spark = services["spark"]
-    assert spark["profiles"] == ["spark"]
-    assert spark["depends_on"] == {"muster": {"condition": "service_healthy"}}
+    assert spark["depends_on"]["muster"] == {"condition": "service_healthy"}
+    assert set(spark["depends_on"]) == {"muster", *WORKERS}
     assert spark["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == "muster:19092"
+
+
+def test_the_master_and_its_workers_run_what_is_in_pyspark_and_agree_on_the_address(
+    services: dict[str, Any],
+) -> None:
+    master = services["spark-master"]
+    program, main_class, *flags = master["command"]
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert (program, main_class) == ("spark-class", standalone.MASTER)
+    assert given["--host"] == master["hostname"] == "spark-master"
+    url = f"spark://spark-master:{given['--port']}"
+    assert services["spark"]["environment"]["SPARK_MASTER"] == url
+    for name in WORKERS:
+        worker = services[name]
+        assert worker["command"][:2] == ["spark-class", standalone.WORKER]
+        assert worker["command"][-1] == url
+        assert worker["depends_on"] == {"spark-master": {"condition": "service_healthy"}}
+
+
+def test_a_worker_has_the_memory_that_an_executor_asks_for(services: dict[str, Any]) -> None:
+    for name in WORKERS:
+        command = services[name]["command"]
+        assert command[command.index("--memory") + 1] == "1g", (
+            "what spark.executor.memory is unless it is set"
+        )
+
+
+def test_the_health_check_of_the_master_tells_a_port_that_listens_from_one_that_does_not(
+    services: dict[str, Any],
+) -> None:
+    how, program, flag, code = services["spark-master"]["healthcheck"]["test"]
+    assert (how, program, flag) == ("CMD", "python3", "-c")
+    assert "('spark-master', 7077)" in code
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = code.replace("('spark-master', 7077)", str(listener.getsockname()))
+        assert subprocess.run([sys.executable, "-c", here], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", here], check=False, capture_output=True)
+    assert done.returncode != 0
+
+
+def test_the_cluster_of_spark_publishes_no_port(services: dict[str, Any]) -> None:
+    """It runs what it is sent, without asking who sends it."""
+    assert not [name for name in services if name.startswith("spark") and "ports" in services[name]]
+
+
+def test_tables_and_work_lie_where_the_user_of_the_image_may_write(services: dict[str, Any]) -> None:
+    places = {services[name]["command"][-2] for name in WORKERS}
+    for name in ("spark", "spark-master", *WORKERS):
+        places |= {volume.split(":")[1] for volume in services[name]["volumes"]}
+    assert places == {"/tables", "/home/muster/work"}
+    assert "install --directory --owner muster /tables /home/muster/work" in DOCKERFILE
+
+
+def test_the_image_of_spark_holds_the_jars_before_it_runs() -> None:
+    spark = DOCKERFILE.partition(" AS spark\n")[2].partition("\nFROM ")[0]
+    assert spark.index("USER muster") < spark.index("RUN python -m muster.spark.jars")
 
 
 def test_every_image_is_a_target_of_the_dockerfile_and_runs_as_a_user_of_its_own(

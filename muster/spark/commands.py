@@ -38,15 +38,15 @@ def flights(
     ] = False,
 ) -> int:
     """Compute the mean departure delay per airport and hour of all flights on a topic."""
+    output, checkpoint = output.absolute(), checkpoint.absolute()
     try:
         require_spark()
+        # Spark 4.0 leaves a folder `artifacts` behind wherever its JVM was started (SPARK-52396).
+        with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
+            return _run_flights(bootstrap, topic, output, checkpoint, as_json)
     except SparkUnavailableError as missing:
         print(f"muster: {missing}", file=sys.stderr)
         return STATUS_FAILED
-    output, checkpoint = output.absolute(), checkpoint.absolute()
-    # Spark 4.0 leaves a folder `artifacts` behind wherever its JVM was started (SPARK-52396).
-    with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
-        return _run_flights(bootstrap, topic, output, checkpoint, as_json)
 
 
 @app.command

@@ -19,6 +19,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from muster.spark.executors import MEMBERS_NEED, require_on_executors
+from muster.spark.java import SparkUnavailableError
 from muster.spark.member import run_member
 from muster.spark.member_checks import Cluster, check_committed, check_options, check_settings
 from muster.spark.member_plan import (
@@ -42,7 +44,8 @@ from muster.spark.member_report import (
     RebalanceKind,
     RunReport,
 )
-from muster.spark.slots import require_slots
+from muster.spark.packages import ship_packages
+from muster.spark.slots import is_cluster, require_slots
 
 __all__ = [
     "MemberContext",
@@ -154,13 +157,20 @@ def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:
 
 
 def check_spark(spark: SparkSession, members: int) -> None:
-    """Raises MembersError if this Spark cannot run so many members at once, with the numbers."""
+    """Raises MembersError if this Spark cannot run so many members at once, with the numbers, or lacks a package."""
     if not isinstance(getattr(spark, "_jsparkSession", None), JavaObject):
         raise MembersError("members need a classic Spark session: Spark Connect has no barrier stages")
     context = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         raise MembersError("Spark runs no barrier stage with spark.dynamicAllocation.enabled")
     require_slots(context, members)
+    # The session may be any user's own, of which executors have neither Muster nor, perhaps, a Kafka client.
+    ship_packages(spark)
+    if is_cluster(context):
+        try:
+            require_on_executors(spark, MEMBERS_NEED)
+        except SparkUnavailableError as missing:
+            raise MembersError(str(missing)) from None
 
 
 def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport:

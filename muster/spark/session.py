@@ -1,48 +1,179 @@
-"""One Spark session in local mode, with Spark's own Kafka source and nothing listening beyond loopback.
+"""One Spark session, on this machine or on a cluster, with Spark's own Kafka source and our packages sent along.
 
-The connector and what it needs are fetched by Spark itself (`spark.jars.packages`, through its Ivy) at the
-first start, which takes a minute, and come from Ivy's cache from then on. Whoever wants a cluster instead of
-local mode passes `spark.master` with the other settings.
+A session starts from jars that were resolved once (`jars`), on the one release of Spark that they fit. Our
+packages go to its executors by Spark's own file server (`packages`). On a cluster the executors' Python is
+the workers' own, never a path of this machine, and is asked at the start for what it lacks (`executors`).
+Nothing listens beyond the address by which this machine reaches the master: loopback in local mode.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
-import pyspark
+from pyspark import SparkContext
+from pyspark.core.files import SparkFiles
 from pyspark.sql import SparkSession
 
-# The connector is part of Spark's release: any other version than PySpark's own would be a mismatch.
-KAFKA_SOURCE: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+from muster.spark.executors import require_on_executors
+from muster.spark.jars import kafka_source_jars
+from muster.spark.java import PYSPARK_VERSION, SparkUnavailableError, require_spark
+from muster.spark.packages import ship_packages
+
 LOOPBACK: Final = "127.0.0.1"
+LOCAL_MASTER: Final = "local[2]"
+MASTER_TIMEOUT_S: Final = 5
 
 DEFAULTS: Final[Mapping[str, str]] = {
-    "spark.master": "local[2]",
-    "spark.jars.packages": KAFKA_SOURCE,
-    "spark.driver.host": LOOPBACK,
-    "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",  # Spark's 200 are for clusters: here each costs more than its work.
     "spark.sql.session.timeZone": "UTC",
 }
+LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
+    **DEFAULTS,
+    "spark.sql.shuffle.partitions": "2",  # Spark's 200 are for clusters: here each costs more than its work.
+}
+CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
+    **DEFAULTS,
+    # Where `spark.cores.max` says how many are wanted, wait for all of them, half a minute at most.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
+
+# Spark tells executors which program their Python is, and would tell them this machine's. This one, sent as
+# a file into the executor's work folder, asks the environment that the worker was started in.
+EXECUTOR_PYTHON: Final = "muster-python"
+_ASK_THE_WORKER: Final = '#!/bin/sh\nexec "${PYSPARK_PYTHON:-python3}" "$@"\n'
 
 
-def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark with `settings` over DEFAULTS, or get the session that runs already; end it by `stop()`.
+def spark_session(
+    app_name: str, settings: Mapping[str, str] | None = None, master: str | None = None
+) -> SparkSession:
+    """Start Spark on `master` (`local[2]`, `spark://host:port`), or get the session that runs already.
 
-    Spark resolves relative paths where this process was when the first session started, and leaves a folder
-    `artifacts` there. Python workers run on this interpreter. Raises what PySpark raises if the JVM or the
-    connector cannot be had; `java.require_spark` tells the former beforehand, in a sentence.
+    `settings` are Spark's own and win over ours; `spark.pyspark.python` is a path on the executors, which
+    otherwise run on PYSPARK_PYTHON of the worker's environment, or its `python3`. End it by `stop()`. Spark
+    resolves relative paths where this process was when the first session started, and leaves a folder
+    `artifacts` there. Raises SparkUnavailableError, a sentence, if Java, PySpark, the jars of the Kafka
+    source or the master cannot be had, or the executors lack what jobs need; else what PySpark raises.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # Else Spark looks up the machine's own name.
+    chosen = {**(settings or {}), **({"spark.master": master} if master else {})}
+    if SparkContext._active_spark_context is None:
+        require_spark()
+        chosen = settings_for(chosen, address_towards(chosen.get("spark.master", LOCAL_MASTER)))
+        chosen["spark.jars"] = ",".join(
+            filter(None, [*map(str, kafka_source_jars()), chosen.get("spark.jars")])
+        )
+    elif master not in (None, SparkContext._active_spark_context.master):
+        running = SparkContext._active_spark_context.master
+        raise SparkUnavailableError(f"a Spark session on {running} runs already: stop it before {master}")
+    session = _started(app_name, chosen)
+    try:
+        _equip(session, chosen)
+    except SparkUnavailableError:
+        session.stop()
+        raise
+    return session
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of this process's own JVM; `local-cluster` starts others."""
+    return re.fullmatch(r"local(\[[^]]*\])?", master) is not None
+
+
+def settings_for(settings: Mapping[str, str], address: str | None) -> dict[str, str]:
+    """All settings of a new session, but for its jars: `settings` over our own for their master.
+
+    Executors and this machine meet at `address`; None leaves that to Spark.
+    """
+    master = settings.get("spark.master", LOCAL_MASTER)
+    defaults = dict(LOCAL_DEFAULTS if is_local(master) else CLUSTER_DEFAULTS)
+    if address is not None:
+        defaults |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    return {"spark.master": master, **defaults, **settings}
+
+
+def address_towards(master: str) -> str | None:
+    """This machine's address on the way to `master`; None for masters that are not `spark://` or local.
+
+    Raises SparkUnavailableError if nothing listens there: Spark itself would try for a minute.
+    """
+    if master.startswith("local"):
+        return LOOPBACK
+    if not master.startswith("spark://"):
+        return None
+    for place in master.removeprefix("spark://").split(","):  # One of them leads, the others stand by.
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), MASTER_TIMEOUT_S) as connection:
+                return str(connection.getsockname()[0])
+        except (OSError, ValueError):
+            continue
+    raise SparkUnavailableError(f"no Spark master answers at {master}")
+
+
+def executor_python(settings: Mapping[str, str]) -> str:
+    """The program that executors start for Python: this very one in local mode, else one of the worker's."""
+    if is_local(settings["spark.master"]):
+        return sys.executable
+    return settings.get("spark.pyspark.python", f"./{EXECUTOR_PYTHON}")
+
+
+def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
-    for name, value in {**DEFAULTS, **(settings or {})}.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    environment = {}
+    if SparkContext._active_spark_context is None:
+        environment = {"PYSPARK_PYTHON": executor_python(settings), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        if address := settings.get("spark.driver.bindAddress"):
+            environment["SPARK_LOCAL_IP"] = os.environ.get(
+                "SPARK_LOCAL_IP", address
+            )  # Else Spark looks up the machine's own name.
+    with _in_environment(environment):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _equip(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Send the executors what is ours, and see that they have the rest."""
+    context = session.sparkContext
+    if session.version != PYSPARK_VERSION:
+        home = os.environ.get("SPARK_HOME")
+        raise SparkUnavailableError(
+            f"Spark {PYSPARK_VERSION} is needed, and SPARK_HOME={home} is {session.version}"
+        )
+    ship_packages(session)
+    if is_local(str(context.master)) or _has_file(context, EXECUTOR_PYTHON):
+        return
+    program = Path(SparkFiles.getRootDirectory(), "served", EXECUTOR_PYTHON)
+    program.write_text(_ASK_THE_WORKER)
+    context.addFile(str(program))
+    require_on_executors(session)
+    if "spark.sql.shuffle.partitions" not in settings:
+        session.conf.set("spark.sql.shuffle.partitions", str(context.defaultParallelism))
+
+
+def _has_file(context: SparkContext, name: str) -> bool:
+    return name in {Path(added).name for added in context.listFiles}
+
+
+@contextmanager
+def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """With these environment variables, which PySpark reads as it starts; as it was, afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from muster.spark.jars import kafka_source_jars
+from muster.spark.java import SparkUnavailableError
 from muster.spark.session import spark_session
 from tests import java_tools
 from tests.clients.observer import Observer
@@ -27,9 +28,13 @@ from tests.spark.topics import Topic
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+# With its jars in the cache a session needs no network: in this JVM every way out leads to a closed port.
+NO_NETWORK = " ".join(
+    f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https")
+)
 # A JVM that runs many small queries once: compiling them better costs more than it saves.
 QUICK_START = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {NO_NETWORK}",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.executorEnv.PYTHONPATH": str(ROOT),  # Python workers start elsewhere, and import `muster`.
@@ -57,12 +62,11 @@ def spark_java() -> None:
 def spark(spark_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session: a JVM takes many seconds to start. The first start ever fetches the Kafka source."""
     try:
-        with chdir(tmp_path_factory.mktemp("spark")):  # Spark 4.0 leaves a folder behind where it starts.
-            session = spark_session("muster: tests", QUICK_START)
-    except PySparkRuntimeError as error:
-        if error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        unavailable("Spark's JVM does not start: its Kafka source could not be fetched, see its output")
+        kafka_source_jars()
+    except SparkUnavailableError as missing:
+        unavailable(str(missing))
+    with chdir(tmp_path_factory.mktemp("spark")):  # Spark 4.0 leaves a folder behind where it starts.
+        session = spark_session("muster: tests", QUICK_START)
     yield session
     session.stop()
 

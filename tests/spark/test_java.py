@@ -40,14 +40,48 @@ def test_a_java_without_a_version_is_refused(tmp_path: Path) -> None:
 def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SparkUnavailableError, match=r"needs Java 17 or newer, and .*bin/java is Java 11"):
+    with pytest.raises(
+        SparkUnavailableError, match=r"runs on Java 17 to 21, and .*bin/java is Java 11: install Java 17"
+    ):
         require_spark()
+
+
+def test_a_java_that_spark_was_not_made_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Java 25 Spark 4.0.0 ends with "getSubject is not supported", in a stack trace of Hadoop's."""
+    fake_java(tmp_path, 'openjdk version "25.0.3" 2026-04-21 LTS')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkUnavailableError, match=r"17 to 21, and .*bin/java is Java 25: install .* 17"):
+        require_spark()
+
+
+@pytest.mark.parametrize("release", [17, 21])
+def test_a_java_that_spark_is_made_for_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: int
+) -> None:
+    program = fake_java(tmp_path, f'openjdk version "{release}.0.1" 2025-04-15')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert require_spark() == str(program)
+
+
+def test_another_pyspark_is_refused_with_the_version_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "version", lambda _: "3.5.6")
+    with pytest.raises(SparkUnavailableError) as refused:
+        require_spark()
+    assert "PySpark 4.0.0 is needed" in str(refused.value)
+    assert "3.5.6 is installed: pip install 'pyspark==4.0.0'" in str(refused.value)
+
+
+def test_the_pyspark_that_is_needed_is_the_one_that_is_declared() -> None:
+    declared = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'"pyspark=={java.PYSPARK_VERSION}"' in declared
 
 
 def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SparkUnavailableError, match="needs Java 17 or newer, and there is none on PATH"):
+    with pytest.raises(SparkUnavailableError, match="runs on Java 17 to 21, and there is none on PATH"):
         require_spark()
 
 
@@ -63,5 +97,5 @@ def test_the_command_fails_in_a_sentence_without_java(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert flights(output=tmp_path / "out", checkpoint=tmp_path / "checkpoint") == 1
     assert capsys.readouterr().err.startswith(
-        "muster: Spark needs Java 17 or newer, and there is none in JAVA_HOME="
+        "muster: Spark 4.0.0 runs on Java 17 to 21, and there is none in JAVA_HOME="
     )
