@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from protocol.varint import VARINTS
 Bytes = NDArray[np.uint8]
 
 RECORDS_PER_BATCH_MAX: Final = 256
+CHUNK_RECORDS: Final = 4_096  # About so many are built at once: their arrays fit the caches of a core.
 VALUE_PREFIX_BYTES: Final = 2  # The version, before the offset.
 ONE_BYTE: Final = 64  # Zigzag varints below it have one byte, those below the next two.
 TWO_BYTES: Final = 1 << 13
@@ -115,6 +117,18 @@ def encode_commits(
         partitions[order], lanes[order], times_ms[order], offsets[order]
     )  # fmt: skip
     firsts = _first_of_batches(partitions, times_ms // turn_ms)
+    cuts = np.unique(firsts[np.searchsorted(firsts, np.arange(0, len(lanes), CHUNK_RECORDS), "right") - 1])
+    for begin, end in pairwise([*cuts.tolist(), len(lanes)]):
+        first, last = np.searchsorted(firsts, [begin, end])
+        chunk = slice(begin, end)
+        columns = (partitions[chunk], lanes[chunk], times_ms[chunk], offsets[chunk])
+        yield from _encode_batches(templates, *columns, firsts[first:last] - begin)
+
+
+def _encode_batches(
+    templates: Templates, partitions: Ints, lanes: Ints, times_ms: Ints, offsets: Ints, firsts: Ints
+) -> Iterator[Batch]:
+    """Whole batches, that begin at the numbers `firsts`."""
     counts = np.diff(np.append(firsts, len(lanes)))
     places = _places(templates, lanes, times_ms, firsts, counts)
     out = _payload(templates, lanes, times_ms, offsets, places)
