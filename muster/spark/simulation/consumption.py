@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from muster.spark.simulation.clients import GroupPlan
 from muster.spark.simulation.population import DEAD, Floats, Groups, Ints, Topics
-from muster.spark.simulation.production import DAILY_SWING, log_ends
+from muster.spark.simulation.production import DAILY_SWING, GOLDEN, log_ends, partition_rates
 
 CAPACITY_MIN_PER_SECOND: Final = 5.0
-GOLDEN: Final = 0.6180339887498949  # Multiples of it, without their whole part, are spread evenly.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def new_lanes(plans: Sequence[GroupPlan], groups: Groups, topics: Topics, start_
     """The lanes of `plans`, standing where their groups stand at `start_ms`: as far as they are produced."""
     owners, ranks, numbers, partitions = _spread(plans, groups, topics)
     of_group = np.array([plan.number for plan in plans], np.int64)[owners]
-    rates = topics.rates[numbers]
+    rates = partition_rates(topics, numbers, partitions)
     latency_ms = groups.latency_ms[of_group]
     peaks = topics.peak_hours[numbers]
     capacity = np.maximum(groups.capacity[of_group] * rates, 0)

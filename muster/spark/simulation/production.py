@@ -9,14 +9,27 @@ from typing import Final
 
 import numpy as np
 
-from muster.spark.simulation.population import Floats, Ints
+from muster.spark.simulation.population import Floats, Ints, Topics
 
 DAY_MS: Final = 86_400_000
 DAILY_SWING: Final = 0.6
 """At its peak a topic gets 1.6 times its mean rate, twelve hours later 0.4 times."""
 
+GOLDEN: Final = 0.6180339887498949  # Multiples of it, without their whole part, are spread evenly.
+
 BASE_DAYS: Final = 30
 """So old the topics are when the history begins."""
+
+
+PARTITION_SKEW: Final = 0.5
+"""A partition gets 0.75 to 1.25 times what the topic's partitions get on average."""
+
+
+def partition_rates(topics: Topics, numbers: Ints, partitions: Ints) -> Floats:
+    """Records per second of partitions, each given as its topic's number and its own: keys are never even."""
+    spread = (numbers * 131 + partitions * 17 + 1) * GOLDEN % 1.0
+    rates: Floats = topics.rates[numbers] * (1 - PARTITION_SKEW / 2 + PARTITION_SKEW * spread)
+    return rates
 
 
 def log_ends(rates: Floats, peak_hours: Floats, times_ms: Ints, start_ms: int) -> Ints:

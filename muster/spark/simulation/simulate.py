@@ -26,7 +26,7 @@ from muster.spark.simulation.consumption import Consumption, new_lanes
 from muster.spark.simulation.incidents import Incidents
 from muster.spark.simulation.log_files import SimulatedLogs
 from muster.spark.simulation.population import DEAD, Groups, Ints, Topics, new_groups, new_topics
-from muster.spark.simulation.production import DAY_MS, log_ends
+from muster.spark.simulation.production import DAY_MS, log_ends, partition_rates
 from muster.spark.simulation.sample import (
     Estimate,
     commits_per_second,
@@ -204,14 +204,13 @@ class Simulation:
         """Of a group whose last member left at that time: the offsets, then that it is Empty."""
         topics = self.choice.topics
         for number in self.choice.groups.topics[plan.number]:
-            rates, peaks = topics.rates[[number]], topics.peak_hours[[number]]
-            end = int(log_ends(rates, peaks, np.array([since_ms]), self.options.start_ms)[0])
             for partition in range(int(topics.partitions[number])):
+                (end,) = self._log_ends(number, partition, np.array([since_ms]))
                 key = OffsetCommitKey(group=plan.group_id, topic=topics.names[number], partition=partition)
                 yield Record(
                     key,
                     OffsetCommitValue(
-                        offset=end,
+                        offset=int(end),
                         leader_epoch=0,
                         metadata="",
                         commit_timestamp=since_ms,
@@ -255,12 +254,16 @@ class Simulation:
         ]
 
     def _write_log_ends(self) -> None:
-        options, topics = self.options, self.choice.topics
-        by_name = {name: number for number, name in enumerate(topics.names)}
+        options = self.options
+        by_name = {name: number for number, name in enumerate(self.choice.topics.names)}
+        times_ms = np.arange(options.start_ms, options.end_ms, options.log_ends_every_ms or DAY_MS)
+        times_ms = np.append(times_ms, options.end_ms)
         for entry in self._topic_entries():
-            number = by_name[entry.name]
-            times_ms = np.arange(options.start_ms, options.end_ms, options.log_ends_every_ms)
-            times_ms = np.append(times_ms, options.end_ms)
-            ends = log_ends(topics.rates[[number]], topics.peak_hours[[number]], times_ms, options.start_ms)
             for partition in range(entry.partitions):
+                ends = self._log_ends(by_name[entry.name], partition, times_ms)
                 self._logs.add_log_ends(entry, partition, zip(times_ms.tolist(), ends.tolist(), strict=True))
+
+    def _log_ends(self, topic: int, partition: int, times_ms: Ints) -> Ints:
+        topics = self.choice.topics
+        rates = partition_rates(topics, np.array([topic]), np.array([partition]))
+        return log_ends(rates, topics.peak_hours[[topic]], times_ms, self.options.start_ms)
