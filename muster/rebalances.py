@@ -18,7 +18,7 @@ from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 JOINING: Final = PREPARING_REBALANCE.value
 ASSIGNING: Final = COMPLETING_REBALANCE.value
 _REBALANCING: Final = (JOINING, ASSIGNING)
-_ENDS_OF_A_PHASE: Final = frozenset(
+ENDS_OF_A_PHASE: Final = frozenset(
     kind.slug
     for kind in (
         CauseKind.ALL_MEMBERS_JOINED,
@@ -59,7 +59,7 @@ class Chapter:
     def causes(self) -> list[str]:
         """The reasons, each once and in order, with how often it was given; the first began it."""
         reasons = [self.first.reason]
-        reasons += [event.reason for event in self.events[1:] if event.cause not in _ENDS_OF_A_PHASE]
+        reasons += [event.reason for event in self.events[1:] if event.cause not in ENDS_OF_A_PHASE]
         counts = Counter(reasons)
         told = [reason if count == 1 else f"{reason} ({count} times)" for reason, count in counts.items()]
         more = len(told) - CAUSES_MAX

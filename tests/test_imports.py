@@ -40,7 +40,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "storage",
         "protocol",
     ),
-    "muster/spark": ("muster", "protocol"),  # The daemon it knows only through the wire.
+    # The daemon it knows only through the wire, and through what its records mean.
+    "muster/spark": (
+        "muster",
+        "protocol",
+        "coordinator.effects",
+        "coordinator.groups.record_schemas",
+        "coordinator.groups.causes",
+        "coordinator.groups.states",
+        "coordinator.history",
+    ),
     # It writes a log directory as a daemon leaves it, and lets the daemon's own core tell what is in it.
     "muster/spark/simulation": (
         "muster",

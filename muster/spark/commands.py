@@ -7,12 +7,15 @@ import sys
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from muster.cluster import DEFAULT_BOOTSTRAP
 from muster.spark.java import SparkUnavailableError, require_spark
+
+if TYPE_CHECKING:
+    from muster.spark.jobs.options import RunOptions
 
 app = App(
     name="spark", help="Run a Spark job on a topic: any Kafka cluster. Needs the extra `spark` and Java 17."
@@ -85,6 +88,65 @@ def simulate(
         events_max=events, commits_max=commits, commit_days=commit_days, log_ends_every_ms=log_ends * 1_000,
     )  # fmt: skip
     return command.simulate(options, out, as_json)
+
+
+@app.command
+def run(
+    name: Annotated[str, Parameter(help="which job: commits, lag, members, rebalances")],
+    *,
+    out: Annotated[Path, Parameter(help="folder of the tables, and of how far each job has come")],
+    continuous: Annotated[bool, Parameter(negative="", help="go on until told to stop")] = False,
+    every: Annotated[str | None, Parameter(help="how often to look for new records: 1m unless given")] = None,
+    watermark: Annotated[str, Parameter(help="how late a record may be")] = "1m",
+    max_offsets_per_batch: Annotated[int, Parameter(help="records read at a time")] = 2_000_000,
+    noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0,
+    storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m",
+    storm_share: Annotated[float, Parameter(help="rebalances: a larger share of a window is a storm")] = 0.2,
+    master: Annotated[str | None, Parameter(help="Spark's master: local mode unless given")] = None,
+    bootstrap: Annotated[
+        str, Parameter(name="--bootstrap", help="host:port of any broker")
+    ] = DEFAULT_BOOTSTRAP,
+    kafka_option: Annotated[
+        tuple[str, ...], Parameter(negative="", help="NAME=VALUE of Kafka's clients, as security.protocol")
+    ] = (),
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="print a JSON line per batch")
+    ] = False,
+) -> int:
+    """Run an analytics job over its topic: once, or continuously. Its tables are Parquet."""
+    from muster.spark.jobs import options as given
+
+    try:
+        given.require_job(name)
+        options = given.RunOptions(
+            bootstrap=bootstrap,
+            out=str(out.absolute()),
+            watermark_ms=given.parse_duration_ms("watermark", watermark, "0s", "7d"),
+            max_offsets_per_batch=given.require_positive("max-offsets-per-batch", max_offsets_per_batch),
+            every_ms=given.parse_every_ms(continuous, every),
+            kafka=given.parse_kafka_options(kafka_option),
+            noisy_per_second=given.require_positive("noisy-per-second", noisy_per_second),
+            storm_window_ms=given.parse_window_ms("storm-window", storm_window),
+            storm_share=given.parse_share("storm-share", storm_share),
+        )
+        given.require_writable(out)
+        require_spark()
+        return _run_job(name, options, master, as_json)
+    except (given.RefusedRunError, SparkUnavailableError) as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return STATUS_FAILED
+
+
+def _run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -> int:
+    from muster.spark.jobs.command import run_job
+    from muster.spark.jobs.runner import JobFailedError
+
+    try:
+        run_job(name, options, master, as_json)
+    except JobFailedError as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return STATUS_FAILED
+    return 0
 
 
 def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_json: bool) -> int:

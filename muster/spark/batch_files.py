@@ -1,0 +1,128 @@
+"""A micro-batch's rows of a table, as files that carry the batch's number: written again, they are replaced.
+
+A day's rows of a batch are one file, `day=.../JOB-000000000042.parquet`. Spark writes the files under `_staging`,
+where no reader looks; then each is moved into its place by one rename. So whatever reads a table meanwhile
+
+- sees no file that is not whole, and of one day either all rows of a batch or none. The days of a batch, of which
+  there is one as a rule, and its tables come one after the other;
+- sees no row twice: a batch that a crash makes Spark repeat has the same number, so its files take the places of
+  those of the first time, and days that it now has nothing for are cleared (`_batches` remembers which they were).
+
+On a file system with POSIX rename (any local one, NFS) the old file and the new change places in one step. HDFS
+and object stores have no such step: there the old one is deleted first, and a reader may miss those rows for a
+moment; on an object store a rename is a copy, which others see when it is whole. Hadoop's own rename of a
+folder, on which Spark's writer relies, has none of this: a table would show half of a batch while it is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from muster.spark.tables import DAY, TABLES, spark_schema
+
+STAGING: Final = "_staging"
+BATCHES: Final = "_batches"
+_DAY_US: Final = 86_400_000_000
+
+
+def write_batch(frame: DataFrame, out: str | Path, table: str, batch_id: int, *, job: str) -> int:
+    """Write the rows of `frame` as `job`'s batch `batch_id` of `table`; returns the number of files.
+
+    `frame` has the table's columns, in any order and perhaps others beside them, and is evaluated once. If the
+    batch was written before, wholly or in part, it is replaced. Only the job's newest batch may be written again,
+    which is the one that Spark may repeat. Raises Spark's exceptions, and OSError for what the files refuse.
+    """
+    spark = frame.sparkSession
+    files = HadoopFiles(spark, str(out).rstrip("/"))
+    staged = f"{STAGING}/{job}/{table}"
+    _stage(frame, files.url(staged), table)
+    days = files.names(staged, "day=")
+    ledger = f"{BATCHES}/{job}/{table}.json"
+    before = files.read_json(ledger)
+    old_days = set(before["days"]) if before and before["batch_id"] == batch_id else set()
+    if days or old_days:
+        files.write_json(ledger, {"batch_id": batch_id, "days": sorted(old_days | set(days))})
+    name = f"{job}-{batch_id:012d}.parquet"
+    for day in days:
+        (part,) = files.names(f"{staged}/{day}", "part-")
+        files.move(f"{staged}/{day}/{part}", f"{table}/{day}/{name}")
+    files.remove(f"{table}/{day}/{name}" for day in old_days - set(days))
+    files.remove([staged])
+    return len(days)
+
+
+def _stage(frame: DataFrame, url: str, table: str) -> None:
+    """One file per day, in the declared columns."""
+    fields = spark_schema(table).fields
+    columns = [F.col(field.name).cast(field.dataType).alias(field.name) for field in fields]
+    day_of = F.unix_micros(F.col(TABLES[table].day_of))
+    day = F.date_from_unix_date(F.floor(day_of / _DAY_US).cast("int"))  # Whatever zone the session is in.
+    # A time zone and the same unit in whatever reads it; the default, INT96, has neither.
+    frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    rows = frame.select(*columns, day.alias(DAY)).repartition(DAY)
+    rows.write.mode("overwrite").partitionBy(DAY).parquet(url)
+
+
+class HadoopFiles:
+    """The files below `root`, a path or a URL, by Hadoop's own classes, so wherever Spark can write."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        jvm: Any = spark._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
+        self._root = root
+        files = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())
+        self._is_local = files.getUri().getScheme() == "file"
+        # Past the layer that keeps a checksum file beside each file: the two would not change in one step.
+        self._files = files.getRawFileSystem() if self._is_local else files
+
+    def url(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def names(self, folder: str, prefix: str) -> list[str]:
+        """What is in a folder and begins with `prefix`; nothing where there is no folder."""
+        path = self._path(self.url(folder))
+        if not self._files.exists(path):
+            return []
+        names = [each.getPath().getName() for each in self._files.listStatus(path)]
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def move(self, source: str, target: str) -> None:
+        """Put a file in its place, instead of one that is there. Raises OSError if it cannot be."""
+        source_path, target_path = self._path(self.url(source)), self._path(self.url(target))
+        self._files.mkdirs(target_path.getParent())
+        if not self._is_local:
+            self._files.delete(target_path, False)
+        if not self._files.rename(source_path, target_path):
+            raise OSError(f"{source} could not be renamed to {target}")
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._files.delete(self._path(self.url(name)), True)
+
+    def read_text(self, name: str) -> str:
+        """A whole file. Raises Java's FileNotFoundException."""
+        stream = self._files.open(self._path(self.url(name)))
+        try:
+            return bytes(self._bytes(stream)).decode()
+        finally:
+            stream.close()
+
+    def read_json(self, name: str) -> Any:
+        """What `write_json` wrote, or None."""
+        if not self._files.exists(self._path(self.url(name))):
+            return None
+        return json.loads(self.read_text(name))
+
+    def write_json(self, name: str, content: object) -> None:
+        draft = f"{name}.new"
+        stream = self._files.create(self._path(self.url(draft)), True)
+        stream.write(json.dumps(content).encode())
+        stream.close()
+        self.move(draft, name)

@@ -1,0 +1,135 @@
+"""Keys of `__consumer_offsets`, each different one once: what kind of record it is, and of an offset whose it is.
+
+An ordinary key of an offset is an int16 type 1, two strings behind their int16 lengths, and an int32 partition.
+Those are taken apart all at once; every other goes to the codec by itself, which decides what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator.groups.record_schemas import (
+    GROUP_METADATA,
+    LEGACY_OFFSET_COMMIT,
+    OFFSET_COMMIT,
+    RECORD_TYPES,
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+)
+from muster.spark.decoding.windows import INT16, INT32, Bools, Cells, Ints, cells
+from protocol.codec import decode
+from protocol.errors import DecodeError
+
+TYPE_BYTES: Final = 2
+_LEAST_BYTES: Final = 10  # Of an offset's key: type, two empty strings, partition.
+_SCHEMAS: Final[dict[int, type[Any]]] = {
+    LEGACY_OFFSET_COMMIT: LegacyOffsetCommitKey,
+    OFFSET_COMMIT: OffsetCommitKey,
+    GROUP_METADATA: GroupMetadataKey,
+}
+OTHER: Final = 0  # A record that the jobs have no use for: of a known type, but no offset.
+OFFSET: Final = 1
+LEGACY_OFFSET: Final = 2
+BAD: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """By key: its kind, and where that is an offset's, its group, topic and partition; where BAD, the reason."""
+
+    kinds: np.ndarray[Any, np.dtype[np.int8]]
+    groups: pa.Array
+    topics: pa.Array
+    partitions: Ints
+    reasons: dict[int, str]
+
+
+def read_keys(column: pa.Array) -> Keys:
+    """Take apart a binary array without nulls."""
+    found = cells(column)
+    plain, topic_at, group_sizes, topic_sizes = _plain(found)
+    kinds = np.full(len(column), OTHER, np.int8)
+    kinds[plain] = OFFSET
+    partitions = np.zeros(len(column), np.int64)
+    chosen = found.of(plain)
+    groups = _as_text(chosen.texts(chosen.starts + 4, group_sizes))
+    topics = _as_text(chosen.texts(topic_at, topic_sizes))
+    partitions[plain] = chosen.gather(chosen.ends - 4, INT32)
+    keys = Keys(kinds, groups, topics, partitions, {})
+    others = np.ones(len(column), bool)
+    others[plain] = False
+    return _with_others(keys, plain, np.flatnonzero(others), column)
+
+
+def _plain(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
+    """The ordinary keys of offsets: which, where their topics begin, and the sizes of groups and topics."""
+    rows = np.flatnonzero(found.sizes >= _LEAST_BYTES)
+    some = found.of(rows)
+    is_offset = some.gather(some.starts, INT16) == OFFSET_COMMIT
+    rows, some = rows[is_offset], some.of(np.flatnonzero(is_offset))
+    group_sizes = some.gather(some.starts + 2, INT16)
+    fits: Bools = (group_sizes >= 0) & (some.sizes >= _LEAST_BYTES + group_sizes)
+    rows, some, group_sizes = rows[fits], some.of(np.flatnonzero(fits)), group_sizes[fits]
+    topic_at = some.starts + 4 + group_sizes
+    topic_sizes = some.gather(topic_at, INT16)
+    exact: Bools = some.sizes == _LEAST_BYTES + group_sizes + topic_sizes
+    exact &= topic_sizes >= 0
+    return rows[exact], topic_at[exact] + 2, group_sizes[exact], topic_sizes[exact]
+
+
+def _as_text(found: pa.Array) -> pa.Array:
+    """As text; what is not UTF-8 is read as Kafka reads it, with replacement characters."""
+    try:
+        return pc.cast(found, pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([each.decode("utf-8", "replace") for each in found.to_pylist()], pa.string())
+
+
+def _with_others(keys: Keys, plain: Ints, others: Ints, column: pa.Array) -> Keys:
+    """Add what the codec says of the keys that are not ordinary, and put the texts in their places."""
+    groups: list[str | None] = []
+    topics: list[str | None] = []
+    for row in others.tolist():
+        kind, key, reason = read_key(column[row].as_py())
+        keys.kinds[row] = kind
+        groups.append(key.group if key else None)
+        topics.append(key.topic if key else None)
+        keys.partitions[row] = key.partition if key else 0
+        if reason is not None:
+            keys.reasons[row] = reason
+    if not groups:
+        return keys
+    places = np.empty(len(column), np.int64)
+    places[np.concatenate([plain, others])] = np.arange(len(column))
+    return Keys(
+        keys.kinds,
+        pa.concat_arrays([keys.groups, pa.array(groups, pa.string())]).take(places),
+        pa.concat_arrays([keys.topics, pa.array(topics, pa.string())]).take(places),
+        keys.partitions,
+        keys.reasons,
+    )
+
+
+def read_key(key: bytes) -> tuple[int, Any, str | None]:
+    """The kind of one key by the codec; the key itself if it is an offset's, the reason if it is BAD."""
+    if len(key) < TYPE_BYTES:
+        return BAD, None, f"a key of {len(key)} bytes has no record type"
+    number = int.from_bytes(key[:TYPE_BYTES], "big", signed=True)
+    if number not in RECORD_TYPES:
+        return BAD, None, f"unknown record type {number}"
+    schema = _SCHEMAS.get(number)
+    if schema is None:
+        return OTHER, None, None
+    try:
+        decoded = decode(schema, 0, key, TYPE_BYTES)
+    except DecodeError as error:
+        return BAD, None, f"the key does not decode: {error}"
+    kinds = {OFFSET_COMMIT: OFFSET, LEGACY_OFFSET_COMMIT: LEGACY_OFFSET}
+    kind = kinds.get(number, OTHER)
+    return kind, decoded if kind != OTHER else None, None

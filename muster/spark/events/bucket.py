@@ -1,0 +1,156 @@
+"""Many groups at a time: records in, rows out, and a state of bytes between two calls.
+
+Groups are put into buckets by their id, and a bucket is what Spark calls for: a call costs it a millisecond,
+whatever is in it. What a bucket carries is what its groups' books carry, and is gone with them: a book is closed
+when it is empty and no event is still to come, or when nothing was heard of the group for IDLE_MS.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from coordinator.effects import GroupEvent
+from coordinator.history import HistoryError
+from muster.spark.events.books import Book, Row, Shelf
+from muster.spark.events.decoding import read_event
+from muster.spark.events.order import in_order
+
+FORMAT: Final = 1
+
+IDLE_MS: Final = 30 * 24 * 3_600_000
+"""After so long without an event a group is forgotten, as if the topic began after it: it may be gone, and the
+event that told so was dropped."""
+
+SEEN_MAX: Final = 64
+"""The newest events of a group that are known again, should they come twice."""
+
+
+class Record(NamedTuple):
+    """A record of the topic, as Spark's Kafka source has it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class DeadLetter(NamedTuple):
+    """A record that could not be used, and why."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """A group's book, what its newest events look like, and when it was last heard of."""
+
+    book: Book
+    seen: dict[int, int] = field(default_factory=dict)  # The time of an event by its print.
+    heard_ms: int = 0
+
+    def is_new(self, event: GroupEvent, value: bytes) -> bool:
+        """Whether this very event has not come before; from now on it has."""
+        print_of = int.from_bytes(blake2b(value, digest_size=6).digest())
+        if print_of in self.seen:
+            return False
+        self.seen[print_of] = event.wall_ms
+        if len(self.seen) > SEEN_MAX:
+            del self.seen[next(iter(self.seen))]
+        self.heard_ms = max(self.heard_ms, event.wall_ms)
+        return True
+
+    def advance(self, until_ms: int) -> list[Row]:
+        self.seen = {each: wall_ms for each, wall_ms in self.seen.items() if wall_ms >= until_ms}
+        return self.book.advance(until_ms)
+
+    def due_ms(self, until_ms: int) -> int | None:
+        """When something is to be done about it; None: now, and that is to close it."""
+        if self.heard_ms + IDLE_MS <= until_ms or (self.book.is_empty() and not self.seen):
+            return None
+        idle_ms = self.heard_ms + IDLE_MS
+        due = (idle_ms, max(self.seen.values(), default=idle_ms), self.book.due_ms() or idle_ms)
+        return max(min(due), until_ms) + 1
+
+
+class Bucket:
+    """The groups of one bucket. `state` is what `dump` returned after the call before; None: there was none."""
+
+    def __init__(self, shelf: Shelf, state: bytes | None) -> None:
+        self._shelf = shelf
+        stored = {} if state is None else json.loads(zlib.decompress(state))
+        assert stored.get("format", FORMAT) == FORMAT, "the checkpoint is of another version"
+        self._closed_ms: int = stored.get("closed_ms", 0)
+        self._stored: dict[str, list[Any]] = stored.get("groups", {})  # Due, heard, seen, the book.
+
+    def take(self, records: Iterable[Record], until_ms: int) -> tuple[list[Row], list[DeadLetter]]:
+        """Take `records` in, and close what is over at `until_ms`, the time up to which all has been told."""
+        letters: list[DeadLetter] = []
+        events: defaultdict[str, list[GroupEvent]] = defaultdict(list)
+        entries: dict[str, Entry] = {}
+        for record in sorted(records):
+            try:
+                event = read_event(record.key, record.value)
+            except HistoryError as error:
+                letters.append(DeadLetter(record, str(error)))
+                continue
+            if event.dropped_count:
+                letters.append(
+                    DeadLetter(record, f"{event.dropped_count} events are missing here, of any groups")
+                )
+                continue
+            entry = self._entry(entries, event.group_id)
+            if entry.is_new(event, record.value or b""):
+                events[event.group_id].append(event)
+        rows = [row for group_id in events for row in _tell(entries[group_id].book, events[group_id])]
+        return rows + self._advance(entries, until_ms), letters
+
+    def _entry(self, entries: dict[str, Entry], group_id: str) -> Entry:
+        if group_id not in entries:
+            entries[group_id] = self._load(group_id)
+        return entries[group_id]
+
+    def _load(self, group_id: str) -> Entry:
+        stored = self._stored.get(group_id)
+        if stored is None:
+            return Entry(self._shelf.new(group_id, self._closed_ms))
+        _, heard_ms, seen, book = stored
+        return Entry(self._shelf.load(group_id, book), dict(seen), heard_ms)
+
+    def _advance(self, entries: dict[str, Entry], until_ms: int) -> list[Row]:
+        """Close what is over, of the groups that had events and of those that are due; keep the rest."""
+        for group_id, stored in self._stored.items():
+            if stored[0] <= until_ms:
+                self._entry(entries, group_id)
+        rows: list[Row] = []
+        for group_id, entry in entries.items():
+            rows += entry.advance(until_ms)
+            due_ms = entry.due_ms(until_ms)
+            if due_ms is None:
+                self._stored.pop(group_id, None)
+            else:
+                seen = list(entry.seen.items())
+                self._stored[group_id] = [due_ms, entry.heard_ms, seen, entry.book.dump()]
+        self._closed_ms = max(self._closed_ms, until_ms)
+        return rows
+
+    @property
+    def due_ms(self) -> int | None:
+        """When `take` has something to do although no record came; None: never."""
+        return min((stored[0] for stored in self._stored.values()), default=None)
+
+    def dump(self) -> bytes:
+        """The state for the next call. Never larger than the books of groups that may still be told of."""
+        state = {"format": FORMAT, "closed_ms": self._closed_ms, "groups": self._stored}
+        return zlib.compress(json.dumps(state, separators=(",", ":"), ensure_ascii=False).encode(), 1)
+
+
+def _tell(book: Book, events: Sequence[GroupEvent]) -> list[Row]:
+    return [row for event in in_order(events) for row in book.tell(event)]

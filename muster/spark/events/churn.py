@@ -1,0 +1,84 @@
+"""How many members of a group came and went in each hour, by client.
+
+Every session that begins or ends counts in the hour in which it did. An hour is told when it is over; what is
+found out of it later, or comes late, is told as a further row of the same hour: rows add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from coordinator.groups.causes import CauseKind
+
+HOUR_MS: Final = 3_600_000
+
+EXPIRED: Final = frozenset(
+    kind.slug
+    for kind in (
+        CauseKind.SESSION_EXPIRED,
+        CauseKind.NEW_MEMBER_EXPIRED,
+        CauseKind.REBALANCE_TIMEOUT,
+        CauseKind.INITIAL_DELAY_OVER,  # These three end a join phase, and name who did not come to it.
+        CauseKind.JOIN_EXTENDED,
+        CauseKind.NOBODY_LEFT,
+        CauseKind.SYNC_TIMEOUT,
+    )
+)
+"""Causes by which a member is out for not being heard of in time. By any other it left, or was removed."""
+
+CLIENTS_MAX: Final = 1_000
+"""Clients of one group that are counted apart at a time; further ones are counted as nobody's."""
+
+Client = tuple[int, str | None, str | None]  # The hour's begin, the client id and its host.
+
+
+class Churn(NamedTuple):
+    """A row of the table `churn`; times in ms since 1970."""
+
+    window_start: int
+    window_end: int
+    group_id: str
+    client_id: str | None
+    client_host: str | None
+    joined: int
+    left: int
+    expired: int
+
+
+@dataclass(slots=True)
+class ChurnCounts:
+    """Of one group, by hour and client: joined, left, expired."""
+
+    counts: dict[Client, list[int]] = field(default_factory=dict)
+
+    def joined(self, at_ms: int, client_id: str | None, client_host: str | None) -> None:
+        self._of(at_ms, client_id, client_host)[0] += 1
+
+    def ended(self, at_ms: int, client_id: str | None, client_host: str | None, cause: str) -> None:
+        self._of(at_ms, client_id, client_host)[2 if cause in EXPIRED else 1] += 1
+
+    def _of(self, at_ms: int, client_id: str | None, client_host: str | None) -> list[int]:
+        key = (at_ms - at_ms % HOUR_MS, client_id, client_host)
+        if key not in self.counts and len(self.counts) >= CLIENTS_MAX:
+            key = (key[0], None, None)
+        return self.counts.setdefault(key, [0, 0, 0])
+
+    def close(self, group_id: str, until_ms: int) -> list[Churn]:
+        """What is known of hours that end until `until_ms`, and has not been told."""
+        over = [key for key in self.counts if key[0] + HOUR_MS <= until_ms]
+        return [
+            Churn(key[0], key[0] + HOUR_MS, group_id, key[1], key[2], *self.counts.pop(key)) for key in over
+        ]
+
+    def due_ms(self) -> int | None:
+        """When the next hour is over."""
+        return min((key[0] + HOUR_MS for key in self.counts), default=None)
+
+    def dump(self) -> list[Any]:
+        """As `load` takes it; fits into JSON."""
+        return [[*key, *counts] for key, counts in self.counts.items()]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> ChurnCounts:
+        return cls({(hour, client_id, host): counts for hour, client_id, host, *counts in dumped})

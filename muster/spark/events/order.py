@@ -1,0 +1,36 @@
+"""The order in which a group's events happened, where the order of the topic is not to be trusted.
+
+The coordinator writes them in order, and a group has one partition; so offsets are the order, also where its
+clock was set back in between. A copy of the topic may have some swapped. The states tell which it is: an event
+begins in the state in which the one before it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from coordinator.effects import GroupEvent
+from coordinator.groups.states import DEAD
+
+
+def in_order(events: Sequence[GroupEvent]) -> Sequence[GroupEvent]:
+    """The events of one group, given by offset: as they are, or by time if their states fit better then."""
+    breaks = _breaks(events)
+    if not breaks:
+        return events
+    by_time = sorted(events, key=_time)
+    return by_time if _breaks(by_time) < breaks else events
+
+
+def _time(event: GroupEvent) -> tuple[int, int]:
+    return event.wall_ms, event.generation_id
+
+
+def _breaks(events: Sequence[GroupEvent]) -> int:
+    """How often an event does not begin where the one before it ended. A restart begins anywhere."""
+    return sum(
+        before.to_state != after.from_state
+        for before, after in pairwise(events)
+        if after.from_state != DEAD.value
+    )

@@ -1,0 +1,203 @@
+"""The rebalances of one group, from its events one by one; each is told when it is over.
+
+The event that ends a rebalance knows its cause and its time in each phase; what else there is to tell is gathered
+on the way. So a rebalance that was running when the topic began is told as well, with what is known. One whose
+end nobody has told (its event was dropped, or the coordinator died) is told when a later event shows that it is
+over: it then lasts until the last that was heard of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple
+
+from coordinator.effects import GroupEvent
+from coordinator.groups.causes import CauseKind
+from coordinator.groups.states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE
+from muster.rebalances import ENDS_OF_A_PHASE
+
+JOINING: Final = PREPARING_REBALANCE.value
+ASSIGNING: Final = COMPLETING_REBALANCE.value
+REBALANCING: Final = frozenset((JOINING, ASSIGNING))
+UNKNOWN: Final = "Unknown"  # Kafka's word for a state that could not be had.
+
+CAUSES_MAX: Final = 30
+"""Different causes that are kept of one rebalance: there are about as many; a later version may know more."""
+
+_TEXTS: Final = {kind.slug: kind.text for kind in CauseKind}
+
+
+class Rebalance(NamedTuple):
+    """A row of the table `rebalances`; times in ms since 1970."""
+
+    group_id: str
+    generation_id: int
+    started_at: int
+    ended_at: int
+    duration_ms: int
+    join_ms: int
+    sync_ms: int
+    attempts: int
+    cause: str
+    reason: str
+    causes: list[str]
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    last_member_id: str | None
+    last_client_id: str | None
+    last_client_host: str | None
+    last_arrival_ms: int | None
+    member_count: int
+    outcome: str
+
+
+@dataclass(slots=True)
+class Running:
+    """A rebalance that is on, as far as it has been told."""
+
+    started_ms: int
+    cause: str | None = None  # None, as the next four, if it began before the first event of it.
+    reason: str | None = None
+    member_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    causes: list[str] = field(default_factory=list)
+    attempts: int = 1
+    last: list[Any] = field(default_factory=lambda: [None] * 4)  # Of the last join phase, as in Rebalance.
+    spent_ms: dict[str, int] = field(default_factory=dict)  # In the phases that have ended.
+    phase: str = JOINING
+    phase_since_ms: int = 0
+    heard_ms: int = 0
+    generation_id: int = 0
+    member_count: int = 0
+
+    @classmethod
+    def since(cls, event: GroupEvent) -> Running:
+        """As the first event of it tells, be it its begin or not."""
+        if event.from_state in REBALANCING:
+            before_ms = sum(event.phase_ms.values()) if event.from_state != event.to_state else 0
+            return cls(
+                max(event.wall_ms - before_ms, 0), phase=event.from_state, phase_since_ms=event.wall_ms
+            )
+        who = (event.member_id, event.client_id, event.client_host)
+        return cls(event.wall_ms, event.cause, event.reason, *who, phase_since_ms=event.wall_ms)
+
+    def take(self, event: GroupEvent) -> None:
+        """Add what one more event of it tells."""
+        kinds_of_end = ENDS_OF_A_PHASE if event.from_state in REBALANCING else ()
+        if event.cause not in (*kinds_of_end, *self.causes) and len(self.causes) < CAUSES_MAX:
+            self.causes.append(event.cause)
+        if event.from_state != event.to_state and event.from_state in REBALANCING:
+            spent = event.phase_ms.get(event.from_state, 0)
+            self.spent_ms[event.from_state] = self.spent_ms.get(event.from_state, 0) + spent
+        if event.to_state == JOINING and event.from_state == ASSIGNING:
+            self.attempts += 1
+        if event.from_state == JOINING and event.last_member_id is not None:
+            origin = (event.last_client_id, event.last_client_host)
+            self.last = [event.last_member_id, *origin, event.last_arrival_ms]
+        if event.to_state != self.phase:
+            self.phase, self.phase_since_ms = event.to_state, event.wall_ms
+        self.heard_ms = max(self.heard_ms, event.wall_ms)
+        self.generation_id, self.member_count = event.generation_id, event.member_count
+
+    def ended_by(self, event: GroupEvent) -> Rebalance:
+        """The whole of it, by the event that ends it; `take` has taken that."""
+        if event.rebalance_cause is not None:
+            self.cause, self.spent_ms = event.rebalance_cause, event.rebalance_ms
+        return self._told(event.group_id, event.wall_ms, event.to_state)
+
+    def cut_off(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
+        """What is known of it, if no event tells its end."""
+        rest_ms = max(ended_ms - self.phase_since_ms, 0)
+        self.spent_ms = {**self.spent_ms, self.phase: self.spent_ms.get(self.phase, 0) + rest_ms}
+        return self._told(group_id, ended_ms, outcome)
+
+    def _told(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
+        cause = self.cause or ""
+        join_ms, sync_ms = self.spent_ms.get(JOINING, 0), self.spent_ms.get(ASSIGNING, 0)
+        known_begin = self.reason is not None
+        return Rebalance(
+            group_id=group_id,
+            generation_id=self.generation_id,
+            started_at=self.started_ms if known_begin else max(ended_ms - join_ms - sync_ms, 0),
+            ended_at=ended_ms,
+            duration_ms=join_ms + sync_ms,
+            join_ms=join_ms,
+            sync_ms=sync_ms,
+            attempts=self.attempts,
+            cause=cause,
+            reason=_TEXTS.get(cause, cause) if self.reason is None else self.reason,
+            causes=self.causes if cause in self.causes or not cause else [cause, *self.causes],
+            member_id=self.member_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            last_member_id=self.last[0],
+            last_client_id=self.last[1],
+            last_client_host=self.last[2],
+            last_arrival_ms=self.last[3],
+            member_count=self.member_count,
+            outcome=outcome,
+        )
+
+
+@dataclass(slots=True)
+class RebalanceStory:
+    """Where one group stands: the rebalance that is on, and how far the past has been told."""
+
+    running: Running | None = None
+    ended_generation: int = -1
+    ended_ms: int = -1
+
+    def tell(self, event: GroupEvent) -> list[Rebalance]:
+        """Take the group's next event; the rebalances that are over with it, one as a rule, oldest first."""
+        if self._is_past(event):
+            return []
+        told: list[Rebalance] = []
+        begins = event.from_state not in REBALANCING
+        if begins and self.running is not None:
+            told.append(self._cut_off(self.running, event))
+        if begins and event.to_state not in REBALANCING:
+            self._forget_past_of(event)
+            return told
+        if self.running is None:
+            self.running = Running.since(event)
+        self.running.take(event)
+        if event.to_state not in REBALANCING:
+            told.append(self.running.ended_by(event))
+            self.running = None
+            self.ended_generation, self.ended_ms = event.generation_id, event.wall_ms
+            self._forget_past_of(event)
+        return told
+
+    def _is_past(self, event: GroupEvent) -> bool:
+        """It belongs to a rebalance that has been told, and came late or again."""
+        if event.from_state == DEAD.value or event.to_state == DEAD.value:
+            return False
+        if event.from_state not in REBALANCING:
+            if self.running is not None:
+                return event.wall_ms < self.running.heard_ms
+            return event.generation_id < self.ended_generation and event.wall_ms <= self.ended_ms
+        is_told = event.generation_id <= self.ended_generation and event.wall_ms <= self.ended_ms
+        return self.running is None and is_told
+
+    def _cut_off(self, running: Running, event: GroupEvent) -> Rebalance:
+        """A restart ended it; or its end was not told, and the last that was heard of it has to do."""
+        self.running = None
+        if event.from_state == DEAD.value:
+            return running.cut_off(event.group_id, max(event.wall_ms, running.heard_ms), DEAD.value)
+        return running.cut_off(event.group_id, running.heard_ms, UNKNOWN)
+
+    def _forget_past_of(self, event: GroupEvent) -> None:
+        """Generations begin anew with a group, and after a restart where the log has them."""
+        if DEAD.value in (event.from_state, event.to_state):
+            self.ended_generation, self.ended_ms = -1, -1
+
+    def dump(self) -> list[Any]:
+        """As `load` takes it; fits into JSON."""
+        return [asdict(self.running) if self.running else None, self.ended_generation, self.ended_ms]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> RebalanceStory:
+        running, ended_generation, ended_ms = dumped
+        return cls(Running(**running) if running else None, ended_generation, ended_ms)

@@ -1,0 +1,145 @@
+"""The stories in Spark: a stateful operator over buckets of groups, in append mode, and its rows as tables.
+
+Rows leave as JSON under the name of their table, since one plan has one schema; `rows_of` makes columns of them.
+
+Spark's stateful operators throw an event away that is older than the watermark. Here nothing is: a late event may
+be the end of a rebalance. So every record becomes two rows, one that has nothing but the time and moves the
+watermark, and one without a time, which is never late; the first is dropped before the shuffle. The time is the
+record's own, but no later than now: one record from the future would close every window.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.serializers import ApplyInPandasWithStateSerializer
+
+from muster.spark.events.books import Row, Shelf
+from muster.spark.events.bucket import Bucket, DeadLetter, Record
+from muster.spark.tables import DEAD_LETTERS, TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.state import GroupState
+
+BUCKETS: Final = 1024
+"""Fixed, since the state of a checkpoint is by bucket. A call costs about 1 ms, so a batch 1 s at most. Of 100,000
+groups a bucket has a hundred: so much is read and written for an event of one of them."""
+
+_OUTPUT: Final = "table STRING, row STRING"
+_STATE: Final = "bucket BINARY"
+_CLOCK: Final = "struct<bucket:int,partition:int,offset:bigint,timestamp_ms:bigint,key:binary,value:binary>"
+
+
+def _read_offsets_as_integers() -> None:
+    """Mend Spark 4.0.0's operator for the Arrow of today, in whichever process this module is imported.
+
+    Spark hands the offsets of each group's rows over in a column of structs with nulls at its end; pandas makes
+    floats of them, and `RecordBatch.slice` no longer takes any.
+    """
+    serializer: Any = ApplyInPandasWithStateSerializer
+    as_pandas = serializer.arrow_to_pandas
+
+    def arrow_to_pandas(self: Any, column: Any, *args: Any, **kwargs: Any) -> Any:
+        if pa.types.is_struct(column.type) and column.type.get_field_index("startOffset") >= 0:
+            return pd.Series(column.to_pylist(), dtype=object)
+        return as_pandas(self, column, *args, **kwargs)
+
+    serializer.arrow_to_pandas = arrow_to_pandas
+
+
+_read_offsets_as_integers()
+
+
+class StoryTeller:
+    """What Spark calls for each bucket that has records or is due."""
+
+    def __init__(self, shelf: Shelf, topic: str) -> None:
+        self._shelf = shelf
+        self._topic = topic
+
+    def __call__(
+        self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        until_ms = state.getCurrentWatermarkMs()
+        bucket = Bucket(self._shelf, bytes(state.get[0]) if state.exists else None)
+        records = [] if state.hasTimedOut else [each for frame in frames for each in _records(frame)]
+        rows, letters = bucket.take(records, until_ms)
+        state.update((bucket.dump(),))
+        if (due_ms := bucket.due_ms) is not None:
+            state.setTimeoutTimestamp(max(due_ms, until_ms + 1))
+        told = [*rows, *(self._letter(letter) for letter in letters)]
+        if told:
+            yield pd.DataFrame(
+                {
+                    "table": [row.table for row in told],
+                    "row": [json.dumps(row.columns, ensure_ascii=False) for row in told],
+                }
+            )
+
+    def _letter(self, letter: DeadLetter) -> Row:
+        record = letter.record
+        columns = {
+            "seen_at": record.timestamp_ms,
+            "source_topic": self._topic,
+            "source_partition": record.partition,
+            "source_offset": record.offset,
+            "key": _base64(record.key),
+            "value": _base64(record.value),
+            "reason": letter.reason,
+        }
+        return Row(DEAD_LETTERS.name, columns)
+
+
+def _records(frame: pd.DataFrame) -> Iterable[Record]:
+    numbers = (frame[name].tolist() for name in ("partition", "offset", "timestamp_ms"))
+    texts = ([None if each is None else bytes(each) for each in frame[name]] for name in ("key", "value"))
+    return map(Record._make, zip(*numbers, *texts, strict=True))
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def tell_stories(records: DataFrame, shelf: Shelf, topic: str, watermark_ms: int) -> DataFrame:
+    """The rows of Spark's Kafka source as rows of tables, as JSON: `table` and `row`."""
+    clock = F.struct(
+        F.least("timestamp", F.current_timestamp()).alias("at"), F.lit(None).cast(_CLOCK).alias("record")
+    )
+    record = F.struct(
+        F.pmod(F.hash("key"), F.lit(BUCKETS)).alias("bucket"),
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp_ms"),
+        "key",
+        "value",
+    )
+    timeless = F.struct(F.lit(None).cast("timestamp").alias("at"), record.alias("record"))
+    both = records.select(F.explode(F.array(clock, timeless)).alias("both")).select("both.*")
+    told = both.withWatermark("at", f"{watermark_ms} milliseconds").where(F.col("at").isNull())
+    buckets = told.select("at", "record.*").groupBy("bucket")
+    teller = StoryTeller(shelf, topic)
+    return buckets.applyInPandasWithState(teller, _OUTPUT, _STATE, "append", "EventTimeTimeout")  # type: ignore[arg-type]
+
+
+def rows_of(told: DataFrame, table: str) -> DataFrame:
+    """Those of `tell_stories` that are for `table`, in its columns, but for a column `job`."""
+    columns = [column for column in TABLES[table].columns if column.name != "job"]
+    plain = ", ".join(
+        f"{each.name} {'BIGINT' if each.type == 'TIMESTAMP' else each.type}" for each in columns
+    )
+    of_table = told.where(F.col("table") == table).select(F.from_json("row", plain).alias("row"))
+    return of_table.select(
+        *(
+            F.timestamp_millis(f"row.{each.name}").alias(each.name)
+            if each.type == "TIMESTAMP"
+            else F.col(f"row.{each.name}")
+            for each in columns
+        )
+    )

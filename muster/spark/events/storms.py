@@ -1,0 +1,92 @@
+"""Windows of time in which one group spends more than a share of it rebalancing.
+
+A rebalance counts in every window that it touches, with the part of it that lies there: at its end, and for one
+that is still on when a window is over, at the window's end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+RUNNING_MAX_MS: Final = 3_600_000
+"""So long after its last event a rebalance counts as running. After that its end has most likely been lost."""
+
+WINDOWS_MAX: Final = 2_000
+"""Windows of one rebalance: a week of five-minute ones. One that claims to be longer counts in the last."""
+
+
+class Storm(NamedTuple):
+    """A row of the table `storms`; times in ms since 1970."""
+
+    window_start: int
+    window_end: int
+    group_id: str
+    rebalances: int
+    rebalancing_ms: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class StormRule:
+    """How long a window is, and the share of it that must be exceeded."""
+
+    window_ms: int
+    share: float
+
+    def windows(self, start_ms: int, end_ms: int, closed_ms: int) -> range:
+        """The starts of the windows that [start_ms, end_ms] touches, of those that end after `closed_ms`."""
+        begin_ms = max(start_ms, closed_ms)
+        first = begin_ms - begin_ms % self.window_ms
+        # What ends as a window does has nothing in the next one; what took no time lies where it was.
+        last = (max(end_ms - 1, start_ms) // self.window_ms) * self.window_ms
+        first = max(first, last - (WINDOWS_MAX - 1) * self.window_ms)
+        return range(first, last + self.window_ms, self.window_ms)
+
+
+@dataclass(slots=True)
+class StormWindows:
+    """What one group spent in the windows that are not over yet: rebalances and ms, by start of the window."""
+
+    open: dict[int, list[int]] = field(default_factory=dict)
+    closed_ms: int = 0  # Windows that end until here are over and told.
+
+    def add(self, start_ms: int, end_ms: int, rule: StormRule) -> None:
+        """A rebalance is over that took from `start_ms` to `end_ms`."""
+        for start in rule.windows(start_ms, end_ms, self.closed_ms):
+            found = self.open.setdefault(start, [0, 0])
+            found[0] += 1
+            found[1] += max(min(end_ms, start + rule.window_ms) - max(start_ms, start), 0)
+
+    def close(
+        self, group_id: str, until_ms: int, running: tuple[int, int] | None, rule: StormRule
+    ) -> list[Storm]:
+        """The storms in windows that end until `until_ms`; `running` is since when a rebalance is on, and until
+        when it counts as such."""
+        until_ms -= until_ms % rule.window_ms
+        over = {start: spent for start, spent in self.open.items() if start + rule.window_ms <= until_ms}
+        if running is not None and running[0] < until_ms:
+            still_on = StormWindows(over, self.closed_ms)
+            still_on.add(running[0], min(until_ms, max(running)), rule)
+            over = still_on.open
+        self.open = {start: spent for start, spent in self.open.items() if start not in over}
+        self.closed_ms = max(self.closed_ms, until_ms)
+        found = (Storm(start, start + rule.window_ms, group_id, count, ms, ms / rule.window_ms)
+                 for start, (count, ms) in sorted(over.items()))  # fmt: skip
+        return [storm for storm in found if storm.share > rule.share]
+
+    def due_ms(self, running: tuple[int, int] | None, rule: StormRule) -> int | None:
+        """When the next window is over that may be a storm; None while there is none."""
+        ends = [start + rule.window_ms for start in self.open]
+        if running is not None and max(running) > self.closed_ms:
+            begin_ms = max(running[0], self.closed_ms)
+            ends.append(begin_ms - begin_ms % rule.window_ms + rule.window_ms)
+        return min(ends, default=None)
+
+    def dump(self) -> list[Any]:
+        """As `load` takes it; fits into JSON."""
+        return [list(self.open.items()), self.closed_ms]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> StormWindows:
+        return cls({start: list(spent) for start, spent in dumped[0]}, dumped[1])

@@ -1,0 +1,27 @@
+"""A batch of stories into its tables: what the two jobs on `__group_events` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from muster.spark.batch_files import write_batch
+from muster.spark.events.stateful import rows_of
+from muster.spark.jobs.job import Step, Wrote, write_dead_letters
+from muster.spark.tables import DEAD_LETTERS
+
+
+def writer(job: str, *tables: str) -> Callable[[DataFrame, Step], Wrote]:
+    """A job's `write`. The batch is evaluated once: its state must not be written twice."""
+
+    def write(told: DataFrame, step: Step) -> Wrote:
+        told.persist()
+        try:
+            for table in tables:
+                write_batch(rows_of(told, table), step.options.out, table, step.batch_id, job=job)
+            return Wrote(write_dead_letters(rows_of(told, DEAD_LETTERS.name), step, job))
+        finally:
+            told.unpersist()
+
+    return write

@@ -1,0 +1,75 @@
+"""What a job is: a topic, how its records become rows, and how a batch of rows becomes tables.
+
+A job runs as a Structured Streaming query with a checkpoint: `build` makes its plan once, `write` gets the rows of
+each micro-batch. Spark repeats the newest batch after a crash, with the same records and number, so `write` goes
+through `batch_files.write_batch` alone. A record that cannot be used is a row of the same plan, in the columns of
+the table `dead_letters`: the topic is read once. A frame that goes to two tables is persisted by `write`, or Spark
+reads the records twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from muster.spark.batch_files import write_batch
+from muster.spark.jobs.options import JOBS, RunOptions
+from muster.spark.tables import DEAD_LETTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of `write` or `close`: the batch, and what was known of the topic before the pass over it began."""
+
+    spark: SparkSession
+    batch_id: int
+    options: RunOptions
+    as_of_ms: int  # Whatever was written before is within the log ends.
+    log_ends: Mapping[int, int]  # Of the job's topic by partition, open transactions included.
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """What to tell of a step."""
+
+    dead_letters: int = 0
+    newest_ms: int | None = None  # Time of the newest record; None: as Spark's watermark has it.
+    notes: tuple[str, ...] = ()  # Sentences.
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`build` maps Spark's Kafka source (all its columns, read_committed, from the earliest record) to rows.
+
+    `write` is called with each micro-batch of them, in order. `close`, if there is one, is called when a pass has
+    read all that was there as it began, with the number of the newest batch (-1: none yet).
+    """
+
+    name: str
+    topic: str
+    tables: tuple[str, ...]
+    says: str
+    build: Callable[[SparkSession, DataFrame, RunOptions], DataFrame]
+    write: Callable[[DataFrame, Step], Wrote]
+    close: Callable[[Step], Wrote] | None = None
+
+
+def load_job(name: str) -> Job:
+    """The job of that name. Raises KeyError where there is none."""
+    job = import_module(JOBS[name]).JOB
+    assert isinstance(job, Job), f"{JOBS[name]}.JOB is no Job"
+    return job
+
+
+def write_dead_letters(rows: DataFrame, step: Step, job: str) -> int:
+    """Write those of `rows` that have a `reason` to the table; returns how many. `rows` should be persisted."""
+    columns = [column.name for column in DEAD_LETTERS.columns if column.name != "job"]
+    letters = rows.where(F.col("reason").isNotNull()).select(F.lit(job).alias("job"), *columns)
+    count = letters.count()
+    if count:
+        write_batch(letters, step.options.out, DEAD_LETTERS.name, step.batch_id, job=job)
+    return count

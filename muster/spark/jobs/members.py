@@ -1,0 +1,34 @@
+"""Job `members`: every session of a member that has ended, and how many came and went in each hour, by client.
+
+A session is told in the batch that has its end, an hour when some event, of any group, is a watermark's delay
+past it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinator.history import TOPIC
+from muster.spark.events.books import MemberShelf
+from muster.spark.events.stateful import tell_stories
+from muster.spark.jobs.event_tables import writer
+from muster.spark.jobs.job import Job
+from muster.spark.jobs.options import RunOptions
+from muster.spark.tables import CHURN, DEAD_LETTERS, MEMBERS
+
+
+def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
+    """Rows of all its tables, as `tell_stories` has them."""
+    return tell_stories(records, MemberShelf(), TOPIC, options.watermark_ms)
+
+
+JOB: Final = Job(
+    name="members",
+    topic=TOPIC,
+    tables=(MEMBERS.name, CHURN.name, DEAD_LETTERS.name),
+    says="sessions of members, and churn by client",
+    build=build,
+    write=writer("members", MEMBERS.name, CHURN.name),
+)

@@ -1,0 +1,163 @@
+"""Which minutes of a topic are over, and what is kept of those that are not: the state of the jobs by the minute.
+
+Spark's watermark is the newest time of all partitions. Over a history of several partitions, which are read side by
+side but not in step, it would call minutes over that one of them has not reached, and drop its records in silence.
+Here a minute is over when every partition of the topic has passed it by the watermark's delay, and a partition that
+has been read to its end has passed the time at which that was its end. So a minute ends also when nobody commits.
+
+The state is a sequence of snapshots, `_state/JOB/000000000042`: rows as Parquet, and what else there is to know as
+JSON beside them, which is written last. A step reads the newest one from before its batch, and writes the next. Its
+tables carry the number of the snapshot: a step that is repeated comes from the same one, and replaces itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from muster.spark.batch_files import HadoopFiles
+from muster.spark.decoding.offsets import MINUTE_US
+from muster.spark.jobs.job import Step
+from muster.spark.tables import checkpoint_path
+
+STATE: Final = "_state"
+KEY: Final = ("group_id", "topic", "partition")
+ROWS: Final = (
+    "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, commits BIGINT, committed_offset BIGINT, "
+    "newest_offset BIGINT"
+)
+"""A row per key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a step leaves behind but the rows. Minutes that begin before `closed_until_us` are over."""
+
+    sequence: int = -1
+    batch_id: int = -1
+    closed_until_us: int = 0
+    clocks_us: dict[str, int] = field(default_factory=dict)  # By partition: no record from before is to come.
+
+
+class States:
+    """A job's snapshots. The newest two are kept: Spark may repeat the newest batch."""
+
+    def __init__(self, spark: SparkSession, out: str, job: str) -> None:
+        self._spark = spark
+        self._folder = f"{STATE}/{job}"
+        self._files = HadoopFiles(spark, out)
+
+    def before(self, batch_id: int) -> Snapshot:
+        """The newest that has nothing of the batch, or of later ones; an empty one at the beginning."""
+        for name in reversed(self._files.names(self._folder, "")):
+            if name.endswith(".json"):
+                found = Snapshot(**self._files.read_json(f"{self._folder}/{name}"))
+                if found.batch_id < batch_id:
+                    return found
+        return Snapshot()
+
+    def rows(self, snapshot: Snapshot) -> DataFrame:
+        if snapshot.sequence < 0:
+            return self._spark.createDataFrame([], ROWS)
+        return self._spark.read.schema(ROWS).parquet(self._files.url(self._name(snapshot.sequence)))
+
+    def save(self, snapshot: Snapshot, rows: DataFrame) -> None:
+        """Make `snapshot` the newest, and remove what no step can ask for any more."""
+        name = self._name(snapshot.sequence)
+        rows.write.mode("overwrite").parquet(self._files.url(name))
+        self._files.write_json(f"{name}.json", asdict(snapshot))
+        old = f"{snapshot.sequence - 1:012d}"
+        names = self._files.names(self._folder, "")
+        self._files.remove(f"{self._folder}/{each}" for each in names if each.partition(".")[0] < old)
+
+    def _name(self, sequence: int) -> str:
+        return f"{self._folder}/{sequence:012d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a batch of `decoding.offsets` holds, beside its figures."""
+
+    newest_us: Mapping[str, int]  # By source partition.
+    dead_letters: int
+    late: int  # Commits of minutes that were over.
+
+
+def seen_in(batch: DataFrame, snapshot: Snapshot) -> Seen:
+    """One pass over a batch, which should be persisted."""
+    is_late = F.unix_micros("minute") < snapshot.closed_until_us
+    found = batch.groupBy("source_partition").agg(
+        F.max(F.when(F.col("reason").isNull(), F.unix_micros("seen_at"))).alias("newest"),
+        F.count("reason").alias("letters"),
+        F.sum(F.when(is_late, F.col("commits")).otherwise(0)).alias("late"),
+    )
+    rows = found.collect()
+    newest = {str(row.source_partition): row.newest for row in rows if row.source_partition is not None}
+    return Seen(
+        {partition: us for partition, us in newest.items() if us is not None},
+        sum(row.letters for row in rows),
+        sum(row.late or 0 for row in rows),
+    )
+
+
+def read_up_to(step: Step, job: str) -> dict[int, int]:
+    """Where the batch ends in each partition of the job's topic: Spark's own plan of it, markers and all."""
+    files = HadoopFiles(step.spark, checkpoint_path(step.options.out, job))
+    content = files.read_text(f"offsets/{step.batch_id}")
+    source = content.splitlines()[2]  # Behind the version of the format, and what holds for all sources.
+    (partitions,) = json.loads(source).values()
+    return {int(partition): offset for partition, offset in partitions.items()}
+
+
+def advance(
+    snapshot: Snapshot, step: Step, newest_us: Mapping[str, int], read: Mapping[int, int]
+) -> Snapshot:
+    """The next snapshot: every partition's clock as far as is known now, and the minutes that are over thereby."""
+    clocks = dict(snapshot.clocks_us)
+    for partition, end in step.log_ends.items():
+        name = str(partition)
+        known = [us for us in (clocks.get(name), newest_us.get(name)) if us is not None]
+        if read.get(partition, 0) >= end:
+            known.append(step.as_of_ms * 1000)
+        if known:
+            clocks[name] = max(known)
+    closed_until_us = snapshot.closed_until_us
+    if clocks and all(str(partition) in clocks for partition in step.log_ends):
+        passed_us = min(clocks.values()) - step.options.watermark_ms * 1000
+        closed_until_us = max(closed_until_us, passed_us // MINUTE_US * MINUTE_US)
+    return replace(
+        snapshot,
+        sequence=snapshot.sequence + 1,
+        batch_id=step.batch_id,
+        closed_until_us=closed_until_us,
+        clocks_us=clocks,
+    )
+
+
+def merged(rows: DataFrame) -> DataFrame:
+    """One row per key and minute out of several: all commits, the newest offset."""
+    newest = F.max_by(
+        F.struct("committed_offset"), "newest_offset"
+    )  # A struct, for max_by passes over nulls.
+    return (
+        rows.groupBy("minute", *KEY)
+        .agg(
+            F.sum("commits").alias("commits"),
+            newest.alias("at"),
+            F.max("newest_offset").alias("newest_offset"),
+        )
+        .select(
+            "minute", *KEY, "commits", F.col("at.committed_offset").alias("committed_offset"), "newest_offset"
+        )
+    )
+
+
+def figures_of(batch: DataFrame) -> DataFrame:
+    """The rows of a batch that are figures, in the columns of ROWS."""
+    columns: list[Any] = [each.split()[0] for each in ROWS.split(", ")]
+    return batch.where(F.col("group_id").isNotNull()).select(*columns)

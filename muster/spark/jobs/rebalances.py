@@ -1,0 +1,36 @@
+"""Job `rebalances`: every rebalance that has ended, with its cause, and windows in which a group did little else.
+
+A rebalance is told in the batch that has its end; a storm when its window is over, which is when some event, of
+any group, is a watermark's delay past it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinator.history import TOPIC
+from muster.spark.events.books import RebalanceShelf
+from muster.spark.events.stateful import tell_stories
+from muster.spark.events.storms import StormRule
+from muster.spark.jobs.event_tables import writer
+from muster.spark.jobs.job import Job
+from muster.spark.jobs.options import RunOptions
+from muster.spark.tables import DEAD_LETTERS, REBALANCES, STORMS
+
+
+def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
+    """Rows of all its tables, as `tell_stories` has them."""
+    rule = StormRule(options.storm_window_ms, options.storm_share)
+    return tell_stories(records, RebalanceShelf(rule), TOPIC, options.watermark_ms)
+
+
+JOB: Final = Job(
+    name="rebalances",
+    topic=TOPIC,
+    tables=(REBALANCES.name, STORMS.name, DEAD_LETTERS.name),
+    says="rebalances with their causes, and storms of them",
+    build=build,
+    write=writer("rebalances", REBALANCES.name, STORMS.name),
+)

@@ -1,0 +1,210 @@
+"""Runs a job: passes over its topic, each an `availableNow` query from the checkpoint on, until told to stop.
+
+A continuous run is a pass every so often rather than one endless query: at the end of a pass it is known that
+everything written before it began has been read, so a minute can be over though nobody commits any more, which
+no watermark of Spark's can know. When a pass fails for a reason that passes (a broker that restarts), the next one
+begins where the checkpoint is, after a wait that doubles; anything else ends the run with a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from muster.spark.jobs.job import Job, Step, Wrote
+from muster.spark.jobs.options import RunOptions
+from muster.spark.jobs.source import PassingError, log_ends
+from muster.spark.tables import checkpoint_path
+
+FIRST_RETRY_S: Final = 1.0
+MAX_RETRY_S: Final = 30.0
+PATIENCE_S: Final = (
+    180.0  # So long a single pass is tried again without getting anywhere; a continuous run always.
+)
+STOP_PATIENCE_S: Final = 30.0  # A batch that is not through by then is left, to be repeated by the next run.
+_POLL_S: Final = 1  # The interval in which a stop is noticed.
+# Errors of Kafka's clients that a restart of a broker or a bad network brings.
+_PASSING: Final = re.compile(
+    r"(Timeout|Disconnect|Network|RetriableCommitFailed|NotLeaderOrFollower|LeaderNotAvailable"
+    r"|BrokerNotAvailable|NotCoordinator|CoordinatorNotAvailable|CoordinatorLoadInProgress|NotEnoughReplicas"
+    r"|KafkaStorage|OffsetNotAvailable|StaleBrokerEpoch)Exception"
+    r"|Failed to create new KafkaAdminClient|PassingError"
+)
+
+
+class JobFailedError(Exception):
+    """The job cannot go on; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, all its passes together; `notes` are of the newest step alone."""
+
+    batches: int = 0
+    records: int = 0
+    dead_letters: int = 0
+    newest_ms: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def run(
+    spark: SparkSession,
+    job: Job,
+    options: RunOptions,
+    tell: Callable[[Progress], None],
+    stopped: threading.Event | None = None,
+) -> Progress:
+    """Run `job` once, or every `options.every_ms` until `stopped`; what is in progress then is finished first.
+
+    `tell` is called after each batch, and with a note when something is to be tried again. Raises JobFailedError.
+    """
+    return _Run(spark, job, options, tell, stopped or threading.Event()).run()
+
+
+class _Run:
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        options: RunOptions,
+        tell: Callable[[Progress], None],
+        stopped: threading.Event,
+    ) -> None:
+        self._spark = spark
+        self._job = job
+        self._options = options
+        self._tell = tell
+        self._stopped = stopped
+        self._progress = Progress()
+        self._wrote: dict[int, Wrote] = {}
+        self._newest_batch = -1
+        self._failure: Exception | None = None  # Of `write`, which Spark only shows as text.
+
+    def run(self) -> Progress:
+        retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
+        while not self._stopped.is_set():
+            began, batches = time.monotonic(), self._progress.batches
+            try:
+                self._pass()
+            except PassingError as error:
+                if self._progress.batches > batches:
+                    retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
+                self._wait_out(error, retry_s, gained_at)
+                retry_s = min(retry_s * 2, MAX_RETRY_S)
+                continue
+            if self._options.every_ms is None:
+                break
+            retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
+            self._stopped.wait(max(0.0, began + self._options.every_ms / 1000 - time.monotonic()))
+        return self._progress
+
+    def _wait_out(self, error: PassingError, retry_s: float, gained_at: float) -> None:
+        if self._options.every_ms is None and time.monotonic() - gained_at > PATIENCE_S:
+            raise JobFailedError(f"{error}; given up after {PATIENCE_S:.0f} s") from None
+        self._say(Wrote(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
+        self._stopped.wait(retry_s)
+
+    def _pass(self) -> None:
+        """Read and write all that the topic holds now. Raises PassingError and JobFailedError."""
+        as_of_ms = time.time_ns() // 1_000_000
+        ends = log_ends(self._options.bootstrap, self._job.topic, self._options.kafka)
+        step = Step(self._spark, -1, self._options, as_of_ms, ends)
+        try:
+            query = self._start(step)
+            self._await(query)
+        except PySparkException as error:
+            raise self._sorted_out(error) from None
+        if self._job.close is not None and not self._stopped.is_set():
+            self._say(self._job.close(replace(step, batch_id=self._newest_batch)))
+
+    def _start(self, step: Step) -> StreamingQuery:
+        def write(batch: DataFrame, batch_id: int) -> None:
+            try:
+                each = replace(step, spark=batch.sparkSession, batch_id=batch_id)
+                self._wrote[batch_id] = self._job.write(batch, each)
+            except Exception as error:
+                self._failure = error
+                raise
+
+        self._failure = None
+        records = read_topic(self._spark, self._job.topic, self._options)
+        rows = self._job.build(self._spark, records, self._options)
+        checkpoint = checkpoint_path(self._options.out, self._job.name)
+        writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+        return writer.trigger(availableNow=True).foreachBatch(write).start()
+
+    def _await(self, query: StreamingQuery) -> None:
+        """Wait for the query's end; between two batches, if the run is to stop."""
+        told: set[int] = set()
+        stop_by: float | None = None
+        over = False
+        while not over:
+            over = bool(query.awaitTermination(_POLL_S))
+            fresh = [each for each in query.recentProgress if each["batchId"] not in told]
+            for batch in fresh:
+                told.add(batch["batchId"])
+                self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
+            if self._stopped.is_set() and not over:
+                stop_by = stop_by or time.monotonic() + STOP_PATIENCE_S
+                if fresh or time.monotonic() > stop_by or not query.status["isTriggerActive"]:
+                    query.stop()
+
+    def _count(self, batch_id: int, records: int, event_time: dict[str, str]) -> None:
+        self._newest_batch = max(self._newest_batch, batch_id)
+        wrote = self._wrote.pop(batch_id, None)
+        if wrote is None:
+            return  # A report without a batch: Spark looked, and there was nothing.
+        now = self._progress
+        self._progress = replace(now, batches=now.batches + 1, records=now.records + records)
+        self._say(wrote, event_time.get("max"))
+
+    def _say(self, wrote: Wrote, spark_newest: str | None = None) -> None:
+        newest_ms = wrote.newest_ms if wrote.newest_ms is not None else _as_ms(spark_newest)
+        known = [each for each in (self._progress.newest_ms, newest_ms) if each is not None]
+        self._progress = replace(
+            self._progress,
+            dead_letters=self._progress.dead_letters + wrote.dead_letters,
+            newest_ms=max(known, default=None),
+            notes=wrote.notes,
+        )
+        self._tell(self._progress)
+
+    def _sorted_out(self, error: PySparkException) -> PassingError | JobFailedError:
+        """Whether it passes: by what `write` raised, or by Kafka's exceptions among the causes."""
+        if isinstance(self._failure, PassingError):
+            return self._failure
+        first = str(self._failure or error).strip().partition("\n")[0]
+        trace = str(getattr(error, "_stackTrace", "") or "") + str(error)
+        if isinstance(error, StreamingQueryException) and _PASSING.search(trace):
+            return PassingError(f"Spark's query failed: {first}")
+        return JobFailedError(f"Spark gave up: {first}")
+
+
+def read_topic(spark: SparkSession, topic: str, options: RunOptions) -> DataFrame:
+    """Spark's Kafka source: what transactions aborted is left out, what is gone is passed over."""
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    source = source.options(**{f"kafka.{name}": value for name, value in options.kafka.items()})
+    return source.options(
+        **{
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "failOnDataLoss": "false",
+            "kafka.isolation.level": "read_committed",
+            "maxOffsetsPerTrigger": str(options.max_offsets_per_batch),
+        }
+    ).load()
+
+
+def _as_ms(text: str | None) -> int | None:
+    """The time in Spark's progress: 2026-01-01T00:00:00.000Z."""
+    from datetime import datetime
+
+    return None if text is None else int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,0 +1,110 @@
+"""The cluster as a job finds it before Spark is started: whether it answers, and whose topic it is.
+
+A checkpoint holds offsets, which mean nothing in another topic: beside it lies which topic of which cluster it is
+about, and a run on any other is refused. So is one whose checkpoint is gone while its tables are not, which would
+write everything a second time. Clients are made anew each time: librdkafka's may stay silent after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
+
+from muster.spark.jobs.options import RefusedRunError
+from muster.spark.tables import checkpoint_path
+
+TIMEOUT_S: Final = 15.0
+
+
+class PassingError(Exception):
+    """The cluster does not answer, or not yet; to be tried again. The message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which topic a checkpoint is about. The topic id is "" on clusters that have none."""
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+
+
+def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:
+    """Of a confluent-kafka client: silent, since what goes wrong is told by whoever uses it."""
+    return {"bootstrap.servers": bootstrap, "client.id": "muster-spark", "log_level": 0, **kafka}
+
+
+def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
+    """The topic as the cluster describes it. Raises RefusedRunError, PassingError where nobody answers."""
+    admin = AdminClient(client_settings(bootstrap, kafka))
+    try:
+        found = admin.list_topics(topic, timeout=TIMEOUT_S).topics.get(topic)
+        if found is None or found.error is not None:
+            raise RefusedRunError(f"there is no topic {topic} on {bootstrap}")
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)[topic].result()
+        cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result()
+    except KafkaException as error:
+        raise PassingError(f"{bootstrap} does not answer: {_said(error)}") from None
+    return Source(str(cluster.cluster_id), topic, str(described.topic_id))
+
+
+def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, int]:
+    """The end of each partition's log, transactions that are still open included. Raises PassingError."""
+    settings = {**client_settings(bootstrap, kafka), "isolation.level": "read_uncommitted"}
+    admin = AdminClient(settings)
+    try:
+        known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(topic, partition): latest for partition in known}
+        answers = admin.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
+        return {where.partition: answer.result().offset for where, answer in answers.items()}
+    except KafkaException as error:
+        raise PassingError(f"the ends of {topic} could not be had: {_said(error)}") from None
+
+
+def claim(out: str, job: str, source: Source) -> None:
+    """Note beside a new checkpoint whose it is; raises RefusedRunError if it, or what is there, is another's."""
+    checkpoint = Path(checkpoint_path(out, job))
+    note = checkpoint.with_name(f"{job}.source.json")
+    if not checkpoint.exists():
+        if _has_tables(out, job):
+            raise RefusedRunError(
+                f"{out} has tables of the job {job} and no checkpoint: a run would write every row again. "
+                "Remove the tables, or choose another --out"
+            )
+    elif note.exists():
+        before = Source(**json.loads(note.read_text()))
+        if before != source:
+            raise RefusedRunError(_differs(out, job, before, source))
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(asdict(source)))
+
+
+def _has_tables(out: str, job: str) -> bool:
+    ledgers = Path(out, "_batches", job)
+    return ledgers.is_dir() and any(ledgers.iterdir())
+
+
+def _differs(out: str, job: str, before: Source, now: Source) -> str:
+    if before.cluster_id != now.cluster_id:
+        what = f"of cluster {before.cluster_id}, and this is cluster {now.cluster_id}"
+    else:
+        what = f"of another {now.topic} (topic id {before.topic_id}): it was deleted and made anew since"
+    return f"{out} has the progress of the job {job} on a topic {what}. Choose another --out"
+
+
+def _said(error: KafkaException) -> str:
+    """What librdkafka says, in its words."""
+    return str(error.args[0].str()) if error.args else "it failed"
+
+
+def consumer(bootstrap: str, kafka: Mapping[str, str]) -> Consumer:
+    """A consumer that joins no group and commits nothing."""
+    settings = {**client_settings(bootstrap, kafka), "group.id": "muster-spark", "enable.auto.commit": False}
+    return Consumer(settings)
