@@ -185,6 +185,7 @@ class RebalanceStory:
         """A restart ended it; or its end was not told, and the last that was heard of it has to do."""
         self.running = None
         if event.from_state == DEAD.value:
+            running.causes.append(event.cause)
             return running.cut_off(event.group_id, max(event.wall_ms, running.heard_ms), DEAD.value)
         return running.cut_off(event.group_id, running.heard_ms, UNKNOWN)
 

@@ -1,0 +1,261 @@
+"""The jobs `rebalances` and `members` on a daemon whose groups rebalance for every cause that can be had.
+
+Judged by what was done, and by pandas over the raw topic, which shares no code with the jobs. The topic begins with
+events of three hours ago and with records that are none, written by a stock client.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from confluent_kafka import Message, Producer
+from pyspark.sql import SparkSession
+
+from muster.spark.jobs.job import load_job
+from muster.spark.jobs.options import RunOptions
+from muster.spark.jobs.runner import run
+from muster.spark.tables import read_arrow
+from tests.clients.observer import Observer
+from tests.daemon import MusterDaemon
+from tests.processes import wait_until
+from tests.spark.rebalance_deeds import Deeds
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "group.min.session.timeout.ms": "100",
+}
+TOPIC = "__group_events"
+NOW_MS = time.time_ns() // 1_000_000
+PAST_MS = NOW_MS - NOW_MS % 3_600_000 - 3 * 3_600_000  # Three full hours ago, or a little more.
+WINDOW_MS = 300_000
+SHARE = 0.2
+BAD = [(b"g", b"{"), (b"g", b'{"schema": 2}'), (None, b'{"schema": 1}'), (b"\xff", None)]
+CAUSES = {
+    "member_joined", "member_left", "session_expired", "removed_by_admin", "metadata_changed",
+    "partitions_changed", "leader_rejoined", "sync_timeout",
+}  # fmt: skip
+
+
+@dataclass
+class Done:
+    """What was done, what the topic holds after it, and where the tables are."""
+
+    deeds: Deeds
+    log: list[Message]
+    out: Path
+
+    def table(self, name: str) -> pd.DataFrame:
+        return read_arrow(self.out, name).to_pandas()
+
+    def events(self) -> pd.DataFrame:
+        values = [
+            json.loads(each.value()) for each in self.log if (each.value() or b"").startswith(b'{"schema":1,')
+        ]
+        return pd.DataFrame(values)
+
+
+def past_rebalance(
+    group_id: str, generation: int, start_s: int, join_s: float, member_id: str
+) -> list[dict[str, Any]]:
+    """Three events of a rebalance for a member that joins and is gone at once, after PAST_MS."""
+    start_ms, join_ms = PAST_MS + start_s * 1000, int(join_s * 1000)
+    common = {"schema": 1, "group_id": group_id, "reason": "", "client_id": "old", "client_host": "/10.0.0.9"}
+    begin = {"from_state": "Empty", "to_state": "PreparingRebalance", "cause": "member_joined",
+             "member_id": member_id, "member_count": 1, "wall_ms": start_ms, "generation_id": generation}  # fmt: skip
+    end = {"from_state": "PreparingRebalance", "to_state": "Empty", "cause": "nobody_left", "wall_ms": start_ms + join_ms,
+           "generation_id": generation + 1, "removed_count": 1, "removed_member_ids": [member_id],
+           "phase_ms": {"PreparingRebalance": join_ms}, "rebalance_cause": "member_joined",
+           "rebalance_ms": {"PreparingRebalance": join_ms}}  # fmt: skip
+    return [{**common, **begin}, {**common, **end}]
+
+
+def past() -> list[dict[str, Any]]:
+    """Storms: one that fills its window, one that straddles two, one of many short ones, and what is none."""
+    spans = {"full": [(0, 299)], "long": [(200, 800)], "calm": [(10, 50), (400, 50)],
+             "busy": [(n * 40, 12) for n in range(12)], "boundary": [(240, 60), (300, 0)]}  # fmt: skip
+    told = [
+        past_rebalance(f"past-{name}", number, start, length, f"{name}-{number}")
+        for name, group in spans.items()
+        for number, (start, length) in enumerate(group)
+    ]
+    return sorted((event for each in told for event in each), key=lambda event: event["wall_ms"])
+
+
+def write(bootstrap: str, records: list[tuple[bytes | None, bytes | None, int]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for key, value, at_ms in records:
+        producer.produce(TOPIC, value, key, partition=0, timestamp=at_ms)
+    assert producer.flush(20) == 0
+
+
+def run_jobs(spark: SparkSession, bootstrap: str, out: Path) -> None:
+    options = RunOptions(bootstrap=bootstrap, out=str(out), storm_window_ms=WINDOW_MS, storm_share=SHARE)
+    for name in ("rebalances", "members"):
+        run(spark, load_job(name), options, lambda progress: None)
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
+    """Both jobs run twice, in the middle of a rebalance and at the end, over a restart of the coordinator."""
+    out = tmp_path_factory.mktemp("tables")
+    with MusterDaemon(tmp_path_factory.mktemp("daemon"), SETTINGS) as daemon:
+        observer = Observer(daemon.bootstrap)
+        deeds = Deeds(daemon.bootstrap, observer)
+        deeds.leaving()
+        write(daemon.bootstrap, [(e["group_id"].encode(), json.dumps(e, separators=(",", ":")).encode(), e["wall_ms"])
+                                 for e in past()])  # fmt: skip
+        write(daemon.bootstrap, [(key, value, NOW_MS) for key, value in BAD])
+        for deed in (
+            deeds.removed,
+            deeds.replaced,
+            deeds.changing,
+            deeds.late,
+            deeds.pending,
+            deeds.unsynced,
+        ):
+            deed()
+        deeds.begin_a_rebalance_for_the_restart()
+        wait_until(lambda: is_told(observer, "restarted", "PreparingRebalance"), "the rebalance is told", 10)
+        run_jobs(spark, daemon.bootstrap, out)
+        daemon.kill()
+        daemon.start()
+        observer.connect()
+        deeds.after_the_restart()
+        deeds.deleted()
+        deeds.with_stock_clients()
+        wait_until(lambda: is_told(observer, "stock", "Empty"), "the last of all is told", 10)
+        run_jobs(spark, daemon.bootstrap, out)
+        yield Done(deeds, observer.read(TOPIC, 0), out)
+        deeds.close()
+
+
+def is_told(observer: Observer, group_id: str, state: str) -> bool:
+    """The newest event of the group ends in that state."""
+    values = [each.value() for each in observer.read(TOPIC, 0) if each.key() == group_id.encode()]
+    return bool(values) and json.loads(values[-1])["to_state"] == state
+
+
+def as_ms(times: pd.Series) -> pd.Series:
+    return (times - pd.Timestamp(0, tz="UTC")) // pd.Timedelta("1ms")
+
+
+def test_every_rebalance_that_was_caused_is_there_with_its_cause(done: Done) -> None:
+    found = done.table("rebalances").sort_values("ended_at", kind="stable")
+    for group_id in sorted({deed.group_id for deed in done.deeds.done}):
+        mine = found[found.group_id == group_id]
+        told = [(row.cause, tuple(row.causes), row.outcome) for row in mine.itertuples()]
+        assert told == [
+            (deed.cause, (deed.cause, *deed.within), deed.outcome)
+            for deed in done.deeds.done
+            if deed.group_id == group_id
+        ], group_id
+    assert {deed.cause for deed in done.deeds.done} == CAUSES
+    assert len(found) == len(done.deeds.done) + len(past()) // 2
+
+
+def test_the_rebalances_are_those_of_pandas_over_the_raw_topic(done: Done) -> None:
+    """An end that the coordinator tells, with its figures; the begin is the group's last step out of quiet."""
+    events = done.events()
+    quiet = ["Empty", "Stable"]
+    begins = events[events.from_state.isin(quiet) & ~events.to_state.isin([*quiet, "Dead"])]
+    ends = events[events.rebalance_cause.notna()]
+    rows = [
+        (
+            end.group_id,
+            end.generation_id,
+            end.rebalance_cause,
+            sum(end.rebalance_ms.values()),
+            end.rebalance_ms.get("PreparingRebalance", 0),
+            begins[(begins.group_id == end.group_id) & (begins.index < end.Index)].wall_ms.iloc[-1],
+            end.wall_ms,
+            end.to_state,
+        )
+        for end in ends.itertuples()
+    ]
+    found = done.table("rebalances")
+    found = found[found.outcome != "Dead"].assign(
+        started=lambda t: as_ms(t.started_at), ended=lambda t: as_ms(t.ended_at)
+    )
+    names = ["group_id", "generation_id", "cause", "duration_ms", "join_ms", "started", "ended", "outcome"]
+    assert sorted(found[names].itertuples(index=False, name=None)) == sorted(rows)
+
+
+def test_the_storms_are_those_of_pandas_second_by_second(done: Done) -> None:
+    spans = done.events()
+    spans = spans[spans.rebalance_cause.notna() & spans.group_id.str.startswith("past-")]
+    expected = []
+    for group_id, ends in spans.groupby("group_id"):
+        seconds = np.zeros(3_600)
+        for end in ends.itertuples():
+            last = (end.wall_ms - PAST_MS) // 1000
+            seconds[last - end.rebalance_ms["PreparingRebalance"] // 1000 : last] += 1
+        spent = seconds.reshape(-1, WINDOW_MS // 1000).sum(axis=1)
+        expected += [(group_id, PAST_MS + n * WINDOW_MS, s * 1000, s * 1000 / WINDOW_MS)
+                     for n, s in enumerate(spent) if s * 1000 > SHARE * WINDOW_MS]  # fmt: skip
+    found = done.table("storms").assign(start=lambda t: as_ms(t.window_start))
+    told = found[["group_id", "start", "rebalancing_ms", "share"]].itertuples(index=False, name=None)
+    assert sorted(told) == sorted(expected)
+    assert dict(found.groupby("group_id").rebalances.sum()) == {
+        "past-busy": 13,
+        "past-full": 1,
+        "past-long": 4,
+    }
+
+
+def test_the_sessions_are_those_of_pandas_over_the_raw_topic(done: Done) -> None:
+    events = done.events()
+    joins = events[events.cause.isin(["member_joined", "static_member_replaced"])]
+    begun = joins.set_index("member_id")[["wall_ms", "client_id", "group_instance_id", "cause"]]
+    assert begun.index.is_unique
+    removed = events.explode("removed_member_ids").dropna(subset=["removed_member_ids"])
+    both = removed.merge(begun, left_on="removed_member_ids", right_index=True, suffixes=("", "_begun"))
+    expected = both.assign(duration=both.wall_ms - both.wall_ms_begun)
+    found = done.table("members").assign(ended=lambda t: as_ms(t.ended_at))
+    names = ["group_id", "member_id", "client_id", "ended", "duration_ms", "joined_by", "ended_by"]
+    raw = ["group_id", "removed_member_ids", "client_id_begun", "wall_ms", "duration", "cause_begun", "cause"]
+    assert sorted(found[names].itertuples(index=False, name=None)) == sorted(
+        expected[raw].itertuples(index=False, name=None)
+    )
+    by = dict(found.groupby("ended_by").size())
+    assert by["session_expired"] == 1
+    assert by["rebalance_timeout"] == 1
+    assert by["sync_timeout"] == 1
+    assert by["static_member_replaced"] == 1
+
+
+def test_churn_is_that_of_pandas_for_the_hours_that_are_over(done: Done) -> None:
+    events = done.events()
+    events = events[events.group_id.str.startswith("past-")]
+    hours = events.assign(hour=events.wall_ms // 3_600_000 * 3_600_000)
+    expected = {
+        (group_id, hour, (of.cause == "member_joined").sum(), (of.cause == "nobody_left").sum())
+        for (group_id, hour), of in hours.groupby(["group_id", "hour"])
+    }
+    found = done.table("churn").assign(hour=lambda t: as_ms(t.window_start))
+    found = found[found.hour < NOW_MS - NOW_MS % 3_600_000]
+    assert (
+        set(found[["group_id", "hour", "joined", "expired"]].itertuples(index=False, name=None)) == expected
+    )
+    assert set(found.left) == {0}
+    assert set(found.client_id) == {"old"}
+
+
+def test_what_is_no_event_is_a_dead_letter_of_each_job_with_its_bytes(done: Done) -> None:
+    letters = done.table("dead_letters").sort_values(["job", "source_offset"])
+    bad = [each for each in done.log if (each.key(), each.value()) in BAD]
+    for job in ("members", "rebalances"):
+        mine = letters[letters.job == job]
+        assert list(mine.source_offset) == [each.offset() for each in bad]
+        assert list(zip(mine.key, mine.value, strict=True)) == BAD
+        assert mine.reason.str.len().min() > 5
