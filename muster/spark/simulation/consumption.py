@@ -1,0 +1,194 @@
+"""Who commits what, and when: the offset commits of one slice of time, for many groups at once, in arrays.
+
+A lane is one partition that a group reads, dealt to the members as `clients.assignments_of` deals them. A member
+commits its lanes in its own beat, which begins anew with every generation, while the group is Stable. Where it
+stands follows from what has been produced (`production`), how far behind it commits, and how fast it can read:
+
+    position(t) = min(log end(t - latency), position(begin) + capacity * time it could read since)
+
+so a group that was stopped falls behind, and catches up as fast as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.spark.simulation.clients import GroupPlan
+from muster.spark.simulation.population import DEAD, Floats, Groups, Ints, Topics
+from muster.spark.simulation.production import DAILY_SWING, GOLDEN, log_ends, partition_rates
+
+CAPACITY_MIN_PER_SECOND: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Offset commits of one slice, of one lane after the other and in each of rising time."""
+
+    lanes: Ints
+    times_ms: Ints
+    offsets: Ints
+
+
+@dataclass(slots=True)
+class Lanes:
+    """All lanes of some groups; arrays of one entry per lane but for `plans`, and where the history begins."""
+
+    plans: list[GroupPlan]
+    start_ms: int
+    plan: Ints  # Which of `plans`.
+    rank: Ints  # Which lane of its group.
+    topic: Ints
+    partition: Ints
+    rates: Floats
+    peak_hours: Floats
+    capacity: Floats  # Records per second.
+    latency_ms: Ints
+    interval_ms: Ints
+    changed_only: NDArray[np.bool_]
+    position: Ints
+    committed: Ints  # What was committed last; -1 for nothing yet.
+
+
+def new_lanes(plans: Sequence[GroupPlan], groups: Groups, topics: Topics, start_ms: int) -> Lanes:
+    """The lanes of `plans`, standing where their groups stand at `start_ms`: as far as they are produced."""
+    owners, ranks, numbers, partitions = _spread(plans, groups, topics)
+    of_group = np.array([plan.number for plan in plans], np.int64)[owners]
+    rates = partition_rates(topics, numbers, partitions)
+    latency_ms = groups.latency_ms[of_group]
+    peaks = topics.peak_hours[numbers]
+    capacity = np.maximum(groups.capacity[of_group] * rates, 0)
+    keeps_up = groups.capacity[of_group] > 1
+    capacity[keeps_up] = np.maximum(capacity[keeps_up], rates[keeps_up] * (1.1 + DAILY_SWING))
+    capacity[keeps_up] += CAPACITY_MIN_PER_SECOND
+    return Lanes(
+        plans=list(plans),
+        start_ms=start_ms,
+        plan=owners,
+        rank=ranks,
+        topic=numbers,
+        partition=partitions,
+        rates=rates,
+        peak_hours=peaks,
+        capacity=capacity,
+        latency_ms=latency_ms,
+        interval_ms=groups.interval_ms[of_group],
+        changed_only=groups.changed_only[of_group],
+        position=log_ends(rates, peaks, start_ms - latency_ms, start_ms),
+        committed=np.full(len(owners), -1, np.int64),
+    )
+
+
+def _spread(plans: Sequence[GroupPlan], groups: Groups, topics: Topics) -> tuple[Ints, Ints, Ints, Ints]:
+    """Per lane: plan, rank in its group, topic, partition."""
+    owners: list[int] = []
+    ranks: list[int] = []
+    numbers: list[int] = []
+    partitions: list[int] = []
+    for index, plan in enumerate(plans):
+        rank = 0
+        for topic in groups.topics[plan.number]:
+            count = int(topics.partitions[topic])
+            owners += [index] * count
+            ranks += range(rank, rank + count)
+            numbers += [topic] * count
+            partitions += range(count)
+            rank += count
+    return tuple(np.array(column, np.int64) for column in (owners, ranks, numbers, partitions))  # type: ignore[return-value]
+
+
+class Consumption:
+    """Goes through time slice by slice, behind the story that says who is there."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        for plan in lanes.plans:
+            plan.turns = []
+
+    def commits(self, begin_ms: int, end_ms: int) -> Commits:
+        """What is committed in [begin_ms, end_ms), for which the story has been told already."""
+        lanes = self.lanes
+        activity = [_activity(plan, begin_ms, end_ms) for plan in lanes.plans]
+        shares = np.array([share for share, _ in activity])[lanes.plan]
+        found, times_ms = self._ticks(begin_ms, end_ms)
+        allowed = _is_allowed(lanes.plan[found], times_ms, [spans for _, spans in activity])
+        found, times_ms = found[allowed], times_ms[allowed]
+        offsets = self._positions(found, times_ms, begin_ms, shares)
+        everything = np.arange(len(lanes.plan))
+        lanes.position = self._positions(everything, np.full(len(everything), end_ms), begin_ms, shares)
+        return self._told(Commits(found, times_ms, offsets))
+
+    def _ticks(self, begin_ms: int, end_ms: int) -> tuple[Ints, Ints]:
+        """Lanes and times of every beat, lane by lane."""
+        lanes = self.lanes
+        interval_ms = lanes.interval_ms
+        members = np.array([max(plan.member_count, 1) for plan in lanes.plans], np.int64)[lanes.plan]
+        generations = np.array([plan.generation_id for plan in lanes.plans], np.int64)[lanes.plan]
+        member = lanes.rank % members
+        phase_ms = ((generations * 31 + member * 7 + lanes.plan) * GOLDEN % 1.0 * interval_ms).astype(
+            np.int64
+        )
+        first = -((phase_ms - begin_ms) // interval_ms)  # The first beat at or behind the begin, rounded up.
+        counts = np.maximum(-((phase_ms - end_ms) // interval_ms) - first, 0)
+        counts[np.array([plan.kind == DEAD for plan in lanes.plans])[lanes.plan]] = 0
+        found = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(len(found)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return found, phase_ms[found] + (first[found] + number) * interval_ms[found]
+
+    def _positions(self, found: Ints, times_ms: Ints, begin_ms: int, shares: Floats) -> Ints:
+        lanes = self.lanes
+        rates, peaks = lanes.rates[found], lanes.peak_hours[found]
+        there = log_ends(rates, peaks, times_ms - lanes.latency_ms[found], lanes.start_ms)
+        read = lanes.capacity[found] * shares[found] * (times_ms - begin_ms) / 1_000.0
+        position: Ints = lanes.position[found]
+        return np.maximum(np.minimum(there, position + read.astype(np.int64)), position)
+
+    def _told(self, commits: Commits) -> Commits:
+        """Without those of clients that commit only what has moved, where nothing has."""
+        lanes, found, offsets = self.lanes, commits.lanes, commits.offsets
+        if not len(found):
+            return commits
+        is_first = np.concatenate(([True], found[1:] != found[:-1]))
+        before = np.where(is_first, lanes.committed[found], np.concatenate(([0], offsets[:-1])))
+        kept = ~lanes.changed_only[found] | (before != offsets)
+        is_last = np.concatenate((is_first[1:], [True]))
+        lanes.committed[found[is_last]] = offsets[is_last]
+        return Commits(found[kept], commits.times_ms[kept], offsets[kept])
+
+
+def _activity(plan: GroupPlan, begin_ms: int, end_ms: int) -> tuple[float, list[tuple[int, int]] | None]:
+    """The share of the slice in which the group could read; and when it was Stable, None for all the time."""
+    turns = plan.turns or []
+    able = 0.0 if plan.is_stalled else 1.0
+    if not turns:
+        return (able, None) if plan.is_consuming else (0.0, [])
+    spans, since_ms = [], begin_ms if not turns[0][1] else None
+    for when_ms, is_consuming in turns:
+        if is_consuming:
+            since_ms = when_ms
+        elif since_ms is not None:
+            spans.append((since_ms, when_ms))
+            since_ms = None
+    if since_ms is not None:
+        spans.append((since_ms, end_ms))
+    turns.clear()
+    return able * sum(end - begin for begin, end in spans) / (end_ms - begin_ms), spans
+
+
+def _is_allowed(owners: Ints, times_ms: Ints, spans: list[list[tuple[int, int]] | None]) -> NDArray[np.bool_]:
+    """Whether the group was Stable at each of the times; `owners` rise."""
+    allowed = np.ones(len(owners), bool)
+    for index, stable in enumerate(spans):
+        if stable is None:
+            continue
+        first, last = np.searchsorted(owners, [index, index + 1])
+        own = times_ms[first:last]
+        within = np.zeros(len(own), bool)
+        for begin_ms, end_ms in stable:
+            within |= (begin_ms <= own) & (own < end_ms)
+        allowed[first:last] = within
+    return allowed

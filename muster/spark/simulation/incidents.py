@@ -1,0 +1,162 @@
+"""What comes over the groups, and how often: deployments, crashes, autoscaling, storms, outages, batch jobs.
+
+Each kind is a chain of its own per group: an occurrence plans the next one. The numbers are in `docs/scale.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.spark.simulation.clients import GroupPlan
+from muster.spark.simulation.population import DEAD, SPARSE
+from muster.spark.simulation.production import DAILY_SWING, DAY_MS, daily_level
+from muster.spark.simulation.story import Action, Story
+
+SECOND_MS: Final = 1_000
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+
+WARM_UP_MS: Final = HOUR_MS
+"""Before the history begins the groups come up, so that it does not open with a wave of joins."""
+
+DEPLOY_EVERY_MS: Final = 4 * DAY_MS  # On average, and rather when there is much traffic: people are at work.
+ROLLING_SHARE: Final = 0.25  # Of a group's processes that are replaced at once, at least one.
+RESTART_MS: Final = (8 * SECOND_MS, 40 * SECOND_MS)
+CRASH_EVERY_MS: Final = 30 * DAY_MS  # On average, of one process.
+REPLACED_MS: Final = (10 * SECOND_MS, 90 * SECOND_MS)
+SCALED_BY: Final = 0.5
+STORM_EVERY_MS: Final = 2 * DAY_MS
+STORM_MS: Final = (20 * MINUTE_MS, 2 * HOUR_MS)
+OVERSTAY_EVERY_MS: Final = (15 * SECOND_MS, 60 * SECOND_MS)
+OVERSTAYED_MS: Final = (SECOND_MS, 30 * SECOND_MS)
+STALL_EVERY_MS: Final = 14 * DAY_MS
+STALL_MS: Final = (10 * MINUTE_MS, 4 * HOUR_MS)
+JOB_EVERY_MS: Final = 4 * HOUR_MS
+JOB_MS: Final = (40 * SECOND_MS, 8 * MINUTE_MS)
+
+
+class Incidents:
+    """Plans all of it in `story`, from `start_ms` on, once."""
+
+    def __init__(self, story: Story, start_ms: int) -> None:
+        self._story = story
+        self._chance = story.chance
+        story.now_ms = start_ms - max(WARM_UP_MS, JOB_EVERY_MS)
+        for plan in story.plans:
+            if plan.kind == SPARSE:
+                story.after(0, JOB_EVERY_MS, self._job, plan)
+            elif plan.kind != DEAD:
+                self._begin(plan, start_ms)
+
+    def _begin(self, plan: GroupPlan, start_ms: int) -> None:
+        story, chance = self._story, self._chance
+        up_ms = start_ms - round(chance.uniform(0.2, 0.9) * WARM_UP_MS)
+        for ordinal in range(plan.size):
+            story.at(up_ms + chance.randrange(20 * SECOND_MS), story.start, plan, ordinal)
+        story.at(start_ms, self._next, DEPLOY_EVERY_MS, self._maybe_deploy, plan)
+        story.at(start_ms, self._next, CRASH_EVERY_MS / plan.size, self._crash, plan)
+        story.at(start_ms, self._next, STALL_EVERY_MS, self._stall, plan)
+        if plan.is_stormy:
+            story.at(start_ms, self._next, STORM_EVERY_MS, self._storm, plan)
+        if plan.scales:
+            self._plan_scaling(plan, start_ms)
+
+    def _next(self, mean_ms: float, action: Action, plan: GroupPlan) -> None:
+        """At exponential intervals: as if nothing remembered the time before."""
+        self._story.at(self._story.now_ms + round(self._chance.expovariate(1 / mean_ms)), action, plan)
+
+    def _maybe_deploy(self, plan: GroupPlan) -> None:
+        likely = daily_level(plan.peak_hour, self._story.now_ms) / (1 + DAILY_SWING)
+        if self._chance.random() < likely and not plan.is_deploying:
+            plan.is_deploying = True
+            self._deploy(plan, sorted(plan.clients))
+        self._next(DEPLOY_EVERY_MS / 2, self._maybe_deploy, plan)  # Half of them come to something.
+
+    def _deploy(self, plan: GroupPlan, ordinals: list[int]) -> None:
+        """Replace some processes; when they are back, the next ones."""
+        at_once = max(round(len(plan.clients) * ROLLING_SHARE), 1)
+        now, later = ordinals[:at_once], ordinals[at_once:]
+        back_ms = self._story.now_ms
+        for ordinal in now:
+            client = plan.clients[ordinal]
+            if not client.is_up:
+                continue  # Scaled in meanwhile, or being replaced after a crash.
+            self._story.stop(client)
+            up_ms = self._story.now_ms + self._chance.randint(*RESTART_MS)
+            self._story.at(up_ms, self._story.start, plan, ordinal)
+            back_ms = max(back_ms, up_ms)
+        if later:
+            self._story.at(
+                back_ms + self._chance.randint(SECOND_MS, 10 * SECOND_MS), self._deploy, plan, later
+            )
+        else:
+            plan.is_deploying = False
+
+    def _crash(self, plan: GroupPlan) -> None:
+        up = [client for client in plan.clients.values() if client.is_up]
+        if up:
+            client = self._chance.choice(up)
+            self._story.crash(client)
+            self._story.after(*REPLACED_MS, self._story.start, plan, client.ordinal)
+        self._next(CRASH_EVERY_MS / plan.size, self._crash, plan)
+
+    def _plan_scaling(self, plan: GroupPlan, start_ms: int) -> None:
+        """Out some hours before the peak, in again some hours behind it, every day."""
+        day_ms = start_ms - start_ms % DAY_MS
+        for hours, action in ((-5.0, self._scale_out), (5.0, self._scale_in)):
+            hour_ms = round((plan.peak_hour + hours + self._chance.uniform(-1.0, 1.0)) * HOUR_MS) % DAY_MS
+            first_ms = day_ms + hour_ms + (DAY_MS if day_ms + hour_ms < start_ms else 0)
+            self._story.at(first_ms, self._daily, action, plan)
+
+    def _daily(self, action: Action, plan: GroupPlan) -> None:
+        action(plan)
+        self._story.at(self._story.now_ms + DAY_MS, self._daily, action, plan)
+
+    def _extra(self, plan: GroupPlan) -> range:
+        """Ordinals of the processes that a scaled group has more; no more than there is work for."""
+        lanes = sum(count for _, count in plan.topics)
+        return range(plan.size, min(plan.size + max(round(plan.size * SCALED_BY), 1), lanes))
+
+    def _scale_out(self, plan: GroupPlan) -> None:
+        for ordinal in self._extra(plan):
+            self._story.after(0, 30 * SECOND_MS, self._story.start, plan, ordinal)
+
+    def _scale_in(self, plan: GroupPlan) -> None:
+        for ordinal in self._extra(plan):
+            client = plan.clients.pop(ordinal, None)
+            if client is not None:
+                self._story.after(0, 5 * SECOND_MS, self._story.stop, client)
+
+    def _storm(self, plan: GroupPlan) -> None:
+        plan.storm_until_ms = self._story.now_ms + self._chance.randint(*STORM_MS)
+        self._overstay(plan)
+        self._next(STORM_EVERY_MS, self._storm, plan)
+
+    def _overstay(self, plan: GroupPlan) -> None:
+        """While the storm lasts one member after the other takes too long between two polls."""
+        if self._story.now_ms >= plan.storm_until_ms or not plan.clients:
+            return
+        client = self._chance.choice(list(plan.clients.values()))
+        self._story.overstay(client, self._chance.randint(*OVERSTAYED_MS))
+        self._story.after(*OVERSTAY_EVERY_MS, self._overstay, plan)
+
+    def _stall(self, plan: GroupPlan) -> None:
+        plan.is_stalled = True
+        self._story.after(*STALL_MS, self._recover, plan)
+
+    def _recover(self, plan: GroupPlan) -> None:
+        plan.is_stalled = False
+        self._next(STALL_EVERY_MS, self._stall, plan)
+
+    def _job(self, plan: GroupPlan) -> None:
+        """A job of every few hours: its members come, work and go."""
+        story = self._story
+        end_ms = story.now_ms + self._chance.randint(*JOB_MS)
+        for ordinal in range(plan.size):
+            story.after(0, 5 * SECOND_MS, story.start, plan, ordinal)
+            story.at(end_ms + self._chance.randrange(3 * SECOND_MS), self._end_job, plan, ordinal)
+        story.at(story.now_ms + JOB_EVERY_MS, self._job, plan)
+
+    def _end_job(self, plan: GroupPlan, ordinal: int) -> None:
+        if client := plan.clients.pop(ordinal, None):
+            self._story.stop(client)

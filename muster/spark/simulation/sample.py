@@ -1,0 +1,108 @@
+"""How large a history will be, and which groups of a large population are written.
+
+The whole population is always drawn; of its groups a part is told in full, chosen evenly along their size, so that
+small ones and large ones are there in the shares that they have in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from muster.spark.simulation.population import DEAD, SPARSE, Floats, Groups, Ints, Topics
+from muster.spark.simulation.production import DAY_MS
+
+COMMIT_BYTES: Final = 59  # Of an offset record, beside the names of its group and topic.
+BATCH_BYTES: Final = 61
+RECORDS_PER_BATCH: Final = 6  # At least, on average.
+EVENT_BYTES: Final = 790
+EVENTS_PER_DAY: Final = (0.6, 1.25)  # Of a group, and of each of its members; measured, as are the next two.
+EVENTS_PER_DAY_OF_JOBS: Final = (14.0, 15.0)
+EVENTS_PER_DAY_OF_STORMS: Final = 270.0
+BUSY_SHARE_OF_JOBS: Final = 0.018  # Of the time a group that works every few hours has members.
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a history of some groups comes to."""
+
+    groups: int
+    commits: float
+    commit_bytes: float
+    events: float
+    event_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        return self.commit_bytes + self.event_bytes
+
+
+def commits_per_second(groups: Groups, topics: Topics) -> Floats:
+    """Offset records that each group writes per second, on average."""
+    per_second = groups.lanes * 1_000.0 / groups.interval_ms
+    per_second[groups.kinds == DEAD] = 0.0
+    per_second[groups.kinds == SPARSE] *= BUSY_SHARE_OF_JOBS
+    moved = np.minimum(_rates(groups, topics) * groups.interval_ms / 1_000.0, 1.0)
+    result: Floats = np.where(groups.changed_only, per_second * moved, per_second)
+    return result
+
+
+def _rates(groups: Groups, topics: Topics) -> Floats:
+    """Records per second and partition of each group's first topic."""
+    rates: Floats = topics.rates[np.array([numbers[0] for numbers in groups.topics])]
+    return rates
+
+
+def events_per_day(groups: Groups) -> Floats:
+    """Events of each group, on average."""
+    steady, jobs = (
+        each + per_member * groups.members for each, per_member in (EVENTS_PER_DAY, EVENTS_PER_DAY_OF_JOBS)
+    )
+    result: Floats = (
+        np.where(groups.kinds == SPARSE, jobs, steady) + groups.is_stormy * EVENTS_PER_DAY_OF_STORMS
+    )
+    result[groups.kinds == DEAD] = 0.0
+    return result
+
+
+def estimate(
+    groups: Groups, topics: Topics, told: Ints, committing: Ints, days: float, commit_days: float
+) -> Estimate:
+    """Of a history in which the groups `told` have events, and those of `committing` commits."""
+    commits = commits_per_second(groups, topics)[committing] * commit_days * DAY_MS / 1_000.0
+    name_bytes = np.array([_name_bytes(groups, topics, number) for number in committing], np.int64)
+    events = float(events_per_day(groups)[told].sum() * days)
+    each = name_bytes + COMMIT_BYTES + BATCH_BYTES / RECORDS_PER_BATCH
+    return Estimate(
+        groups=len(told),
+        commits=float(commits.sum()),
+        commit_bytes=float((commits * each).sum()),
+        events=events,
+        event_bytes=events * EVENT_BYTES,
+    )
+
+
+def _name_bytes(groups: Groups, topics: Topics, number: int) -> int:
+    return len(groups.names[number]) + len(topics.names[groups.topics[number][0]])
+
+
+def evenly(sizes: Floats, wanted: int) -> Ints:
+    """`wanted` of so many, evenly along their sizes, as rising numbers."""
+    count = len(sizes)
+    order = np.argsort(sizes, kind="stable")
+    chosen = order[((np.arange(wanted) + 0.5) * count / wanted).astype(np.int64)]
+    return np.sort(chosen)
+
+
+def evenly_within(sizes: Floats, budget: float) -> Ints:
+    """As many of them, evenly along their sizes, as come to no more than `budget` together."""
+    low, high = 0, len(sizes)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if float(sizes[evenly(sizes, middle)].sum()) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return evenly(sizes, low) if low else np.array([], np.int64)

@@ -1,0 +1,269 @@
+"""A history from its options to its files: slice by slice of time, the story first and then the commits in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from coordinator.effects import Record
+from coordinator.groups.partitioning import partition_for
+from coordinator.groups.record_schemas import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator.topics.catalogue import CatalogueEntry
+from muster.spark.simulation.clients import GroupPlan, new_plan
+from muster.spark.simulation.commit_batches import CommitKey, Templates, encode_commits, new_templates
+from muster.spark.simulation.consumption import Consumption, new_lanes
+from muster.spark.simulation.incidents import Incidents
+from muster.spark.simulation.log_files import SimulatedLogs
+from muster.spark.simulation.population import DEAD, Groups, Ints, Topics, new_groups, new_topics
+from muster.spark.simulation.production import DAY_MS, log_ends, partition_rates
+from muster.spark.simulation.sample import (
+    Estimate,
+    commits_per_second,
+    estimate,
+    evenly,
+    evenly_within,
+    events_per_day,
+)
+from muster.spark.simulation.story import Story
+from protocol.consumer import PROTOCOL_TYPE
+
+SLICE_MS: Final = 60_000
+SLICE_MIN_MS: Final = 1_000
+RECORDS_PER_SLICE: Final = 400_000  # More make a slice shorter: they are in memory all at once.
+TURN_MS: Final = 10  # What a daemon with all of these groups gathers into one batch.
+TURN_MS_MAX: Final = 5_000
+DEAD_SINCE_DAYS_MAX: Final = 6
+SPARE: Final = 1.15  # Of the estimate; indexes are within.
+SPARE_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to simulate; `end_ms` is where the history ends, in ms since 1970."""
+
+    groups: int
+    days: float
+    end_ms: int
+    seed: int = 0
+    partitions: int = 50
+    sample: float | None = None  # Of the groups, whose story is told; None: as `events_max` allows.
+    events_max: int = 1_000_000
+    commits_max: int = 20_000_000  # Offset records; groups beyond have a story and no commits.
+    commit_days: float | None = None  # Commits are written of the last days only; None: of all.
+    log_ends_every_ms: int = 0  # 0: topics without partitions on the disk.
+
+    @property
+    def start_ms(self) -> int:
+        return self.end_ms - round(self.days * DAY_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The population, and which of its groups are written."""
+
+    topics: Topics
+    groups: Groups
+    told: Ints
+    committing: Ints  # Of those.
+    whole: Estimate  # If all were written.
+    chosen: Estimate
+
+
+@dataclass(slots=True)
+class Simulated:
+    """What was written."""
+
+    commits: int = 0
+    group_records: int = 0
+    events: int = 0
+    bytes: int = 0
+    batches: int = 0
+
+
+class NoRoom(Exception):
+    """The disk has not the room; the message says what is missing."""
+
+
+def choose(options: Options) -> Choice:
+    """Draw the population, and choose the groups that are written."""
+    topics = new_topics(options.seed, options.groups)
+    groups = new_groups(options.seed, options.groups, topics)
+    commit_days = min(options.commit_days or options.days, options.days)
+    everyone = np.arange(len(groups))
+    events, commits = events_per_day(groups) * options.days, commits_per_second(groups, topics)
+    if options.sample is None:
+        told = evenly_within(events, options.events_max)
+    else:
+        told = evenly(events, max(round(options.sample * len(groups)), 1))
+    committing = told[evenly_within(commits[told] * commit_days * DAY_MS / 1_000.0, options.commits_max)]
+    return Choice(
+        topics,
+        groups,
+        told,
+        committing,
+        estimate(groups, topics, everyone, everyone, options.days, options.days),
+        estimate(groups, topics, told, committing, options.days, commit_days),
+    )
+
+
+def refuse_without_room(choice: Choice, out: Path) -> None:
+    """Raises NoRoom if the disk under `out` has less left than the history will take."""
+    folder = next(each for each in (out, *out.parents) if each.exists())
+    free, wanted = shutil.disk_usage(folder).free, choice.chosen.bytes * SPARE + SPARE_BYTES
+    if free < wanted:
+        raise NoRoom(f"{out} would take about {wanted / 1e9:,.1f} GB, the disk has {free / 1e9:,.1f} GB left")
+
+
+class Simulation:
+    """Writes the history of `choice` into an empty folder; `run` does it all."""
+
+    def __init__(self, options: Options, choice: Choice, out: Path) -> None:
+        self.options = options
+        self.choice = choice
+        self.done = Simulated()
+        self._commits_from_ms = options.end_ms - round((options.commit_days or options.days) * DAY_MS)
+        groups, topics = choice.groups, choice.topics
+        plans = {
+            number: new_plan(groups, topics, number, partition_for(groups.names[number], options.partitions))
+            for number in choice.told.tolist()
+        }
+        self.plans = list(plans.values())
+        self._dead = [plan for plan in self.plans if plan.kind == DEAD]
+        committing = [plans[number] for number in choice.committing.tolist() if plans[number].kind != DEAD]
+        self.lanes = new_lanes(committing, groups, topics, options.start_ms)
+        self._templates = self._new_templates()
+        self._shards = np.array([plan.partition for plan in committing], np.int64)[self.lanes.plan]
+        self.story = Story(self.plans, options.partitions, options.seed)
+        self._logs = SimulatedLogs(out, options.partitions, options.seed, self._topic_entries())
+        self._turn_ms = self._batch_turn_ms()
+
+    def slices(self) -> list[tuple[int, int]]:
+        """The slices of time, each as its begin and end."""
+        options = self.options
+        expected = self.choice.chosen.commits / ((options.commit_days or options.days) * DAY_MS)  # Per ms.
+        length = round(min(max(RECORDS_PER_SLICE / max(expected, 1e-9), SLICE_MIN_MS), SLICE_MS))
+        begins = range(options.start_ms, options.end_ms, length)
+        return [(begin, min(begin + length, options.end_ms)) for begin in begins]
+
+    def run(self, advance: Callable[[int], None]) -> Simulated:
+        """Write it all; `advance` hears of every slice. Raises StorageError."""
+        story, logs = self.story, self._logs
+        Incidents(story, self.options.start_ms)
+        story.run_until(self.options.start_ms)
+        self._write_beginning()
+        consumption = Consumption(self.lanes)
+        for begin_ms, end_ms in self.slices():
+            story.run_until(end_ms)
+            commits = consumption.commits(begin_ms, end_ms)
+            self._write_slice(commits.lanes, commits.times_ms, commits.offsets, begin_ms)
+            advance(1)
+        self._write_log_ends()
+        logs.close()
+        self.done.bytes, self.done.batches = logs.bytes, logs.batches
+        return self.done
+
+    def _write_slice(self, lanes: Ints, times_ms: Ints, offsets: Ints, begin_ms: int) -> None:
+        story = self.story
+        if begin_ms < self._commits_from_ms:
+            lanes, times_ms, offsets = lanes[:0], times_ms[:0], offsets[:0]
+        shards = self._shards[lanes]
+        batches = encode_commits(self._templates, shards, lanes, times_ms, offsets, self._turn_ms)
+        self._logs.add_offsets(story.records, batches)
+        self._logs.add_events(story.events, self._turn_ms)
+        self.done.commits += len(lanes)
+        self.done.group_records += len(story.records)
+        self.done.events += len(story.events)
+        story.records, story.events = [], []
+
+    def _write_beginning(self) -> None:
+        """What compaction has left of the time before: each group's newest record, and dead ones' commits."""
+        newest = {record.key.group: (when, part, record) for when, part, record in self.story.records}
+        self.story.records, self.story.events = [], []
+        chance = Random(f"dead {self.options.seed}")
+        left = list(newest.values())
+        for plan in self._dead:
+            since_ms = self.options.start_ms - chance.randrange(DEAD_SINCE_DAYS_MAX * DAY_MS)
+            left += [(since_ms, plan.partition, record) for record in self._remains(plan, since_ms)]
+            self.done.commits += sum(count for _, count in plan.topics)
+        left.sort(key=lambda each: each[0])
+        self._logs.add_offsets(left, ())
+        self.done.group_records += len(newest) + len(self._dead)
+
+    def _remains(self, plan: GroupPlan, since_ms: int) -> Iterator[Record]:
+        """Of a group whose last member left at that time: the offsets, then that it is Empty."""
+        topics = self.choice.topics
+        for number in self.choice.groups.topics[plan.number]:
+            for partition in range(int(topics.partitions[number])):
+                (end,) = self._log_ends(number, partition, np.array([since_ms]))
+                key = OffsetCommitKey(group=plan.group_id, topic=topics.names[number], partition=partition)
+                yield Record(
+                    key,
+                    OffsetCommitValue(
+                        offset=int(end),
+                        leader_epoch=0,
+                        metadata="",
+                        commit_timestamp=since_ms,
+                        topic_id=topics.ids[number],
+                    ),
+                )
+        value = GroupMetadataValue(
+            protocol_type=PROTOCOL_TYPE,
+            generation=plan.number % 50 + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=since_ms,
+            members=[],
+        )
+        yield Record(GroupMetadataKey(group=plan.group_id), value)
+
+    def _new_templates(self) -> Templates:
+        lanes, topics = self.lanes, self.choice.topics
+        columns = (lanes.plan.tolist(), lanes.topic.tolist(), lanes.partition.tolist())
+        return new_templates(
+            [
+                CommitKey(lanes.plans[plan].group_id, topics.names[topic], partition, topics.ids[topic])
+                for plan, topic, partition in zip(*columns, strict=True)
+            ]
+        )
+
+    def _batch_turn_ms(self) -> int:
+        """Longer for a sample, so that its batches are about as full as those of all groups would be."""
+        share = self.choice.chosen.commits / max(self.choice.whole.commits, 1.0)
+        return round(min(max(TURN_MS / max(share, 1e-9), TURN_MS), TURN_MS_MAX))
+
+    def _topic_entries(self) -> list[CatalogueEntry]:
+        """The topics that are read by groups with commits, if their log ends are wanted."""
+        if not self.options.log_ends_every_ms:
+            return []
+        topics, numbers = self.choice.topics, np.unique(self.lanes.topic).tolist()
+        forever = {"cleanup.policy": "compact"}  # As if: no other topic may have gaps.
+        return [
+            CatalogueEntry(topics.names[n], topics.ids[n], int(topics.partitions[n]), forever)
+            for n in numbers
+        ]
+
+    def _write_log_ends(self) -> None:
+        options = self.options
+        by_name = {name: number for number, name in enumerate(self.choice.topics.names)}
+        times_ms = np.arange(options.start_ms, options.end_ms, options.log_ends_every_ms or DAY_MS)
+        times_ms = np.append(times_ms, options.end_ms)
+        for entry in self._topic_entries():
+            for partition in range(entry.partitions):
+                ends = self._log_ends(by_name[entry.name], partition, times_ms)
+                self._logs.add_log_ends(entry, partition, zip(times_ms.tolist(), ends.tolist(), strict=True))
+
+    def _log_ends(self, topic: int, partition: int, times_ms: Ints) -> Ints:
+        topics = self.choice.topics
+        rates = partition_rates(topics, np.array([topic]), np.array([partition]))
+        return log_ends(rates, topics.peak_hours[[topic]], times_ms, self.options.start_ms)

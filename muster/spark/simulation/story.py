@@ -1,0 +1,272 @@
+"""What happens to the groups, told by the coordinator itself: its own core, driven by simulated clients.
+
+`Story` owns a shard per partition of `__consumer_offsets`, the very `Shard` that serves real clients, and a queue
+of what is to happen when. Every JoinGroup, SyncGroup, LeaveGroup and fired timer goes through `Shard.handle`; its
+records and events are the history, so a transition that the coordinator would refuse cannot be in it. Of
+heartbeats, which no history shows, only their two consequences are played: how long a member takes to hear of a
+rebalance, and when the session of one that died is over. Commits are `consumption`'s; they change no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from coordinator.effects import (
+    AppendFinished,
+    Event,
+    GroupEvent,
+    Record,
+    RequestContext,
+    RequestReceived,
+    Result,
+    SetTimer,
+    TimerFired,
+)
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.shard import Shard
+from coordinator.groups.states import PREPARING_REBALANCE, STABLE
+from coordinator.groups.timers import SessionTimer
+from muster.log.offsets import NoTopics
+from muster.spark.simulation.clients import (
+    HEARTBEAT_MS,
+    REQUEST_VERSIONS,
+    SESSION_TIMEOUT_MS,
+    Client,
+    GroupPlan,
+    Phase,
+    assignments_of,
+    join_request,
+    leave_request,
+    new_client,
+    sync_request,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupResponse
+from protocol.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
+
+Written = tuple[int, int, Record]
+Action = Callable[..., None]
+
+NETWORK_MS: Final = (1, 4)  # Until an answer is there and the next request is back.
+FLUSH_MS: Final = (2, 9)  # Until a record is durable.
+LEADER_MS: Final = (5, 60)  # Until the leader has assigned.
+HOSTS: Final = 1 << 24
+
+
+class Story:
+    """The groups of `plans` on so many shards. Times are ms since 1970 throughout; the clock is the queue."""
+
+    def __init__(self, plans: Sequence[GroupPlan], shards: int, seed: int) -> None:
+        self.plans = plans
+        self.now_ms = 0
+        self._by_group = {plan.group_id: plan for plan in plans}
+        self.chance = Random(f"story {seed}")
+        self.records: list[Written] = []  # (when, partition, record), since somebody took them.
+        self.events: list[GroupEvent] = []
+        settings = GroupSettings()
+        self.shards = [Shard(number, settings, NoTopics()) for number in range(shards)]
+        for shard in self.shards:
+            shard.is_loaded = True
+        self._queue: list[tuple[int, int, Action, tuple[Any, ...]]] = []
+        self._queued = 0
+        self._deadlines: dict[Any, int] = {}  # Of armed timers, by their key.
+
+    def at(self, when_ms: int, action: Action, *arguments: Any) -> None:
+        """Have `action` called at that time, or now if it is over; of one time, in the order of asking."""
+        self._queued += 1
+        heappush(self._queue, (max(when_ms, self.now_ms), self._queued, action, arguments))
+
+    def after(self, low_ms: float, high_ms: float, action: Action, *arguments: Any) -> None:
+        """Have `action` called after a time between the two."""
+        self.at(self.now_ms + round(self.chance.uniform(low_ms, high_ms)), action, *arguments)
+
+    def run_until(self, end_ms: int) -> None:
+        """Let everything happen that is to happen before `end_ms`."""
+        queue = self._queue
+        while queue and queue[0][0] < end_ms:
+            self.now_ms, _, action, arguments = heappop(queue)
+            action(*arguments)
+        self.now_ms = end_ms
+
+    # What processes do.
+
+    def start(self, plan: GroupPlan, ordinal: int) -> None:
+        """A process of that ordinal comes up and joins, on a host of its own."""
+        before = plan.clients.get(ordinal)
+        if before is not None and before.is_up:
+            return
+        client = plan.clients[ordinal] = new_client(plan, ordinal, self.chance.randrange(HOSTS))
+        self.join(client, "")
+
+    def stop(self, client: Client) -> None:
+        """An orderly end. Static members do not say goodbye: they mean to be back (KIP-345)."""
+        if not client.is_up:
+            return
+        if client.instance_id is not None:
+            self.crash(client)
+            return
+        client.is_up = False
+        if client.member_id:
+            self._ask(client, leave_request(client, "the consumer is being closed"))
+
+    def crash(self, client: Client) -> None:
+        """It is gone without a word; its session ends a timeout after its last heartbeat."""
+        if not client.is_up:
+            return
+        client.is_up = False
+        if client.member_id:
+            key = SessionTimer(client.plan.group_id, client.member_id)
+            self.after(SESSION_TIMEOUT_MS - HEARTBEAT_MS, SESSION_TIMEOUT_MS, self._fire_session, key)
+
+    def overstay(self, client: Client, busy_ms: int) -> None:
+        """It has not polled within max.poll.interval.ms: it leaves, and joins anew when it is done."""
+        if not client.is_up or client.phase is not Phase.SETTLED:
+            return
+        self._ask(client, leave_request(client, "consumer poll timeout has expired."))
+        client.phase, client.member_id, client.rejoins_at_ms = Phase.APART, "", None
+        self.at(self.now_ms + busy_ms, self.join, client, "")
+
+    def join(self, client: Client, reason: str) -> None:
+        """Send JoinGroup, unless the process is gone."""
+        if client.is_up:
+            client.phase = Phase.JOINING
+            client.rejoins_at_ms = None
+            self._ask(client, join_request(client, reason))
+
+    def _rejoin(self, client: Client, when_ms: int) -> None:
+        if client.rejoins_at_ms == when_ms and client.phase is not Phase.JOINING:
+            self.join(client, "rebalance in progress")
+
+    def _call_to_rejoin(self, client: Client, when_ms: int) -> None:
+        """It will hear of the rebalance then, unless it hears of it earlier."""
+        if client.is_up and (client.rejoins_at_ms is None or when_ms < client.rejoins_at_ms):
+            client.rejoins_at_ms = when_ms
+            self.at(when_ms, self._rejoin, client, when_ms)
+
+    def _sync(self, client: Client, generation_id: int, given: list[SyncGroupRequestAssignment]) -> None:
+        if client.is_up and client.phase is Phase.SYNCING and client.generation_id == generation_id:
+            self._ask(client, sync_request(client, given))
+
+    # What the coordinator does.
+
+    def _ask(self, client: Client, request: Any) -> None:
+        new_uuid = str(UUID(int=self.chance.getrandbits(128), version=4))
+        version = REQUEST_VERSIONS[type(request)]
+        context = RequestContext(client, version, client.client_id, client.client_host, self.now_ms, new_uuid)
+        client.plan.by_member_id.setdefault(f"{client.instance_id or client.client_id}-{new_uuid}", client)
+        self._handle(client.plan, RequestReceived(request, context))
+
+    def _handle(self, plan: GroupPlan, event: Event) -> None:
+        self._carry_out(plan, self.shards[plan.partition].handle(event, self.now_ms))
+
+    def _carry_out(self, plan: GroupPlan, result: Result) -> None:
+        shard = self.shards[plan.partition]
+        for record in result.records:
+            self.records.append((self.now_ms, plan.partition, record))
+            shard.replay(record, 0)
+        if result.then is not None:
+            self.after(*FLUSH_MS, self._flushed, plan, result.then)
+        for timer in result.timers:
+            self._set_timer(plan, timer)
+        for reply in result.replies:
+            self._answer(reply.reply_to, reply.response)
+        for event in result.history:
+            self._told(plan, event)
+
+    def _flushed(self, plan: GroupPlan, then: Any) -> None:
+        self._handle(plan, AppendFinished(then, ErrorCode.NONE, self.now_ms))
+
+    def _set_timer(self, plan: GroupPlan, timer: SetTimer) -> None:
+        """Sessions of living clients never end; all other timers fire when they are due."""
+        key, deadline_ms = timer.key, timer.deadline_ms
+        if isinstance(key, SessionTimer):
+            client = plan.by_member_id.get(key.member_id)
+            if deadline_ms is not None and (client is None or not client.is_up):
+                self.at(deadline_ms, self._fire_session, key)
+        elif deadline_ms is None:
+            self._deadlines.pop(key, None)
+        else:
+            self._deadlines[key] = deadline_ms
+            self.at(deadline_ms, self._fire, plan, key, deadline_ms)
+
+    def _fire(self, plan: GroupPlan, key: Any, deadline_ms: int) -> None:
+        if self._deadlines.get(key) == deadline_ms:
+            del self._deadlines[key]
+            self._handle(plan, TimerFired(key, self.now_ms))
+
+    def _fire_session(self, key: SessionTimer) -> None:
+        client = self._by_group[key.group_id].by_member_id.get(key.member_id)
+        if client is None or not client.is_up:
+            self._handle(self._by_group[key.group_id], TimerFired(key, self.now_ms))
+
+    def _answer(self, client: Any, response: Any) -> None:
+        if not client.is_up:
+            return
+        if isinstance(response, JoinGroupResponse):
+            self._joined(client, response)
+        elif isinstance(response, SyncGroupResponse):
+            self._synced(client, response)
+        else:
+            assert isinstance(response, LeaveGroupResponse), response
+
+    def _joined(self, client: Client, response: JoinGroupResponse) -> None:
+        if response.error_code == ErrorCode.NONE:
+            client.phase, client.member_id = Phase.SYNCING, response.member_id
+            client.generation_id = response.generation_id
+            given = assignments_of(client.plan, response)
+            delay_ms = LEADER_MS if given else NETWORK_MS
+            self.after(*delay_ms, self._sync, client, response.generation_id, given)
+            return
+        client.phase = Phase.APART
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = response.member_id
+            reason = f"need to re-join with the given member-id: {client.member_id}"
+            self.after(*NETWORK_MS, self.join, client, reason)
+        elif response.error_code == ErrorCode.FENCED_INSTANCE_ID:
+            client.is_up = False  # Its successor has taken its place.
+        else:
+            client.member_id = ""
+            self.after(*NETWORK_MS, self.join, client, "")
+
+    def _synced(self, client: Client, response: SyncGroupResponse) -> None:
+        if response.error_code == ErrorCode.NONE:
+            client.phase = Phase.SETTLED
+            return
+        if response.error_code == ErrorCode.FENCED_INSTANCE_ID:
+            client.is_up = False
+            return
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            client.member_id = ""
+        client.phase = Phase.APART
+        self._call_to_rejoin(client, self.now_ms + self.chance.randint(*NETWORK_MS))
+
+    def _told(self, plan: GroupPlan, event: GroupEvent) -> None:
+        """Keep the event; members of a group that is to rebalance will hear of it at their next heartbeat."""
+        self.events.append(event)
+        group = self.shards[plan.partition].groups[plan.group_id]
+        plan.member_count, plan.generation_id = len(group.members), group.generation_id
+        for member_id in event.removed_member_ids:
+            plan.by_member_id.pop(member_id, None)
+        if event.from_state == event.to_state:
+            return
+        self._consume(plan, event.to_state == STABLE.value)
+        if event.to_state == PREPARING_REBALANCE.value:
+            for client in plan.clients.values():
+                if client.phase in (Phase.SETTLED, Phase.SYNCING):
+                    self._call_to_rejoin(client, self._hears_at(client))
+
+    def _hears_at(self, client: Client) -> int:
+        """At its next heartbeat, when it has worked off what it polled."""
+        poll_ms = self.chance.expovariate(1 / client.plan.poll_ms)
+        return self.now_ms + round(self.chance.uniform(0, HEARTBEAT_MS) + poll_ms)
+
+    def _consume(self, plan: GroupPlan, is_consuming: bool) -> None:
+        if plan.is_consuming != is_consuming:
+            plan.is_consuming = is_consuming
+            if plan.turns is not None:
+                plan.turns.append((self.now_ms, is_consuming))

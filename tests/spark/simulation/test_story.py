@@ -1,0 +1,158 @@
+"""The story is one that the coordinator would tell: it is held against its tables, and against its readers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from coordinator.effects import GroupEvent
+from coordinator.groups.causes import CauseKind
+from coordinator.groups.partitioning import partition_for
+from coordinator.groups.states import EMPTY, STABLE, TRANSITIONS
+from muster.rebalances import chapters
+from muster.spark.simulation.clients import GroupPlan, Phase, new_plan
+from muster.spark.simulation.incidents import Incidents
+from muster.spark.simulation.population import BATCH, new_groups, new_topics
+from muster.spark.simulation.production import DAY_MS
+from muster.spark.simulation.story import Story
+
+START_MS = 1_767_225_600_000
+SHARDS = 5
+STEPS = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
+
+
+def new_story(groups: int, seed: int) -> Story:
+    topics = new_topics(seed, groups)
+    population = new_groups(seed, groups, topics)
+    plans = [
+        new_plan(population, topics, number, partition_for(population.names[number], SHARDS))
+        for number in range(groups)
+    ]
+    return Story(plans, SHARDS, seed)
+
+
+@pytest.fixture(scope="module")
+def told() -> Story:
+    """Two days of 200 groups, of which a few are made to suffer."""
+    story = new_story(200, seed=3)
+    for plan in [plan for plan in story.plans if plan.kind <= BATCH and plan.size > 2][:4]:
+        plan.is_stormy = True
+        plan.poll_ms = 90_000  # Now and then a member is later than the rebalance timeout.
+    Incidents(story, START_MS)
+    story.run_until(START_MS + 2 * DAY_MS)
+    return story
+
+
+def by_group(events: Iterable[GroupEvent]) -> dict[str, list[GroupEvent]]:
+    found: dict[str, list[GroupEvent]] = defaultdict(list)
+    for event in events:
+        found[event.group_id].append(event)
+    return found
+
+
+def test_each_event_goes_on_where_the_one_before_left_off(told: Story) -> None:
+    assert len(told.events) > 3_000
+    for events in by_group(told.events).values():
+        assert events[0].from_state == EMPTY.value
+        for event in events:
+            assert event.from_state == event.to_state or (event.from_state, event.to_state) in STEPS
+        for before, after in pairwise(events):
+            assert before.to_state == after.from_state
+            assert before.wall_ms <= after.wall_ms
+            assert after.generation_id - before.generation_id in (0, 1)
+        assert all(event.member_count > 0 for event in events if event.to_state == STABLE.value)
+
+
+def test_the_phases_add_up_to_the_time_that_passed(told: Story) -> None:
+    for events in by_group(told.events).values():
+        since_ms = None
+        for event in events:
+            if event.phase_ms:
+                if since_ms is not None:
+                    assert event.phase_ms == {event.from_state: event.wall_ms - since_ms}
+                since_ms = event.wall_ms
+
+
+def test_readers_of_the_history_find_every_rebalance_with_its_cause(told: Story) -> None:
+    rebalances = [
+        chapter
+        for events in by_group(told.events).values()
+        for chapter in chapters(events)
+        if chapter.is_rebalance and chapter.is_over
+    ]
+    assert len(rebalances) == sum(event.rebalance_cause is not None for event in told.events)
+    for chapter in rebalances:
+        assert chapter.last.rebalance_cause == chapter.first.cause
+        assert sum(chapter.last.rebalance_ms.values()) == chapter.last.wall_ms - chapter.first.wall_ms
+        if chapter.last.to_state == STABLE.value:
+            assert chapter.last_to_join is not None
+
+
+def test_what_is_to_happen_does(told: Story) -> None:
+    """Deployments, crashes, jobs, storms, slow members: each is in the history under its cause."""
+    causes = Counter(event.cause for event in told.events)
+    expected = {
+        CauseKind.MEMBER_JOINED,
+        CauseKind.MEMBER_LEFT,
+        CauseKind.SESSION_EXPIRED,
+        CauseKind.STATIC_MEMBER_REPLACED,
+        CauseKind.REBALANCE_TIMEOUT,
+        CauseKind.NOBODY_LEFT,
+        CauseKind.ALL_MEMBERS_JOINED,
+        CauseKind.INITIAL_DELAY_OVER,
+        CauseKind.ASSIGNMENT_STORED,
+    }
+    assert {kind.slug for kind in expected} <= causes.keys() <= {kind.slug for kind in CauseKind}
+    reasons = {event.client_reason for event in told.events}
+    assert "consumer poll timeout has expired." in reasons
+
+
+def test_in_the_end_the_members_are_the_clients_that_settled(told: Story) -> None:
+    for plan in told.plans:
+        group = told.shards[plan.partition].groups.get(plan.group_id)
+        if group is not None and group.state is STABLE:
+            settled = {client.member_id for client in plan.clients.values() if client.phase is Phase.SETTLED}
+            assert settled <= group.members.keys()
+            assert plan.is_consuming
+            assert plan.member_count == len(group.members)
+
+
+def test_a_crash_is_told_a_session_timeout_later_with_the_client_behind_it() -> None:
+    story = new_story(40, seed=1)
+    plan = next(plan for plan in story.plans if plan.kind <= BATCH and plan.size >= 3 and not plan.is_static)
+    assert _settle(story, plan)
+    victim = plan.clients[1]
+    story.crash(victim)
+    crashed_ms = story.now_ms
+    story.events.clear()
+    story.run_until(crashed_ms + 120_000)
+    first, *_, last = by_group(story.events)[plan.group_id]
+    assert (first.cause, first.member_id) == ("session_expired", victim.member_id)
+    assert (first.client_id, first.client_host) == (victim.client_id, victim.client_host)
+    assert 42_000 <= first.wall_ms - crashed_ms <= 45_000
+    assert (last.to_state, last.rebalance_cause) == ("Stable", "session_expired")
+    assert last.member_count == plan.size - 1
+
+
+def _settle(story: Story, plan: GroupPlan) -> bool:
+    story.now_ms = START_MS
+    for ordinal in range(plan.size):
+        story.start(plan, ordinal)
+    story.run_until(START_MS + 60_000)
+    return plan.is_consuming and plan.member_count == plan.size
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    stories = [new_story(60, seed) for seed in (4, 4, 5)]
+    for story in stories:
+        Incidents(story, START_MS)
+        story.run_until(START_MS + DAY_MS // 4)
+    first, second, other = stories
+    assert first.events == second.events
+    assert first.records == second.records
+    assert first.events != other.events
+    assert np.all(np.diff([event.wall_ms for event in first.events]) >= 0)
