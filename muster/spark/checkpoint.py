@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Final, Protocol
 
 from muster.group_admin import TopicPartition
@@ -35,6 +36,10 @@ class Files(Protocol):
         """A file's content; None if there is no such file. Raises CheckpointError if it is beyond measure."""
 
 
+class _DeletedMeanwhile(Exception):
+    """Spark deleted what was about to be read: there must be something newer."""
+
+
 class Checkpoint:
     """How far the query of a checkpoint has come."""
 
@@ -44,16 +49,9 @@ class Checkpoint:
     def standing(self) -> Standing:
         """The newest finished batch. Raises CheckpointError for what is not understood, and PassingError."""
         for _ in range(LOOKS_MAX):
-            batch_id = self._finished_batch()
-            if batch_id is None:
-                return Standing(None, self._beginning())
-            data = self._files.read(f"offsets/{batch_id}")
-            if data is not None:
-                return Standing(batch_id, parse_offsets(data, f"offsets/{batch_id}"))
-            if self._files.read(f"commits/{batch_id}") is not None:
-                raise CheckpointError(
-                    f"the checkpoint is damaged: it has commits/{batch_id} without its offsets"
-                )
+            with suppress(_DeletedMeanwhile):
+                batch_id = self._finished_batch()
+                return Standing(None, self._beginning()) if batch_id is None else self._at_end_of(batch_id)
         raise PassingError(f"the checkpoint changes faster than it can be read ({LOOKS_MAX} looks)")
 
     def query_id(self) -> str | None:
@@ -71,9 +69,20 @@ class Checkpoint:
         for batch_id in sorted(batch_ids(self._files.names("commits")), reverse=True):
             where = f"commits/{batch_id}"
             data = self._files.read(where)
-            if data is not None and is_whole_commit(data, where):
+            if data is None:
+                raise _DeletedMeanwhile
+            if is_whole_commit(data, where):
                 return batch_id
         return None
+
+    def _at_end_of(self, batch_id: int) -> Standing:
+        where = f"offsets/{batch_id}"
+        data = self._files.read(where)
+        if data is not None:
+            return Standing(batch_id, parse_offsets(data, where))
+        if self._files.read(f"commits/{batch_id}") is None:
+            raise _DeletedMeanwhile
+        raise CheckpointError(f"the checkpoint is damaged: it has commits/{batch_id} without its offsets")
 
     def _beginning(self) -> dict[TopicPartition, int]:
         """Where the Kafka sources of a query begin that has never ended a batch, if it has got so far."""

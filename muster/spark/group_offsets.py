@@ -1,20 +1,28 @@
-"""The offsets of one group, through librdkafka's admin client: asked for, and committed without membership.
+"""The offsets of one group: asked for, and committed without membership, through librdkafka.
 
 Such a commit is refused by the cluster as soon as the group has members (UNKNOWN_MEMBER_ID), and leaves them
-alone. The admin client of librdkafka 2.16 aborts the whole process if it is used on after one of its requests
-has timed out and the broker is back (librdkafka's issue 4605). So no request ever times out inside of it: the
-waiting is done here, and after any failure the client is thrown away with all that it was waiting for.
+alone. Two of librdkafka's bugs (seen with 2.16) would end the user's whole process, and shaped this module:
+an admin client aborts if it is used on when one of its requests has timed out and the broker is back (its issue
+4605), so no request times out inside of it: the waiting is done here, and after any failure the client is thrown
+away. And an admin's question for a group's offsets may crash while the coordinator moves or loads: so the
+questions are a consumer's, which has joined nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, TypeVar
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+)
 from confluent_kafka.admin import AdminClient
 
 from muster.group_admin import TopicPartition
@@ -41,8 +49,9 @@ class GroupOffsets:
         own = {"bootstrap.servers": bootstrap, "error_cb": self._on_error}
         self._settings: dict[str, Any] = {**_DEFAULTS, **client, **own}
         self._admin: AdminClient | None = None
+        self._consumer: Consumer | None = None
         try:
-            self._client()
+            self._as_consumer()
         except (KafkaException, ValueError, TypeError) as error:
             raise ProgressError(f"a Kafka client cannot be made of these settings: {error}") from None
 
@@ -61,19 +70,26 @@ class GroupOffsets:
                 "Its offsets are theirs; give the query a group of its own"
             )
 
-    def committed(self) -> dict[TopicPartition, int]:
-        """All that the group has committed. Raises PassingError."""
-        asked = [ConsumerGroupTopicPartitions(self.group_id)]
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the group has committed of `partitions`. Raises PassingError."""
+        asked = [confluent_kafka.TopicPartition(*where) for where in partitions]
         try:
-            found = self._answer(lambda admin: admin.list_consumer_group_offsets(asked, **_PATIENCE))
+            found = self._as_consumer().committed(asked, ANSWER_TIMEOUT_S) if asked else []
         except KafkaException as error:
             raise self._failed(error) from error
-        self._check(found.topic_partitions)
-        return {
-            TopicPartition(at.topic, at.partition): at.offset
-            for at in found.topic_partitions
-            if at.offset >= 0
-        }
+        self._check(found)
+        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+    def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
+        """What the group has committed in `topics`, or in every topic of the cluster. Raises PassingError."""
+        try:
+            known = self._as_consumer().list_topics(timeout=ANSWER_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._failed(error) from error
+        wanted = known if topics is None else topics & known.keys()
+        return self.committed(
+            TopicPartition(topic, partition) for topic in wanted for partition in known[topic].partitions
+        )
 
     def commit(self, positions: Positions) -> frozenset[TopicPartition]:
         """Commit `positions`; returns those that the cluster does not have, as after a topic's deletion.
@@ -90,6 +106,9 @@ class GroupOffsets:
 
     def close(self) -> None:
         self._admin = None
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     def _check(self, answered: list[Any]) -> frozenset[TopicPartition]:
         """The partitions that are unknown to the cluster. Raises what any other error among them means."""
@@ -104,23 +123,31 @@ class GroupOffsets:
     def _answer(self, ask: Callable[[AdminClient], dict[str, Future[T]]]) -> T:
         """What the cluster answers about the group. Raises PassingError without an answer, KafkaException."""
         try:
-            return ask(self._client())[self.group_id].result(ANSWER_TIMEOUT_S)
+            return ask(self._as_admin())[self.group_id].result(ANSWER_TIMEOUT_S)
         except FutureTimeoutError:
             raise self._failed(f"no answer in {ANSWER_TIMEOUT_S:g} s") from None
 
-    def _client(self) -> AdminClient:
+    def _as_admin(self) -> AdminClient:
         if self._admin is None:
-            self._said = ""
             self._admin = AdminClient(self._settings)
         return self._admin
 
+    def _as_consumer(self) -> Consumer:
+        if self._consumer is None:
+            own = {"group.id": self.group_id, "enable.auto.commit": False}
+            self._consumer = Consumer({**self._settings, **own})
+        return self._consumer
+
     def _failed(self, why: object) -> PassingError:
-        """What to raise; the client is gone after it."""
+        """What to raise; the clients are gone after it."""
         if self._admin is not None:
             self._admin.poll(0)  # Serves the callback for errors: it knows more of the reason.
-        self._admin = None
+        if self._consumer is not None:
+            self._consumer.poll(0)
+        self.close()
         reason = why.args[0].str() if isinstance(why, KafkaException) else str(why)
-        return PassingError(f"{reason} ({self._said})" if self._said else reason)
+        more, self._said = self._said, ""
+        return PassingError(f"{reason} ({more})" if more else reason)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason is told by another one.

@@ -7,7 +7,7 @@ that somebody else commits to it as well.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -45,7 +45,10 @@ class Group(Protocol):
     @property
     def group_id(self) -> str: ...
 
-    def committed(self) -> dict[TopicPartition, int]: ...
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+
+    def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
+        """What the group has in `topics`, or in any topic if that is None."""
 
     def commit(self, positions: Positions) -> frozenset[TopicPartition]:
         """Commit; returns those of the partitions that the cluster does not have."""
@@ -101,7 +104,10 @@ class GroupProgress:
             self._asked_at_s = now_s
 
     def _bring(self, standing: Standing, *, refresh: bool) -> None:
-        group = of_topics(self._group.committed(), self._topics)
+        if standing.is_fresh:  # Any topic may be the query's.
+            group = self._group.committed_in(self._topics)
+        else:
+            group = self._group.committed(standing.offsets)
         self._require_no_conflict(standing, group)
         ends = due(standing, {} if refresh else group)
         missing = self._group.commit(ends) if ends else frozenset()
