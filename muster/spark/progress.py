@@ -170,6 +170,7 @@ class Follower:
         """Flush, and follow no longer. Whether the flush succeeded is told, and logged if not."""
         if self._state == "closed":
             return self._answered >= self._asked
+        deadline_s = time.monotonic() + timeout_s
         is_flushed = self._state == "following" and self.flush(timeout_s)
         if not is_flushed:
             reason = self._error or f"not done within {timeout_s:g} s"
@@ -186,6 +187,7 @@ class Follower:
             self._spark.streams.removeListener(self._listener)
         except (Py4JError, OSError) as error:  # The JVM has gone before us, and the listener with it.
             _log.debug("the listener was not removed: %s", error)
+        self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return is_flushed
 
     def __enter__(self) -> Self:

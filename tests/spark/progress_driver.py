@@ -38,8 +38,8 @@ def main(bootstrap: str, topic: str, group: str, folder: Path, seconds: float) -
         "topic", "partition", "offset", f"from_json(CAST(value AS STRING), '{FIELDS}').origin AS origin"
     )
     writer = rows.writeStream.option("checkpointLocation", checkpoint).foreachBatch(write)
-    with progress.follow(spark, checkpoint=checkpoint, bootstrap=bootstrap, group_id=group):
-        writer.trigger(availableNow=True).start().awaitTermination()
+    progress.follow(spark, checkpoint=checkpoint, bootstrap=bootstrap, group_id=group)  # The one line.
+    writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 
 
