@@ -1,0 +1,154 @@
+"""The offsets of one group: asked for, and committed without membership, through librdkafka.
+
+Such a commit is refused by the cluster as soon as the group has members (UNKNOWN_MEMBER_ID), and leaves them
+alone. Two of librdkafka's bugs (seen with 2.16) would end the user's whole process, and shaped this module:
+an admin client aborts if it is used on when one of its requests has timed out and the broker is back (its issue
+4605), so no request times out inside of it: the waiting is done here, and after any failure the client is thrown
+away. And an admin's question for a group's offsets may crash while the coordinator moves or loads: so the
+questions are a consumer's, which has joined nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Final, TypeVar
+
+import confluent_kafka
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka.admin import AdminClient
+
+from muster.group_admin import TopicPartition
+from muster.spark.positions import LiveMembersError, PassingError, Positions, ProgressError, listed
+
+ANSWER_TIMEOUT_S: Final = 10.0
+_NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.
+_PATIENCE: Final[Mapping[str, Any]] = {"request_timeout": _NEVER_S}
+# A dead broker is told by an error; librdkafka's own log would say it again, on standard error, every second.
+_DEFAULTS: Final = {"client.id": "muster-progress", "log_level": 0}
+
+T = TypeVar("T")
+
+
+class GroupOffsets:
+    """One group, for one thread at a time. `client` has settings of librdkafka beside `bootstrap.servers`.
+
+    Raises ProgressError for settings that librdkafka refuses.
+    """
+
+    def __init__(self, bootstrap: str, group_id: str, client: Mapping[str, object]) -> None:
+        self.group_id = group_id
+        self._said = ""
+        own = {"bootstrap.servers": bootstrap, "error_cb": self._on_error}
+        self._settings: dict[str, Any] = {**_DEFAULTS, **client, **own}
+        self._admin: AdminClient | None = None
+        self._consumer: Consumer | None = None
+        try:
+            self._as_consumer()
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ProgressError(f"a Kafka client cannot be made of these settings: {error}") from None
+
+    def require_no_members(self) -> None:
+        """Raises LiveMembersError if the group has members, or is waiting for some; PassingError."""
+        try:
+            group = self._answer(lambda admin: admin.describe_consumer_groups([self.group_id], **_PATIENCE))
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            raise self._failed(error) from error
+        if group.members or group.state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
+            members = listed([f"{member.client_id} at {member.host}" for member in group.members])
+            raise LiveMembersError(
+                f"group {self.group_id} is {group.state.name}, with {len(group.members)} live members: {members}. "
+                "Its offsets are theirs; give the query a group of its own"
+            )
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the group has committed of `partitions`. Raises PassingError."""
+        asked = [confluent_kafka.TopicPartition(*where) for where in partitions]
+        try:
+            found = self._as_consumer().committed(asked, ANSWER_TIMEOUT_S) if asked else []
+        except KafkaException as error:
+            raise self._failed(error) from error
+        self._check(found)
+        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+    def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
+        """What the group has committed in `topics`, or in every topic of the cluster. Raises PassingError."""
+        try:
+            known = self._as_consumer().list_topics(timeout=ANSWER_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._failed(error) from error
+        wanted = known if topics is None else topics & known.keys()
+        return self.committed(
+            TopicPartition(topic, partition) for topic in wanted for partition in known[topic].partitions
+        )
+
+    def commit(self, positions: Positions) -> frozenset[TopicPartition]:
+        """Commit `positions`; returns those that the cluster does not have, as after a topic's deletion.
+
+        Raises LiveMembersError, and PassingError: then some of them may be committed.
+        """
+        offsets = [confluent_kafka.TopicPartition(*where, offset) for where, offset in positions.items()]
+        asked = [ConsumerGroupTopicPartitions(self.group_id, offsets)]
+        try:
+            done = self._answer(lambda admin: admin.alter_consumer_group_offsets(asked, **_PATIENCE))
+        except KafkaException as error:
+            raise self._failed(error) from error
+        return self._check(done.topic_partitions)
+
+    def close(self) -> None:
+        self._admin = None
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _check(self, answered: list[Any]) -> frozenset[TopicPartition]:
+        """The partitions that are unknown to the cluster. Raises what any other error among them means."""
+        errors = {TopicPartition(at.topic, at.partition): at.error for at in answered if at.error is not None}
+        if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in errors.values()):
+            self.require_no_members()  # Raises, naming them; unless they have just left.
+        for where, error in errors.items():
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._failed(f"{where.topic}-{where.partition}: {error.str()}")
+        return frozenset(errors)
+
+    def _answer(self, ask: Callable[[AdminClient], dict[str, Future[T]]]) -> T:
+        """What the cluster answers about the group. Raises PassingError without an answer, KafkaException."""
+        try:
+            return ask(self._as_admin())[self.group_id].result(ANSWER_TIMEOUT_S)
+        except FutureTimeoutError:
+            raise self._failed(f"no answer in {ANSWER_TIMEOUT_S:g} s") from None
+
+    def _as_admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(self._settings)
+        return self._admin
+
+    def _as_consumer(self) -> Consumer:
+        if self._consumer is None:
+            own = {"group.id": self.group_id, "enable.auto.commit": False}
+            self._consumer = Consumer({**self._settings, **own})
+        return self._consumer
+
+    def _failed(self, why: object) -> PassingError:
+        """What to raise; the clients are gone after it."""
+        if self._admin is not None:
+            self._admin.poll(0)  # Serves the callback for errors: it knows more of the reason.
+        if self._consumer is not None:
+            self._consumer.poll(0)
+        self.close()
+        reason = why.args[0].str() if isinstance(why, KafkaException) else str(why)
+        more, self._said = self._said, ""
+        return PassingError(f"{reason} ({more})" if more else reason)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason is told by another one.
+            self._said = error.str()

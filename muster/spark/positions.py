@@ -1,0 +1,115 @@
+"""Where a query stands, where its group stands, and what follows from the two. Plain values, no Spark, no Kafka.
+
+A position is a partition's next offset, in a checkpoint as in a group: everything before it is done. A group may
+be moved forwards without a word, and backwards only if somebody says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from muster.group_admin import TopicPartition
+
+Positions: TypeAlias = Mapping[TopicPartition, int]
+
+SHOWN_MAX: Final = 10
+"""Partitions named in an error: a group may have thousands."""
+
+
+class ProgressError(Exception):
+    """Following a query cannot begin, or go on; the message is a sentence for the user."""
+
+
+class PassingError(Exception):
+    """Something is out of reach now and may be back in a moment; the message says what."""
+
+
+class CheckpointError(ProgressError):
+    """The checkpoint is not of a kind that can be read, or is damaged."""
+
+
+class LiveMembersError(ProgressError):
+    """The group has members: its offsets are theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a checkpoint stands, as to its Kafka sources.
+
+    `batch_id` is the newest finished batch and `offsets` are its end offsets. Before the first batch has ended
+    it is None, and `offsets` are those the sources begin at: none, until the query's first start.
+    """
+
+    batch_id: int | None
+    offsets: Positions
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing is known: neither what was read nor from where it will be."""
+        return self.batch_id is None and not self.offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A partition in which the group stands later than the checkpoint; None where that knows nothing yet."""
+
+    topic: str
+    partition: int
+    checkpoint_offset: int | None
+    group_offset: int
+
+    def __str__(self) -> str:
+        here = "nothing yet" if self.checkpoint_offset is None else self.checkpoint_offset
+        return f"{self.topic}-{self.partition} (checkpoint: {here}, group: {self.group_offset})"
+
+
+class ConflictError(ProgressError):
+    """The group would have to move backwards."""
+
+    def __init__(self, group_id: str, conflicts: Sequence[Conflict], advice: str) -> None:
+        self.conflicts = tuple(conflicts)
+        super().__init__(f"group {group_id} stands later than the checkpoint: {listed(conflicts)}. {advice}")
+
+
+def conflicts(standing: Standing, group: Positions) -> list[Conflict]:
+    """Where following `standing` would move `group` backwards, sorted.
+
+    A checkpoint that knows nothing yet is in conflict with all that the group has: the query may begin anywhere,
+    and as a rule begins at the beginning.
+    """
+    if standing.is_fresh:
+        return [Conflict(*where, None, offset) for where, offset in sorted(group.items())]
+    return [
+        Conflict(*where, offset, group[where])
+        for where, offset in sorted(standing.offsets.items())
+        if offset < group.get(where, 0)
+    ]
+
+
+def due(standing: Standing, group: Positions) -> dict[TopicPartition, int]:
+    """What the group has to be told: ends of the finished batch that it does not have. Nothing before one."""
+    if standing.batch_id is None:
+        return {}
+    return {where: offset for where, offset in standing.offsets.items() if group.get(where) != offset}
+
+
+def earliest(positions: Sequence[Positions]) -> dict[TopicPartition, int]:
+    """All positions as one; of a partition that several know the earliest, up to which all have come."""
+    found: dict[TopicPartition, int] = {}
+    for some in positions:
+        for where, offset in some.items():
+            found[where] = min(offset, found.get(where, offset))
+    return found
+
+
+def of_topics(positions: Positions, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
+    """Those of `topics`; of every topic if that is None."""
+    return {where: offset for where, offset in positions.items() if topics is None or where.topic in topics}
+
+
+def listed(things: Sequence[object]) -> str:
+    """The first SHOWN_MAX of them in words, and how many more there are."""
+    more = len(things) - SHOWN_MAX
+    return ", ".join(str(thing) for thing in things[:SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
