@@ -9,13 +9,16 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from playwright.sync_api import Page
+
 from tests.browser import OpenPage, browser
 from tests.spark.report.conftest import page_of
 from tests.spark.report.sample import ordinary_day
 
 IMAGES = Path(__file__).resolve().parents[3] / "docs" / "images"
-SHOTS = (("light", 0, 1_730), ("dark", 1_730, 1_770))
-"""A scheme, and which part of the page is shown in it: pixels from the top, and height."""
+SHOTS = (("light", "tiles", "timeline"), ("dark", "causes", "sessions"))
+"""A scheme, and the first and the last part of the page that are shown in it."""
+MARGIN = 12
 
 
 def main(tables: Path | None) -> None:
@@ -27,14 +30,21 @@ def main(tables: Path | None) -> None:
         page.set_viewport_size({"width": 1_280, "height": 900})
         opened = OpenPage(page)
         opened.open(page_of(tables, Path(scratch, "report.html")))
-        for scheme, top, height in SHOTS:
+        for scheme, first, last in SHOTS:
             page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             out = IMAGES / f"spark-report-{scheme}.png"
-            clip = {"x": 0.0, "y": float(top), "width": 1_280.0, "height": float(height)}
+            top = 0 if first == "tiles" else edge(page, first, "top") - MARGIN
+            height = edge(page, last, "bottom") + MARGIN - top
+            clip = {"x": 0.0, "y": top, "width": 1_280.0, "height": height}
             page.screenshot(path=out, full_page=True, clip=clip)  # type: ignore[arg-type]
             print(f"{out}: {out.stat().st_size:,} bytes")
         if opened.complaints:
             raise SystemExit("\n".join(opened.complaints))
+
+
+def edge(page: Page, part: str, side: str) -> float:
+    """Where a part of the page begins or ends, in pixels from its top."""
+    return float(page.evaluate(f"document.getElementById('{part}').getBoundingClientRect().{side} + scrollY"))
 
 
 if __name__ == "__main__":
