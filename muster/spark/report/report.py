@@ -21,7 +21,7 @@ from muster.spark.report.rebalancing import rebalancing, storms
 from muster.spark.report.series import AT, BAR_STEPS_MAX, LINE_STEPS_MAX, Steps, series
 from muster.spark.report.survey import Survey, survey, unknown_groups
 from muster.spark.report.texts import REASON_MAX_CHARS, Texts
-from muster.spark.report.totals import ROWS
+from muster.spark.report.totals import KEYS_MAX, ROWS
 
 GROUP_FIGURES: Final = (
     "rebalances", "lost_ms", "lag_records", "lag_seconds", "commits", "per_second", "noisy_minutes",
@@ -53,6 +53,10 @@ def make_report(folder: Path, selection: Selection) -> Report:
     document = _figures(reader, found, texts)
     document["texts"] = texts.shown
     problems = [f"No table tells of {_listed(missing)}{_within(selection)}."] if missing else []
+    if found.is_cut:
+        problems.append(
+            f"There are more groups than the {KEYS_MAX:,} that are counted; the least are left out."
+        )
     document["problems"] = problems = problems + reader.problems
     return Report(document, problems, len(found.groups), document["headline"]["rebalances"])
 

@@ -174,11 +174,7 @@ def test_a_stretch_of_time_that_is_drawn_over_is_every_charts(day: Page) -> None
 def test_hover_tells_what_is_known_of_a_rebalance(day: Page, sample: Sample) -> None:
     page = day
     page.get_by_role("button", name="audit-log").first.click()
-    bar = page.locator("#timeline-chart .bars .point path").first
-    bar.scroll_into_view_if_needed()
-    box = bar.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 1)
+    page.locator("#timeline-chart .bars .point path").first.hover(force=True)
     page.locator("#timeline-chart .hovertext").wait_for()
     told = page.locator("#timeline-chart .hovertext").text_content() or ""
     row = next(row for row in sample.rows["rebalances"] if row["group_id"] == "audit-log")

@@ -92,6 +92,7 @@ const byCount = (rows, name) => added(rows.map((row) => ({ ...row, one: 1 })), (
   .sort((a, b) => b.one - a.one).map((each) => each.key);
 
 const TRACK = 46; // Pixels of a row: its name above, its bars below.
+const TRACKS_LEAST = 180; // Of all rows: plotly leaves a hover text out that is higher than its chart.
 
 /** As high as the list beside it, within reason. */
 const heightBeside = (section, least) => (innerWidth > 780 ? Math.min(560, Math.max(least, byId(`${section}-list`).offsetHeight)) : least);
@@ -117,8 +118,8 @@ function tracks(place, names, bars, more = {}) {
     hoverlabel: { bordercolor: colour("line"), bgcolor: colour("card") },
   });
   const annotations = names.map((name, track) => caption(safe(name), { y: track, yref: "y", yanchor: "bottom", yshift: 0, font: { size: 12, color: colour("ink") } }));
-  timeChart(place, traces, layoutOf(names.length * TRACK + 46, {
-    barmode: "overlay", hovermode: "closest", annotations, margin: { l: 4, r: 10, t: 6, b: 34 },
+  timeChart(place, traces, layoutOf(Math.max(names.length * TRACK, TRACKS_LEAST) + 46, {
+    barmode: "overlay", hovermode: "closest", hoverdistance: 40, annotations, margin: { l: 4, r: 10, t: 6, b: 34 },
     xaxis: timeAxis(), yaxis: valueAxis({ range: [names.length - 0.42, -0.55], showgrid: false, visible: false, zeroline: false }),
   }));
 }
