@@ -5,6 +5,7 @@ Everything goes through the wire by a stock client. A refusal is a MembersError 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,13 @@ from muster.spark.member_report import Partition
 TIMEOUT_S: Final = 20.0
 _NO_SUCH_GROUP: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_MEMBER_ID)
 
+# Answers that pass: a cluster that has not had a group yet makes the coordinator's log when it is first asked.
+_PASSING: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_AGAIN_S: Final = 0.2
 _LATEST: Callable[[], OffsetSpec] = OffsetSpec.latest
 
 
@@ -100,32 +108,48 @@ class Cluster:
 
     def committed(self, group_id: str) -> dict[Partition, int]:
         """Everything that the group has committed."""
-        future = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group_id)], request_timeout=TIMEOUT_S
-        )[group_id]
-        answer = self._answer(f"fetching the offsets of group {group_id}", future)
-        return {
-            (each.topic, each.partition): each.offset for each in answer.topic_partitions if each.offset >= 0
-        }
+
+        def ask() -> Any:
+            asked = [ConsumerGroupTopicPartitions(group_id)]
+            return self._admin.list_consumer_group_offsets(asked, request_timeout=TIMEOUT_S)[
+                group_id
+            ].result()
+
+        answer = self._of_coordinator(f"fetching the offsets of group {group_id}", ask)
+        found = [] if answer is None else answer.topic_partitions
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def check_group(self, group_id: str) -> None:
         """Raises MembersError if the group has members that are no consumers, or is none of consumers."""
-        future = self._admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S)[group_id]
-        try:
-            future.result()
-        except KafkaException as error:
-            if error.args[0].code() not in _NO_SUCH_GROUP:
-                raise self._unanswered(f"describing group {group_id}", error) from error
+
+        def ask() -> Any:
+            futures = self._admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S)
+            return futures[group_id].result()
+
+        self._of_coordinator(f"describing group {group_id}", ask)
 
     def forget_stop(self, group_id: str) -> None:
         """Delete what `stop` has left: it was meant for an earlier run."""
         name = stop_group_id(group_id)
-        future = self._admin.delete_consumer_groups([name], request_timeout=TIMEOUT_S)[name]
-        try:
-            future.result()
-        except KafkaException as error:
-            if error.args[0].code() not in _NO_SUCH_GROUP:
-                raise self._unanswered(f"deleting group {name}", error) from error
+
+        def ask() -> Any:
+            return self._admin.delete_consumer_groups([name], request_timeout=TIMEOUT_S)[name].result()
+
+        self._of_coordinator(f"deleting group {name}", ask)
+
+    def _of_coordinator(self, doing: str, ask: Callable[[], Any]) -> Any:
+        """The answer, None if there is no such group; asked again while the coordinator is on its way."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code in _NO_SUCH_GROUP:
+                    return None
+                if code not in _PASSING or time.monotonic() > deadline_s:
+                    raise self._unanswered(doing, error) from error
+            time.sleep(_AGAIN_S)
 
     def _answer(self, doing: str, future: Any) -> Any:
         try:

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from muster.spark import members
 from muster.spark.session import spark_session
+from muster.spark.slots import slots_now
 from tests.clients.observer import Observer, unique
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
@@ -174,7 +175,9 @@ def test_no_row_is_lost_when_an_executor_is_killed(
 ) -> None:
     """Two executors with two members each; `muster` comes to them as a zip, and no path of the driver does."""
     spark = start_spark("local-cluster[2,2,1024]")
-    spark.sparkContext.addPyFile(str(zip_muster(tmp_path / "muster.zip")))
+    context = spark.sparkContext
+    wait_until(lambda: slots_now(context).total == 4, "executors", DEADLINE_S)
+    context.addPyFile(str(zip_muster(tmp_path / "muster.zip")))
     source, sink = Source(observer), Sink(tmp_path / "rows", pause_s=0.02)
     sink.folder.mkdir()
     killer = Killer(source)

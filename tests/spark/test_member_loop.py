@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from muster.spark.member_plan import MemberContext, MembersError, SupersededError
 from muster.spark.member_report import MemberReport, RebalanceKind
@@ -123,6 +124,28 @@ def test_what_an_open_transaction_has_written_is_not_waited_for(
     run_threads(plan_for(broker.bootstrap, group, topic, sink.process))
     producer.abort_transaction(TIMEOUT_S)
     assert values(sink) == [(0, "before")]
+
+
+def test_what_retention_has_removed_is_left_out_and_an_emptied_log_has_an_end(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    """One log begins behind what the group has committed, another has nothing left at all."""
+    written, sink = write(observer, topic, 40), Sink()
+    observer.commit(group, topic, {0: 2})
+    remove_before(broker, topic, {0: 6, 1: 10})
+    (report,) = run_threads(plan_for(broker.bootstrap, group, topic, sink.process))
+    gone = {(0, f"a-{4 * offset}") for offset in range(6)} | {each for each in written if each[0] == 1}
+    assert values(sink) == sorted(set(written) - gone)
+    assert [span.start_offset for span in report.ranges if span.partition == 0] == [6]
+    assert observer.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 10)
+
+
+def remove_before(broker: ServerProcess, topic: str, offsets: dict[int, int]) -> None:
+    """What retention does in time, at once."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    for future in admin.delete_records(asked, request_timeout=TIMEOUT_S).values():
+        future.result(TIMEOUT_S)
 
 
 def test_what_process_does_not_finish_is_not_committed(

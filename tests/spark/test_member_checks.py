@@ -1,0 +1,66 @@
+"""What the driver asks before a run: answers that pass are asked for again, refusals are told."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from muster.spark import member_checks
+from muster.spark.member_checks import Cluster, check_committed
+from muster.spark.member_plan import MembersError, effective_settings
+
+
+class Coordinator:
+    """Answers with errors, one after the other, and then with a word."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def __call__(self) -> str:
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return "here"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Nobody is there, and nothing of it is asked."""
+    return Cluster("127.0.0.1:1", {"log_level": "0"})
+
+
+def test_a_coordinator_that_is_on_its_way_is_asked_again(cluster: Cluster) -> None:
+    """Seen with Kafka 4.3.1: the first group of a new cluster hears NOT_COORDINATOR."""
+    ask = Coordinator(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    assert cluster._of_coordinator("asking", ask) == "here"
+
+
+def test_a_group_that_is_not_there_has_no_answer(cluster: Cluster) -> None:
+    assert cluster._of_coordinator("asking", Coordinator(KafkaError.GROUP_ID_NOT_FOUND)) is None
+
+
+def test_an_error_that_does_not_pass_is_told_at_once(cluster: Cluster) -> None:
+    ask = Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(MembersError, match=r"^asking on 127.0.0.1:1: .*uthorization failed"):
+        cluster._of_coordinator("asking", ask)
+
+
+def test_a_coordinator_that_never_comes_is_given_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_checks, "TIMEOUT_S", 0.0)
+    with pytest.raises(MembersError, match=r"asking on 127.0.0.1:1"):
+        cluster._of_coordinator("asking", Coordinator(*[KafkaError.COORDINATOR_NOT_AVAILABLE] * 9))
+
+
+def test_a_group_beyond_the_end_of_logs_names_the_first_and_counts_the_others() -> None:
+    ends = {("t", 0): 5, ("t", 1): 5, ("t", 2): 5}
+    check_committed("g", {("t", 0): 5, ("other", 0): 99}, ends)
+    with pytest.raises(MembersError, match=r"t-1 at 6, and the log ends at 5 \(and 1 more\)"):
+        check_committed("g", {("t", 1): 6, ("t", 2): 7}, ends)
+
+
+def test_where_a_store_decides_nothing_is_skipped_in_silence() -> None:
+    assert effective_settings({}, has_positions=False)["auto.offset.reset"] == "earliest"
+    assert effective_settings({}, has_positions=True)["auto.offset.reset"] == "error"
+    chosen = effective_settings({"auto.offset.reset": "latest"}, has_positions=True)
+    assert chosen["auto.offset.reset"] == "latest"
