@@ -24,8 +24,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.spark import members
+from muster.spark.members.slots import slots_now
 from muster.spark.session import spark_session
-from muster.spark.slots import slots_now
 from tests.clients.observer import Observer, unique
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
@@ -90,12 +90,13 @@ class Sink:
         def write(batch: Any, context: Any) -> None:
             import time
 
-            import muster.spark.member
+            from muster.spark.members import member
 
+            here = member.__file__
             time.sleep(pause_s)  # Stands for the work.
             with open(f"{folder}/{context.task_attempt_id}", "a") as rows:
                 rows.writelines(
-                    f"{row['partition']} {row['offset']} {row['value'].decode()} {muster.spark.member.__file__}\n"
+                    f"{row['partition']} {row['offset']} {row['value'].decode()} {here}\n"
                     for row in batch.to_pylist()
                 )
 

@@ -1,7 +1,7 @@
 """The jobs `rebalances` and `members` on a daemon whose groups rebalance for every cause that can be had.
 
-Judged by what was done, and by pandas over the raw topic, which shares no code with the jobs. The topic begins with
-events of three hours ago and with records that are none, written by a stock client.
+Judged by what was done, and by pandas over the raw topic, which shares no code with the jobs. The topic begins
+with events of three hours ago and with records that are none, written by a stock client.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BAD = [(b"g", b"{"), (b"g", b'{"schema": 2}'), (None, b'{"schema": 1}'), (b"\xff
 CAUSES = {
     "member_joined", "member_left", "session_expired", "removed_by_admin", "metadata_changed",
     "partitions_changed", "leader_rejoined", "sync_timeout",
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -72,18 +72,18 @@ def past_rebalance(
     start_ms, join_ms = PAST_MS + start_s * 1000, int(join_s * 1000)
     common = {"schema": 1, "group_id": group_id, "reason": "", "client_id": "old", "client_host": "/10.0.0.9"}
     begin = {"from_state": "Empty", "to_state": "PreparingRebalance", "cause": "member_joined",
-             "member_id": member_id, "member_count": 1, "wall_ms": start_ms, "generation_id": generation}  # fmt: skip
+             "member_id": member_id, "member_count": 1, "wall_ms": start_ms, "generation_id": generation}
     end = {"from_state": "PreparingRebalance", "to_state": "Empty", "cause": "nobody_left", "wall_ms": start_ms + join_ms,
            "generation_id": generation + 1, "removed_count": 1, "removed_member_ids": [member_id],
            "phase_ms": {"PreparingRebalance": join_ms}, "rebalance_cause": "member_joined",
-           "rebalance_ms": {"PreparingRebalance": join_ms}}  # fmt: skip
+           "rebalance_ms": {"PreparingRebalance": join_ms}}
     return [{**common, **begin}, {**common, **end}]
 
 
 def past() -> list[dict[str, Any]]:
     """Storms: one that fills its window, one that straddles two, one of many short ones, and what is none."""
     spans = {"full": [(0, 299)], "long": [(200, 800)], "calm": [(10, 50), (400, 50)],
-             "busy": [(n * 40, 12) for n in range(12)], "boundary": [(240, 60), (300, 0)]}  # fmt: skip
+             "busy": [(n * 40, 12) for n in range(12)], "boundary": [(240, 60), (300, 0)]}
     told = [
         past_rebalance(f"past-{name}", number, start, length, f"{name}-{number}")
         for name, group in spans.items()
@@ -114,7 +114,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         deeds = Deeds(daemon.bootstrap, observer)
         deeds.leaving()
         write(daemon.bootstrap, [(e["group_id"].encode(), json.dumps(e, separators=(",", ":")).encode(), e["wall_ms"])
-                                 for e in past()])  # fmt: skip
+                                 for e in past()])
         write(daemon.bootstrap, [(key, value, NOW_MS) for key, value in BAD])
         for deed in (
             deeds.removed,

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.spark import members
-from muster.spark.group_watch import ASK_INTERVAL_S
-from muster.spark.member_plan import BATCH_ROWS, COMMIT_INTERVAL_S, DEFAULTS, SET_BY_RUN, STALL_TIMEOUT_S
-from muster.spark.slots import EXECUTORS_START_S
+from muster.spark.members.group_watch import ASK_INTERVAL_S
+from muster.spark.members.plan import BATCH_ROWS, COMMIT_INTERVAL_S, DEFAULTS, SET_BY_RUN, STALL_TIMEOUT_S
+from muster.spark.members.slots import EXECUTORS_START_S
 from tests.clients.observer import Observer, unique
 from tests.processes import ServerProcess
 
 pytestmark = pytest.mark.xdist_group("spark")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "spark-members.md").read_text()
 ROWS = 400
 QUICK = {"fetch.wait.max.ms": "50", "heartbeat.interval.ms": "300"}

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.spark import members
-from muster.spark.members import MembersError, failure_reason
-from muster.spark.slots import slots_now
+from muster.spark.members import MembersError
+from muster.spark.members.driver import failure_reason
+from muster.spark.members.slots import slots_now
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.clients.observer import Observer, unique
 from tests.processes import ServerProcess, wait_until
@@ -177,7 +178,7 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_a_stage_starts(
     case: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("muster.spark.member_checks.TIMEOUT_S", 3.0)
+    monkeypatch.setattr("muster.spark.members.checks.TIMEOUT_S", 3.0)
     wrong, sentence = REFUSED[case]
     given = {"bootstrap": broker.bootstrap, "group_id": group, "topics": [topic], "members": 1}
     with pytest.raises(MembersError, match=sentence):

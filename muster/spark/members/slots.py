@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.spark.member_plan import MembersError
+from muster.spark.members.plan import MembersError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

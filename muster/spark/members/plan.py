@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from muster.spark.member_report import OffsetRange, Partition
+from muster.spark.members.report import OffsetRange, Partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 *Done* is what the group's offsets say, since they are what all members have in common, and what a retry of the
 stage begins with: every partition is committed up to the log end known at the start. Where a store of the user's
 decides on positions, the group's offsets may be ahead of it; then only commits with this run's mark count.
-*Stop* is a commit to a group of its own (`member_plan.stop_group_id`), for nobody outside can commit to a group
+*Stop* is a commit to a group of its own (`plan.stop_group_id`), for nobody outside can commit to a group
 that has members.
 """
 
@@ -15,8 +15,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from muster.spark.member_plan import MembersError, Plan
-from muster.spark.member_report import Partition
+from muster.spark.members.plan import MembersError, Plan
+from muster.spark.members.report import Partition
 
 ASK_INTERVAL_S: Final = 0.5
 ANSWER_TIMEOUT_S: Final = 2.0  # Of one question: a member that waits for an answer does not poll.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
-from muster.spark.arrow_rows import SCHEMA, record_batch
+from muster.spark.members.arrow_rows import SCHEMA, record_batch
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 7000, UTC)
 

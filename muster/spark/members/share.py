@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from muster.spark.member_report import KEPT_RANGES, OffsetRange, Partition
+from muster.spark.members.report import KEPT_RANGES, OffsetRange, Partition
 
 R = TypeVar("R")
 """A row, whatever it is."""

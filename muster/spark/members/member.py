@@ -18,17 +18,17 @@ from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from muster.spark.arrow_rows import record_batch
-from muster.spark.group_watch import GroupWatch
-from muster.spark.member_plan import MemberContext, MembersError, Plan, SupersededError
-from muster.spark.member_report import (
+from muster.spark.members.arrow_rows import record_batch
+from muster.spark.members.group_watch import GroupWatch
+from muster.spark.members.plan import MemberContext, MembersError, Plan, SupersededError
+from muster.spark.members.report import (
     KEPT_REBALANCES,
     MemberReport,
     Partition,
     Rebalance,
     RebalanceKind,
 )
-from muster.spark.member_share import Batch, Progress, Share
+from muster.spark.members.share import Batch, Progress, Share
 
 POLL_S: Final = 0.1
 SUPERSEDED_MAX: Final = 10  # In a row: a store that refuses every batch is no other member's doing.

@@ -1,9 +1,4 @@
-"""Spark's executors as members of a consumer group.
-
-`run` starts a barrier stage, so all of its tasks run at once: each is a stock consumer and a real member of the
-group on the coordinator, for lag tools and for other members alike. What they promise is in docs/spark-members.md.
-This module is the driver's side; `member` is what runs in the executors. It works on any Kafka cluster.
-"""
+"""The driver's side of members: what is checked first, the barrier stage, and its repetition; and `stop`."""
 
 from __future__ import annotations
 
@@ -21,45 +16,22 @@ from pyspark.sql import SparkSession
 
 from muster.spark.executors import MEMBERS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
-from muster.spark.member import run_member
-from muster.spark.member_checks import Cluster, check_committed, check_options, check_settings
-from muster.spark.member_plan import (
+from muster.spark.members.checks import Cluster, check_committed, check_options, check_settings
+from muster.spark.members.member import run_member
+from muster.spark.members.plan import (
     BATCH_ROWS,
     COMMIT_INTERVAL_S,
     STALL_TIMEOUT_S,
-    MemberContext,
     MembersError,
     Plan,
     Positions,
     Process,
-    SupersededError,
     effective_settings,
     stop_group_id,
 )
-from muster.spark.member_report import (
-    MemberReport,
-    OffsetRange,
-    Partition,
-    Rebalance,
-    RebalanceKind,
-    RunReport,
-)
+from muster.spark.members.report import MemberReport, RunReport
+from muster.spark.members.slots import is_cluster, require_slots
 from muster.spark.packages import ship_packages
-from muster.spark.slots import is_cluster, require_slots
-
-__all__ = [
-    "MemberContext",
-    "MemberReport",
-    "MembersError",
-    "OffsetRange",
-    "Partition",
-    "Rebalance",
-    "RebalanceKind",
-    "RunReport",
-    "SupersededError",
-    "run",
-    "stop",
-]
 
 ATTEMPTS: Final = 4  # As many as Spark gives any other task.
 RETRY_SLOTS_S: Final = 120.0
@@ -85,7 +57,7 @@ def run(
 
     Each member hands batches of at most `batch_rows` rows to `process`, and commits what it has processed every
     `commit_interval_s`, on revocation and at the end. A `continuous` run ends by `stop` alone. `settings` are
-    the stock client's, over `member_plan.DEFAULTS`. `process` and `positions` are sent to the executors.
+    the stock client's, over `plan.DEFAULTS`. `process` and `positions` are sent to the executors.
 
     Raises MembersError: at once, before anything starts, for options that cannot be, and for more members than
     slots that are free; later when the last of `attempts` has failed. An attempt fails if one of its members
@@ -157,7 +129,7 @@ def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:
 
 
 def check_spark(spark: SparkSession, members: int) -> None:
-    """Raises MembersError if this Spark cannot run so many members at once, with the numbers, or lacks a package."""
+    """Raises MembersError if this Spark cannot run so many members at once, or lacks a package."""
     if not isinstance(getattr(spark, "_jsparkSession", None), JavaObject):
         raise MembersError("members need a classic Spark session: Spark Connect has no barrier stages")
     context = spark.sparkContext

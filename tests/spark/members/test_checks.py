@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from muster.spark import member_checks
-from muster.spark.member_checks import Cluster, check_committed
-from muster.spark.member_plan import MembersError, effective_settings
+from muster.spark.members import checks
+from muster.spark.members.checks import Cluster, check_committed
+from muster.spark.members.plan import MembersError, effective_settings
 
 
 class Coordinator:
@@ -47,7 +47,7 @@ def test_an_error_that_does_not_pass_is_told_at_once(cluster: Cluster) -> None:
 def test_a_coordinator_that_never_comes_is_given_up(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member_checks, "TIMEOUT_S", 0.0)
+    monkeypatch.setattr(checks, "TIMEOUT_S", 0.0)
     with pytest.raises(MembersError, match=r"asking on 127.0.0.1:1"):
         cluster._of_coordinator("asking", Coordinator(*[KafkaError.COORDINATOR_NOT_AVAILABLE] * 9))
 

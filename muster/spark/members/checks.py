@@ -21,8 +21,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from muster.spark.member_plan import MembersError, Plan, stop_group_id
-from muster.spark.member_report import Partition
+from muster.spark.members.plan import MembersError, Plan, stop_group_id
+from muster.spark.members.report import Partition
 
 TIMEOUT_S: Final = 20.0
 _NO_SUCH_GROUP: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_MEMBER_ID)

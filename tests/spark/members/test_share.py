@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.spark.member_report import OffsetRange
-from muster.spark.member_share import OutOfOrderError, Progress, Share
+from muster.spark.members.report import OffsetRange
+from muster.spark.members.share import OutOfOrderError, Progress, Share
 
 A, B = ("t", 0), ("t", 1)
 

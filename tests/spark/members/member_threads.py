@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from muster.spark.member import Member, Task
-from muster.spark.member_checks import Cluster
-from muster.spark.member_plan import MemberContext, Plan, Positions, effective_settings
-from muster.spark.member_report import MemberReport
-from muster.spark.members import prepare
+from muster.spark.members.checks import Cluster
+from muster.spark.members.driver import prepare
+from muster.spark.members.member import Member, Task
+from muster.spark.members.plan import MemberContext, Plan, Positions, effective_settings
+from muster.spark.members.report import MemberReport
 
 Seen = tuple[int, int, str]
 """A row that `process` was given: partition, offset, value."""
