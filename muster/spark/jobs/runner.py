@@ -41,6 +41,14 @@ _PASSING: Final = re.compile(
 )
 
 
+# After each poll Spark asks for the log's begin and end, which throws away what its consumer has fetched beyond
+# the 500 records that a poll gives by default: the same bytes come again and again. So: few and large polls.
+FETCHING: Final = {
+    "kafka.max.poll.records": "1000000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+}
+
+
 class JobFailedError(Exception):
     """The job cannot go on; the message is a sentence for the user."""
 
@@ -115,7 +123,7 @@ class _Run:
 
     def _pass(self) -> None:
         """Read and write all that the topic holds now. Raises PassingError and JobFailedError."""
-        as_of_ms = time.time_ns() // 1_000_000
+        as_of_ms = wall_ms()
         ends = log_ends(self._options.bootstrap, self._job.topic, self._options.kafka)
         step = Step(self._spark, -1, self._options, as_of_ms, ends)
         try:
@@ -197,6 +205,7 @@ def read_topic(spark: SparkSession, topic: str, partitions: Iterable[int], optio
     """
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    source = source.options(**FETCHING)
     source = source.options(**{f"kafka.{name}": value for name, value in options.kafka.items()})
     return source.options(
         **{
@@ -207,6 +216,11 @@ def read_topic(spark: SparkSession, topic: str, partitions: Iterable[int], optio
             "maxOffsetsPerTrigger": str(options.max_offsets_per_batch),
         }
     ).load()
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000
 
 
 def _as_ms(text: str | None) -> int | None:
