@@ -1,7 +1,7 @@
 """The jobs `rebalances` and `members` on a daemon whose groups rebalance for every cause that can be had.
 
-Judged by what was done, and by pandas over the raw topic, which shares no code with the jobs. The topic begins
-with events of three hours ago and with records that are none, written by a stock client.
+Judged by what was done, and by pandas over the raw topic, which shares no code with the jobs. Windows take their
+time to be over: storms and churn are those of a topic with events of three hours ago, written by a stock client.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from muster.spark.tables import read_arrow
 from tests.clients.observer import Observer
 from tests.daemon import MusterDaemon
 from tests.processes import wait_until
-from tests.spark.rebalance_deeds import Deeds
+from tests.spark.rebalance_deeds import Deed, Deeds
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -44,14 +44,14 @@ BAD = [(b"g", b"{"), (b"g", b'{"schema": 2}'), (None, b'{"schema": 1}'), (b"\xff
 CAUSES = {
     "member_joined", "member_left", "session_expired", "removed_by_admin", "metadata_changed",
     "partitions_changed", "leader_rejoined", "sync_timeout",
-}
+}  # fmt: skip
 
 
 @dataclass
 class Done:
     """What was done, what the topic holds after it, and where the tables are."""
 
-    deeds: Deeds
+    deeds: list[Deed]
     log: list[Message]
     out: Path
 
@@ -66,24 +66,39 @@ class Done:
 
 
 def past_rebalance(
-    group_id: str, generation: int, start_s: int, join_s: float, member_id: str
+    group_id: str, generation: int, start_s: int, join_s: int, member_id: str
 ) -> list[dict[str, Any]]:
-    """Three events of a rebalance for a member that joins and is gone at once, after PAST_MS."""
-    start_ms, join_ms = PAST_MS + start_s * 1000, int(join_s * 1000)
+    """Begin and end of a rebalance for a member that joins and is gone at once, `start_s` after PAST_MS."""
+    start_ms, spent_ms = PAST_MS + start_s * 1000, {"PreparingRebalance": join_s * 1000}
     common = {"schema": 1, "group_id": group_id, "reason": "", "client_id": "old", "client_host": "/10.0.0.9"}
-    begin = {"from_state": "Empty", "to_state": "PreparingRebalance", "cause": "member_joined",
-             "member_id": member_id, "member_count": 1, "wall_ms": start_ms, "generation_id": generation}
-    end = {"from_state": "PreparingRebalance", "to_state": "Empty", "cause": "nobody_left", "wall_ms": start_ms + join_ms,
-           "generation_id": generation + 1, "removed_count": 1, "removed_member_ids": [member_id],
-           "phase_ms": {"PreparingRebalance": join_ms}, "rebalance_cause": "member_joined",
-           "rebalance_ms": {"PreparingRebalance": join_ms}}
+    begin = {
+        "from_state": "Empty",
+        "to_state": "PreparingRebalance",
+        "cause": "member_joined",
+        "member_id": member_id,
+        "member_count": 1,
+        "wall_ms": start_ms,
+        "generation_id": generation,
+    }
+    end = {
+        "from_state": "PreparingRebalance",
+        "to_state": "Empty",
+        "cause": "nobody_left",
+        "wall_ms": start_ms + join_s * 1000,
+        "generation_id": generation + 1,
+        "removed_count": 1,
+        "removed_member_ids": [member_id],
+        "phase_ms": spent_ms,
+        "rebalance_cause": "member_joined",
+        "rebalance_ms": spent_ms,
+    }
     return [{**common, **begin}, {**common, **end}]
 
 
 def past() -> list[dict[str, Any]]:
     """Storms: one that fills its window, one that straddles two, one of many short ones, and what is none."""
     spans = {"full": [(0, 299)], "long": [(200, 800)], "calm": [(10, 50), (400, 50)],
-             "busy": [(n * 40, 12) for n in range(12)], "boundary": [(240, 60), (300, 0)]}
+             "busy": [(n * 40, 12) for n in range(12)], "boundary": [(240, 60), (300, 0)]}  # fmt: skip
     told = [
         past_rebalance(f"past-{name}", number, start, length, f"{name}-{number}")
         for name, group in spans.items()
@@ -92,52 +107,66 @@ def past() -> list[dict[str, Any]]:
     return sorted((event for each in told for event in each), key=lambda event: event["wall_ms"])
 
 
-def write(bootstrap: str, records: list[tuple[bytes | None, bytes | None, int]]) -> None:
+def write_past(bootstrap: str, topic: str) -> None:
+    """The past, records that are no events, and an event of two hours later, by which all windows are over."""
+    end = {"schema": 1, "group_id": "past-clock", "generation_id": 1, "from_state": "Stable", "to_state": "Stable",
+           "cause": "static_member_replaced", "reason": "", "wall_ms": PAST_MS + 7_200_000}  # fmt: skip
     producer = Producer({"bootstrap.servers": bootstrap})
-    for key, value, at_ms in records:
-        producer.produce(TOPIC, value, key, partition=0, timestamp=at_ms)
+    for each in [*past(), end]:
+        value = json.dumps(each, separators=(",", ":"))
+        producer.produce(topic, value, each["group_id"], partition=0, timestamp=each["wall_ms"])
+    for key, value in BAD:
+        producer.produce(topic, value, key, partition=0, timestamp=PAST_MS)
     assert producer.flush(20) == 0
 
 
-def run_jobs(spark: SparkSession, bootstrap: str, out: Path) -> None:
+def run_job(spark: SparkSession, bootstrap: str, out: Path, name: str, topic: str = TOPIC) -> None:
     options = RunOptions(bootstrap=bootstrap, out=str(out), storm_window_ms=WINDOW_MS, storm_share=SHARE)
-    for name in ("rebalances", "members"):
-        run(spark, load_job(name), options, lambda progress: None)
+    run(spark, replace(load_job(name), topic=topic), options, lambda progress: None)
 
 
 @pytest.fixture(scope="module")
-def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
-    """Both jobs run twice, in the middle of a rebalance and at the end, over a restart of the coordinator."""
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
+    with MusterDaemon(tmp_path_factory.mktemp("daemon"), SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def done(
+    spark: SparkSession, daemon: MusterDaemon, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Done]:
+    """Job `rebalances` is run in the middle of a rebalance and at the end, over a restart of the coordinator."""
     out = tmp_path_factory.mktemp("tables")
-    with MusterDaemon(tmp_path_factory.mktemp("daemon"), SETTINGS) as daemon:
-        observer = Observer(daemon.bootstrap)
-        deeds = Deeds(daemon.bootstrap, observer)
-        deeds.leaving()
-        write(daemon.bootstrap, [(e["group_id"].encode(), json.dumps(e, separators=(",", ":")).encode(), e["wall_ms"])
-                                 for e in past()])
-        write(daemon.bootstrap, [(key, value, NOW_MS) for key, value in BAD])
-        for deed in (
-            deeds.removed,
-            deeds.replaced,
-            deeds.changing,
-            deeds.late,
-            deeds.pending,
-            deeds.unsynced,
-        ):
-            deed()
-        deeds.begin_a_rebalance_for_the_restart()
-        wait_until(lambda: is_told(observer, "restarted", "PreparingRebalance"), "the rebalance is told", 10)
-        run_jobs(spark, daemon.bootstrap, out)
-        daemon.kill()
-        daemon.start()
-        observer.connect()
-        deeds.after_the_restart()
-        deeds.deleted()
-        deeds.with_stock_clients()
-        wait_until(lambda: is_told(observer, "stock", "Empty"), "the last of all is told", 10)
-        run_jobs(spark, daemon.bootstrap, out)
-        yield Done(deeds, observer.read(TOPIC, 0), out)
-        deeds.close()
+    observer = Observer(daemon.bootstrap)
+    deeds = Deeds(daemon.bootstrap, observer)
+    for deed in (deeds.leaving, deeds.removed, deeds.replaced, deeds.changing, deeds.late, deeds.pending):
+        deed()
+    deeds.begin_a_rebalance_for_the_restart()
+    wait_until(lambda: is_told(observer, "restarted", "PreparingRebalance"), "the rebalance is told", 10)
+    run_job(spark, daemon.bootstrap, out, "rebalances")
+    daemon.kill()
+    daemon.start()
+    observer.connect()
+    for deed in (deeds.after_the_restart, deeds.deleted, deeds.unsynced, deeds.with_stock_clients):
+        deed()
+    wait_until(lambda: is_told(observer, "stock", "Empty"), "the last of all is told", 10)
+    log = observer.read(TOPIC, 0)
+    run_job(spark, daemon.bootstrap, out, "rebalances")
+    run_job(spark, daemon.bootstrap, out, "members")
+    yield Done(deeds.done, log, out)
+    deeds.close()
+
+
+@pytest.fixture(scope="module")
+def long_ago(spark: SparkSession, daemon: MusterDaemon, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """Both jobs on a topic of events of hours ago: windows are over."""
+    out = tmp_path_factory.mktemp("past")
+    observer = Observer(daemon.bootstrap)
+    topic = observer.create_topic("past-events", 1)
+    write_past(daemon.bootstrap, topic)
+    for name in ("rebalances", "members"):
+        run_job(spark, daemon.bootstrap, out, name, topic)
+    return Done([], observer.read(topic, 0), out)
 
 
 def is_told(observer: Observer, group_id: str, state: str) -> bool:
@@ -152,16 +181,16 @@ def as_ms(times: pd.Series) -> pd.Series:
 
 def test_every_rebalance_that_was_caused_is_there_with_its_cause(done: Done) -> None:
     found = done.table("rebalances").sort_values("ended_at", kind="stable")
-    for group_id in sorted({deed.group_id for deed in done.deeds.done}):
+    for group_id in sorted({deed.group_id for deed in done.deeds}):
         mine = found[found.group_id == group_id]
         told = [(row.cause, tuple(row.causes), row.outcome) for row in mine.itertuples()]
         assert told == [
             (deed.cause, (deed.cause, *deed.within), deed.outcome)
-            for deed in done.deeds.done
+            for deed in done.deeds
             if deed.group_id == group_id
         ], group_id
-    assert {deed.cause for deed in done.deeds.done} == CAUSES
-    assert len(found) == len(done.deeds.done) + len(past()) // 2
+    assert {deed.cause for deed in done.deeds} == CAUSES
+    assert len(found) == len(done.deeds)
 
 
 def test_the_rebalances_are_those_of_pandas_over_the_raw_topic(done: Done) -> None:
@@ -191,9 +220,9 @@ def test_the_rebalances_are_those_of_pandas_over_the_raw_topic(done: Done) -> No
     assert sorted(found[names].itertuples(index=False, name=None)) == sorted(rows)
 
 
-def test_the_storms_are_those_of_pandas_second_by_second(done: Done) -> None:
-    spans = done.events()
-    spans = spans[spans.rebalance_cause.notna() & spans.group_id.str.startswith("past-")]
+def test_the_storms_are_those_of_pandas_second_by_second(long_ago: Done) -> None:
+    spans = long_ago.events()
+    spans = spans[spans.rebalance_cause.notna()]
     expected = []
     for group_id, ends in spans.groupby("group_id"):
         seconds = np.zeros(3_600)
@@ -203,7 +232,7 @@ def test_the_storms_are_those_of_pandas_second_by_second(done: Done) -> None:
         spent = seconds.reshape(-1, WINDOW_MS // 1000).sum(axis=1)
         expected += [(group_id, PAST_MS + n * WINDOW_MS, s * 1000, s * 1000 / WINDOW_MS)
                      for n, s in enumerate(spent) if s * 1000 > SHARE * WINDOW_MS]  # fmt: skip
-    found = done.table("storms").assign(start=lambda t: as_ms(t.window_start))
+    found = long_ago.table("storms").assign(start=lambda t: as_ms(t.window_start))
     told = found[["group_id", "start", "rebalancing_ms", "share"]].itertuples(index=False, name=None)
     assert sorted(told) == sorted(expected)
     assert dict(found.groupby("group_id").rebalances.sum()) == {
@@ -234,16 +263,15 @@ def test_the_sessions_are_those_of_pandas_over_the_raw_topic(done: Done) -> None
     assert by["static_member_replaced"] == 1
 
 
-def test_churn_is_that_of_pandas_for_the_hours_that_are_over(done: Done) -> None:
-    events = done.events()
-    events = events[events.group_id.str.startswith("past-")]
+def test_churn_is_that_of_pandas_for_the_hours_that_are_over(long_ago: Done) -> None:
+    events = long_ago.events()
+    events = events[events.group_id != "past-clock"]
     hours = events.assign(hour=events.wall_ms // 3_600_000 * 3_600_000)
     expected = {
         (group_id, hour, (of.cause == "member_joined").sum(), (of.cause == "nobody_left").sum())
         for (group_id, hour), of in hours.groupby(["group_id", "hour"])
     }
-    found = done.table("churn").assign(hour=lambda t: as_ms(t.window_start))
-    found = found[found.hour < NOW_MS - NOW_MS % 3_600_000]
+    found = long_ago.table("churn").assign(hour=lambda t: as_ms(t.window_start))
     assert (
         set(found[["group_id", "hour", "joined", "expired"]].itertuples(index=False, name=None)) == expected
     )
@@ -251,9 +279,9 @@ def test_churn_is_that_of_pandas_for_the_hours_that_are_over(done: Done) -> None
     assert set(found.client_id) == {"old"}
 
 
-def test_what_is_no_event_is_a_dead_letter_of_each_job_with_its_bytes(done: Done) -> None:
-    letters = done.table("dead_letters").sort_values(["job", "source_offset"])
-    bad = [each for each in done.log if (each.key(), each.value()) in BAD]
+def test_what_is_no_event_is_a_dead_letter_of_each_job_with_its_bytes(long_ago: Done) -> None:
+    letters = long_ago.table("dead_letters").sort_values(["job", "source_offset"])
+    bad = [each for each in long_ago.log if (each.key(), each.value()) in BAD]
     for job in ("members", "rebalances"):
         mine = letters[letters.job == job]
         assert list(mine.source_offset) == [each.offset() for each in bad]

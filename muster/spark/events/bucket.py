@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.effects import GroupEvent
 from coordinator.history import HistoryError
@@ -67,6 +67,11 @@ class Entry:
         self.heard_ms = max(self.heard_ms, event.wall_ms)
         return True
 
+    def dump(self) -> bytes:
+        """As it is stored. Groups of which nothing is to be told stay so, and cost no more than their bytes."""
+        text = json.dumps([self.heard_ms, list(self.seen.items()), self.book.dump()], separators=(",", ":"))
+        return zlib.compress(text.encode(), 1)
+
     def advance(self, until_ms: int) -> list[Row]:
         self.seen = {each: wall_ms for each, wall_ms in self.seen.items() if wall_ms >= until_ms}
         return self.book.advance(until_ms)
@@ -80,15 +85,31 @@ class Entry:
         return max(min(due), until_ms) + 1
 
 
+class Stored(NamedTuple):
+    """A group between two calls: when it is due, and an entry's dump."""
+
+    due_ms: int
+    body: bytes
+
+
 class Bucket:
     """The groups of one bucket. `state` is what `dump` returned after the call before; None: there was none."""
 
     def __init__(self, shelf: Shelf, state: bytes | None) -> None:
         self._shelf = shelf
-        stored = {} if state is None else json.loads(zlib.decompress(state))
-        assert stored.get("format", FORMAT) == FORMAT, "the checkpoint is of another version"
-        self._closed_ms: int = stored.get("closed_ms", 0)
-        self._stored: dict[str, list[Any]] = stored.get("groups", {})  # Due, heard, seen, the book.
+        self._closed_ms = 0
+        self._stored: dict[str, Stored] = {}
+        if state is not None:
+            self._read(state)
+
+    def _read(self, state: bytes) -> None:
+        head, _, bodies = state.partition(b"\n")
+        format_, self._closed_ms, groups = json.loads(head)
+        assert format_ == FORMAT, "the checkpoint is of another version"
+        start = 0
+        for group_id, due_ms, size in groups:
+            self._stored[group_id] = Stored(due_ms, bodies[start : start + size])
+            start += size
 
     def take(self, records: Iterable[Record], until_ms: int) -> tuple[list[Row], list[DeadLetter]]:
         """Take `records` in, and close what is over at `until_ms`, the time up to which all has been told."""
@@ -121,13 +142,13 @@ class Bucket:
         stored = self._stored.get(group_id)
         if stored is None:
             return Entry(self._shelf.new(group_id, self._closed_ms))
-        _, heard_ms, seen, book = stored
+        heard_ms, seen, book = json.loads(zlib.decompress(stored.body))
         return Entry(self._shelf.load(group_id, book), dict(seen), heard_ms)
 
     def _advance(self, entries: dict[str, Entry], until_ms: int) -> list[Row]:
         """Close what is over, of the groups that had events and of those that are due; keep the rest."""
         for group_id, stored in self._stored.items():
-            if stored[0] <= until_ms:
+            if stored.due_ms <= until_ms:
                 self._entry(entries, group_id)
         rows: list[Row] = []
         for group_id, entry in entries.items():
@@ -136,20 +157,22 @@ class Bucket:
             if due_ms is None:
                 self._stored.pop(group_id, None)
             else:
-                seen = list(entry.seen.items())
-                self._stored[group_id] = [due_ms, entry.heard_ms, seen, entry.book.dump()]
+                self._stored[group_id] = Stored(due_ms, entry.dump())
         self._closed_ms = max(self._closed_ms, until_ms)
         return rows
 
     @property
     def due_ms(self) -> int | None:
         """When `take` has something to do although no record came; None: never."""
-        return min((stored[0] for stored in self._stored.values()), default=None)
+        return min((stored.due_ms for stored in self._stored.values()), default=None)
 
     def dump(self) -> bytes:
         """The state for the next call. Never larger than the books of groups that may still be told of."""
-        state = {"format": FORMAT, "closed_ms": self._closed_ms, "groups": self._stored}
-        return zlib.compress(json.dumps(state, separators=(",", ":"), ensure_ascii=False).encode(), 1)
+        groups = [(group_id, each.due_ms, len(each.body)) for group_id, each in self._stored.items()]
+        head = json.dumps(
+            (FORMAT, self._closed_ms, groups)
+        ).encode()  # All of it ASCII, and without a newline.
+        return b"\n".join((head, b"".join(each.body for each in self._stored.values())))
 
 
 def _tell(book: Book, events: Sequence[GroupEvent]) -> list[Row]:
