@@ -4,7 +4,7 @@ Histories of offsets and of events are simulated (`muster spark simulate`), serv
 each job in a process of its own. Counted is the CPU time of all the job's processes (driver, JVM, Python's
 workers), which a crowded machine changes less than the time that passes. The cost of a record is the slope between
 the smallest and the largest size, so what a start costs is not in it; the size in between tells whether the cost
-is linear. From it follow seconds, cores and bytes of Parquet for 100,000 groups, by the arithmetic that is printed.
+is linear. From it follow seconds, cores and bytes of Parquet for 100,000 groups; the arithmetic is printed.
 
     python -m bench.spark_scale_history [--jobs lag,commits,rebalances,members] [--scale 1.0] [--json FILE]
 """
