@@ -112,6 +112,9 @@ class Consumption:
     def commits(self, begin_ms: int, end_ms: int) -> Commits:
         """What is committed in [begin_ms, end_ms), for which the story has been told already."""
         lanes = self.lanes
+        if not lanes.plans:
+            nothing = np.zeros(0, np.int64)
+            return Commits(nothing, nothing, nothing)
         activity = [_activity(plan, begin_ms, end_ms) for plan in lanes.plans]
         shares = np.array([share for share, _ in activity])[lanes.plan]
         found, times_ms = self._ticks(begin_ms, end_ms)

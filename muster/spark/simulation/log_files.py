@@ -112,18 +112,20 @@ class SimulatedLogs:
         self._staged_bytes = 0
 
     def add_log_ends(self, topic: CatalogueEntry, partition: int, ends: Iterable[tuple[int, int]]) -> None:
-        """Give a user topic's partition a log that ends at the given offsets at the given times, rising (ms).
+        """Give a user topic's partition a log that ended at these offsets at these times (ms), both rising.
 
-        Of each only the record before the end is there, empty, as if the others were compacted away.
+        Of each time only the record is there, empty, that came then; of the last one, the one that came before. So
+        ListOffsets answers every one of the times, and where the log ends now, with its offset.
         """
         log = self._open(topic, partition, LOG_ENDS_SEGMENT_BYTES)
         staged = last_ms = 0
-        for when_ms, end in ends:
+        *before, (end_ms, now) = ends
+        for when_ms, offset in (*before, (end_ms - 1, now - 1)):
             last_ms = when_ms
-            if end <= log.next_offset:
+            if offset < log.next_offset:
                 continue  # Nothing was produced since.
-            log.next_offset = end - 1
-            batch = encode_batch([LogRecord(b"%d" % end, b"", when_ms)], leader_epoch=0)
+            log.next_offset = offset
+            batch = encode_batch([LogRecord(b"%d" % offset, b"", when_ms)], leader_epoch=0)
             self.bytes += len(batch)
             log.append(batch, wall_ms=when_ms)
             staged += 1

@@ -43,7 +43,7 @@ SLICE_MIN_MS: Final = 1_000
 RECORDS_PER_SLICE: Final = 400_000  # More make a slice shorter: they are in memory all at once.
 TURN_MS: Final = 10  # What a daemon with all of these groups gathers into one batch.
 TURN_MS_MAX: Final = 5_000
-DEAD_SINCE_DAYS_MAX: Final = 6
+DEAD_SINCE_DAYS_MAX: Final = 6  # Before the history begins, and no longer than it is.
 SPARE: Final = 1.15  # Of the estimate; indexes are within.
 SPARE_BYTES: Final = 64 << 20
 
@@ -139,8 +139,9 @@ class Simulation:
             for number in choice.told.tolist()
         }
         self.plans = list(plans.values())
-        self._dead = [plan for plan in self.plans if plan.kind == DEAD]
-        committing = [plans[number] for number in choice.committing.tolist() if plans[number].kind != DEAD]
+        chosen = [plans[number] for number in choice.committing.tolist()]
+        self._dead = [plan for plan in chosen if plan.kind == DEAD]
+        committing = [plan for plan in chosen if plan.kind != DEAD]
         self.lanes = new_lanes(committing, groups, topics, options.start_ms)
         self._templates = self._new_templates()
         self._shards = np.array([plan.partition for plan in committing], np.int64)[self.lanes.plan]
@@ -192,8 +193,9 @@ class Simulation:
         self.story.records, self.story.events = [], []
         chance = Random(f"dead {self.options.seed}")
         left = list(newest.values())
+        ago_ms = min(DEAD_SINCE_DAYS_MAX, self.options.days) * DAY_MS
         for plan in self._dead:
-            since_ms = self.options.start_ms - chance.randrange(DEAD_SINCE_DAYS_MAX * DAY_MS)
+            since_ms = self.options.start_ms - round(chance.random() * ago_ms)
             left += [(since_ms, plan.partition, record) for record in self._remains(plan, since_ms)]
             self.done.commits += sum(count for _, count in plan.topics)
         left.sort(key=lambda each: each[0])
@@ -246,7 +248,10 @@ class Simulation:
         """The topics that are read by groups with commits, if their log ends are wanted."""
         if not self.options.log_ends_every_ms:
             return []
-        topics, numbers = self.choice.topics, np.unique(self.lanes.topic).tolist()
+        topics = self.choice.topics
+        numbers = sorted(
+            {number for group in self.choice.committing for number in self.choice.groups.topics[group]}
+        )
         forever = {"cleanup.policy": "compact"}  # As if: no other topic may have gaps.
         return [
             CatalogueEntry(topics.names[n], topics.ids[n], int(topics.partitions[n]), forever)
