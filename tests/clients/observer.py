@@ -17,7 +17,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Message,
@@ -30,6 +29,7 @@ TIMEOUT_S = 20
 POLL_S = 0.2
 # Kafka's batch header: attributes lie 21 bytes in, the length of all that follows itself 8 bytes in.
 BATCH_PREFIX_BYTES = 12
+COORDINATOR_MOVES = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -109,10 +109,24 @@ class Observer:
         return {partition.partition: answer.result(TIMEOUT_S).offset for partition, answer in found.items()}
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The committed offset of each of the topic's partitions that has one."""
-        answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-        found = answer.result(TIMEOUT_S).topic_partitions
-        return {tp.partition: tp.offset for tp in found if tp.topic == topic and tp.offset >= 0}
+        """The committed offset of each of the topic's partitions that has one.
+
+        Asked by a consumer: librdkafka 2.16's admin client crashes the process if the coordinator is loading.
+        """
+        asked = [TopicPartition(topic, partition) for partition in range(self.partition_count(topic))]
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            while True:
+                try:
+                    found = consumer.committed(asked, TIMEOUT_S) if asked else []
+                    return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+                except KafkaException as error:
+                    if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                        raise
+                    time.sleep(POLL_S)
+        finally:
+            consumer.close()
 
     def describe(self, group: str) -> ConsumerGroupDescription:
         """The group's state and members now."""
