@@ -1,6 +1,6 @@
 """A user's job, as a process of its own: flights by batches into Parquet, and one line to have a group follow.
 
-    python -m tests.spark.progress_driver BOOTSTRAP TOPIC GROUP FOLDER SECONDS
+    python -m tests.spark.progress.driver BOOTSTRAP TOPIC GROUP FOLDER SECONDS
 
 Each batch writes the places of its records (topic, partition, offset) into a folder of its own, named after it,
 and replaces what an earlier attempt left there. The job ends when the topic has been read. Every batch takes

@@ -1,8 +1,4 @@
-"""A streaming query's progress as the offsets of a consumer group: one line added to the user's job.
-
-    with progress.follow(spark, checkpoint=folder, bootstrap="127.0.0.1:9092", group_id="flights-job"):
-        query = flights.writeStream.option("checkpointLocation", folder).start()
-        query.awaitTermination()
+"""Follows a query: looks at its checkpoint when there is news, and has the group brought up to it.
 
 The checkpoint is the truth; a listener on the session only says when to look at it. So an event that Spark drops
 is made good by the next one, and a crash by the next start. Looks and commits happen on a thread of their own,
@@ -29,11 +25,11 @@ from pyspark.sql.streaming.listener import (
 )
 
 from muster.group_admin import TopicPartition
-from muster.spark.checkpoint import Checkpoint
-from muster.spark.group_offsets import GroupOffsets
-from muster.spark.group_progress import GroupProgress
-from muster.spark.hadoop_files import HadoopFiles
-from muster.spark.positions import PassingError, ProgressError
+from muster.spark.progress.checkpoint import Checkpoint
+from muster.spark.progress.group_offsets import GroupOffsets
+from muster.spark.progress.group_progress import GroupProgress
+from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.positions import PassingError, ProgressError
 
 FLUSH_TIMEOUT_S: Final = 10.0
 START_TIMEOUT_S: Final = 30.0

@@ -62,7 +62,7 @@ def driver(
     command = [
         sys.executable,
         "-m",
-        "tests.spark.progress_driver",
+        "tests.spark.progress.driver",
         bootstrap,
         topic,
         group,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from muster.group_admin import TopicPartition
-from muster.spark.positions import (
+from muster.spark.progress.positions import (
     ConflictError,
     Positions,
     Standing,

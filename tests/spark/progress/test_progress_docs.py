@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.spark import group_progress, progress
-from muster.spark.hadoop_files import HadoopFiles
-from muster.spark.positions import ProgressError
+from muster.spark import progress
+from muster.spark.progress import follower, group_progress
+from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.positions import ProgressError
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark-progress.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "spark-progress.md").read_text()
 
 
 def in_first_column(page: str) -> set[str]:
@@ -28,12 +29,12 @@ def test_every_argument_and_every_attribute_is_on_the_page() -> None:
 
 
 def test_the_times_are_those_of_the_code() -> None:
-    assert f"every {progress.LOOK_EVERY_S:g} s" in PAGE
+    assert f"every {follower.LOOK_EVERY_S:g} s" in PAGE
     assert (
-        f"after {progress.FIRST_RETRY_S:g} s at first and every {progress.LAST_RETRY_S:g} s at last" in PAGE
+        f"after {follower.FIRST_RETRY_S:g} s at first and every {follower.LAST_RETRY_S:g} s at last" in PAGE
     )
-    assert f"flush(timeout_s={progress.FLUSH_TIMEOUT_S:g})" in PAGE
-    assert f"waited for at the start ({progress.START_TIMEOUT_S:g})" in PAGE
+    assert f"flush(timeout_s={follower.FLUSH_TIMEOUT_S:g})" in PAGE
+    assert f"waited for at the start ({follower.START_TIMEOUT_S:g})" in PAGE
     assert group_progress.REFRESH_EVERY_S == 3_600, "the page says: every hour"
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from muster.group_admin import TopicPartition
-from muster.spark.group_progress import REFRESH_EVERY_S, GroupProgress
-from muster.spark.positions import (
+from muster.spark.progress.group_progress import REFRESH_EVERY_S, GroupProgress
+from muster.spark.progress.positions import (
     SHOWN_MAX,
     Conflict,
     ConflictError,

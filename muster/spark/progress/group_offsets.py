@@ -26,7 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from muster.group_admin import TopicPartition
-from muster.spark.positions import LiveMembersError, PassingError, Positions, ProgressError, listed
+from muster.spark.progress.positions import LiveMembersError, PassingError, Positions, ProgressError, listed
 
 ANSWER_TIMEOUT_S: Final = 10.0
 _NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.

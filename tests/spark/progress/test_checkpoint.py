@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster.group_admin import TopicPartition
-from muster.spark.checkpoint import LOOKS_MAX, Checkpoint
-from muster.spark.positions import CheckpointError, PassingError, Positions, Standing
+from muster.spark.progress.checkpoint import LOOKS_MAX, Checkpoint
+from muster.spark.progress.positions import CheckpointError, PassingError, Positions, Standing
 
 ABOUT_BATCH = (
     '{"batchWatermarkMs":0,"batchTimestampMs":1795313904488,"conf":{"spark.sql.shuffle.partitions":"2"}}'

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.group_admin import TopicPartition
 from muster.spark import progress
-from muster.spark.checkpoint import Checkpoint
-from muster.spark.hadoop_files import HadoopFiles
-from muster.spark.positions import Conflict, ConflictError, LiveMembersError, ProgressError
 from muster.spark.progress import Follower
+from muster.spark.progress.checkpoint import Checkpoint
+from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.positions import Conflict, ConflictError, LiveMembersError, ProgressError
 from tests.clients.observer import Observer, unique
 from tests.processes import ServerProcess, wait_until
 from tests.spark.conftest import SETTINGS, TARGETS
@@ -258,7 +258,7 @@ def test_a_broker_that_comes_back_gets_the_newest_offsets(
     target: str, topic: Topic, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group is of a cluster of its own, so that the query reads on while that is away."""
-    monkeypatch.setattr("muster.spark.group_offsets.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("muster.spark.progress.group_offsets.ANSWER_TIMEOUT_S", 1.0)
     with TARGETS[target](tmp_path / "other", SETTINGS) as other:
         observer = Observer(other.bootstrap)
         observer.create_named_topic(topic.name, PARTITIONS)
@@ -282,7 +282,7 @@ def test_a_broker_that_comes_back_gets_the_newest_offsets(
 
 
 def test_settings_of_the_client_are_passed_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.spark.group_offsets.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("muster.spark.progress.group_offsets.ANSWER_TIMEOUT_S", 1.0)
     with pytest.raises(ProgressError, match=r'No such configuration property: "no\.such\.setting"'):
         job.follow(client={"no.such.setting": "1"})
     with pytest.raises(ProgressError, match="cannot be followed: "):
