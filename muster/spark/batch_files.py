@@ -1,7 +1,8 @@
 """A micro-batch's rows of a table, as files that carry the batch's number: written again, they are replaced.
 
-A day's rows of a batch are one file, `day=.../JOB-000000000042.parquet`. Spark writes the files under `_staging`,
-where no reader looks; then each is moved into its place by one rename. So whatever reads a table meanwhile
+A day's rows of a batch are one file, `day=.../JOB-000000000042.parquet`. Spark writes the files under
+`_staging`, where no reader looks; then each is moved into its place by one rename. So whatever reads a table
+meanwhile
 
 - sees no file that is not whole, and of one day either all rows of a batch or none. The days of a batch, of which
   there is one as a rule, and its tables come one after the other;
@@ -11,7 +12,8 @@ where no reader looks; then each is moved into its place by one rename. So whate
 On a file system with POSIX rename (any local one, NFS) the old file and the new change places in one step. HDFS
 and object stores have no such step: there the old one is deleted first, and a reader may miss those rows for a
 moment; on an object store a rename is a copy, which others see when it is whole. Hadoop's own rename of a
-folder, on which Spark's writer relies, has none of this: a table would show half of a batch while it is written.
+folder, on which Spark's writer relies, has none of this: a table would show half of a batch while it is
+written.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ never comes here: the source reads what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,10 +117,10 @@ def _values_of(value: pa.Array, rows: Ints, has_value: Any, is_legacy: Any) -> V
     return spread
 
 
-def minutes(source_topic: str, now_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def minutes(source_topic: str, now_us: int) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """A function for `mapInArrow`: from batches in the columns of INPUT to batches of SCHEMA."""
 
-    def summarize(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from minutes_of(batch, source_topic, now_us + AHEAD_US)
 

@@ -1,8 +1,8 @@
 """Fields of fixed size and pieces of text out of many byte strings at once: the buffers of an Arrow column.
 
-A `Cells` is a binary column as one array of bytes with the begin and the end of each cell. Fields are gathered by
-their positions; whoever asks has made sure that they lie within their cells. Nothing is read outside of the array:
-numpy checks every index.
+A `Cells` is a binary column as one array of bytes with the begin and the end of each cell. Fields are gathered
+by their positions; whoever asks has made sure that they lie within their cells. Nothing is read outside of the
+array: numpy checks every index.
 """
 
 from __future__ import annotations

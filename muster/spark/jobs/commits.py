@@ -1,8 +1,8 @@
 """The job `commits`: how often each group commits, by the minute, and who does so more often than anybody needs.
 
-Every commit is a record for each of its partitions in `__consumer_offsets`. A group is noisy in a minute in which one
-of its partitions is committed more than `--noisy-per-second` times a second on average: a client that commits after
-every record. A compacted history has fewer commits than there were; a running job sees all of them.
+Every commit is a record for each of its partitions in `__consumer_offsets`. A group is noisy in a minute in which
+one of its partitions is committed more than `--noisy-per-second` times a second on average: a client that commits
+after every record. A compacted history has fewer commits than there were; a running job sees all of them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What a job is: a topic, how its records become rows, and how a batch of rows becomes tables.
 
-A job runs as a Structured Streaming query with a checkpoint: `build` makes its plan once, `write` gets the rows of
-each micro-batch. Spark repeats the newest batch after a crash, with the same records and number, so `write` goes
-through `batch_files.write_batch` alone. A record that cannot be used is a row of the same plan, in the columns of
-the table `dead_letters`: the topic is read once. A frame that goes to two tables is persisted by `write`, or Spark
-reads the records twice.
+A job runs as a Structured Streaming query with a checkpoint: `build` makes its plan once, `write` gets the rows
+of each micro-batch. Spark repeats the newest batch after a crash, with the same records and number, so `write`
+goes through `batch_files.write_batch` alone. A record that cannot be used is a row of the same plan, in the
+columns of the table `dead_letters`: the topic is read once. A frame that goes to two tables is persisted by
+`write`, or Spark reads the records twice.
 """
 
 from __future__ import annotations

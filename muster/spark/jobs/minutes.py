@@ -1,13 +1,15 @@
 """Which minutes of a topic are over, and what is kept of those that are not: the state of the jobs by the minute.
 
-Spark's watermark is the newest time of all partitions. Over a history of several partitions, which are read side by
-side but not in step, it would call minutes over that one of them has not reached, and drop its records in silence.
-Here a minute is over when every partition of the topic has passed it by the watermark's delay, and a partition that
-has been read to its end has passed the time at which that was its end. So a minute ends also when nobody commits.
+Spark's watermark is the newest time of all partitions. Over a history of several partitions, which are read
+side by side but not in step, it would call minutes over that one of them has not reached, and drop its records
+in silence. Here a minute is over when every partition of the topic has passed it by the watermark's delay, and
+a partition that has been read to its end has passed the time at which that was its end. So a minute ends also
+when nobody commits.
 
-The state is a sequence of snapshots, `_state/JOB/000000000042`: rows as Parquet, and what else there is to know as
-JSON beside them, which is written last. A step reads the newest one from before its batch, and writes the next. Its
-tables carry the number of the snapshot: a step that is repeated comes from the same one, and replaces itself.
+The state is a sequence of snapshots, `_state/JOB/000000000042`: rows as Parquet, and what else there is to know
+as JSON beside them, which is written last. A step reads the newest one from before its batch, and writes the
+next. Its tables carry the number of the snapshot: a step that is repeated comes from the same one, and replaces
+itself.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ ROWS: Final = (
     "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, commits BIGINT, committed_offset BIGINT, "
     "newest_offset BIGINT"
 )
-"""A row per key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
+"""By key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

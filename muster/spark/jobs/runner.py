@@ -2,16 +2,17 @@
 
 A continuous run is a pass every so often rather than one endless query: at the end of a pass it is known that
 everything written before it began has been read, so a minute can be over though nobody commits any more, which
-no watermark of Spark's can know. When a pass fails for a reason that passes (a broker that restarts), the next one
-begins where the checkpoint is, after a wait that doubles; anything else ends the run with a sentence.
+no watermark of Spark's can know. When a pass fails for a reason that passes (a broker that restarts), the next
+one begins where the checkpoint is, after a wait that doubles; anything else ends the run with a sentence.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,6 +39,14 @@ _PASSING: Final = re.compile(
     r"|KafkaStorage|OffsetNotAvailable|StaleBrokerEpoch)Exception"
     r"|Failed to create new KafkaAdminClient|PassingError"
 )
+
+
+# After each poll Spark asks for the log's begin and end, which throws away what its consumer has fetched beyond
+# the 500 records that a poll gives by default: the same bytes come again and again. So: few and large polls.
+FETCHING: Final = {
+    "kafka.max.poll.records": "1000000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+}
 
 
 class JobFailedError(Exception):
@@ -135,7 +144,7 @@ class _Run:
                 raise
 
         self._failure = None
-        records = read_topic(self._spark, self._job.topic, self._options)
+        records = read_topic(self._spark, self._job.topic, step.log_ends, self._options)
         rows = self._job.build(self._spark, records, self._options)
         checkpoint = checkpoint_path(self._options.out, self._job.name)
         writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
@@ -188,13 +197,19 @@ class _Run:
         return JobFailedError(f"Spark gave up: {first}")
 
 
-def read_topic(spark: SparkSession, topic: str, options: RunOptions) -> DataFrame:
-    """Spark's Kafka source: what transactions aborted is left out, what is gone is passed over."""
+def read_topic(spark: SparkSession, topic: str, partitions: Iterable[int], options: RunOptions) -> DataFrame:
+    """Spark's Kafka source: what transactions aborted is left out, what is gone is passed over.
+
+    Spark finds the offsets through an admin client that drops internal topics without a word, `__consumer_offsets`
+    among them; its older way, through a consumer, does not. The partitions are assigned, so there is no group.
+    """
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    source = source.options(**FETCHING)
     source = source.options(**{f"kafka.{name}": value for name, value in options.kafka.items()})
     return source.options(
         **{
-            "subscribe": topic,
+            "assign": json.dumps({topic: sorted(partitions)}),
             "startingOffsets": "earliest",
             "failOnDataLoss": "false",
             "kafka.isolation.level": "read_committed",

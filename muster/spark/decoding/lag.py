@@ -1,0 +1,157 @@
+"""From spans of minutes in which a group stood at one offset of a partition, to lag by the minute.
+
+A span is a commit and the minutes until the next one. With it goes where the log ended at the end of each
+minute: its marks. A minute of a span becomes a row if the group committed in it, or was behind at its end. The
+seconds of lag are from the time at which the first record not consumed was written, which is found between two
+marks, by their offsets in proportion: marks are a minute apart as a rule, so it is off by less than that. If
+the record is older than the oldest mark, which is HISTORY_MINUTES old or as old as the first minute the job
+saw, the seconds are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from muster.spark.decoding.offsets import MINUTE_US
+from muster.spark.decoding.windows import Bools, Ints
+
+UNKNOWN: Final = -1
+HISTORY_MINUTES: Final = 24 * 60
+"""Marks kept of each partition, a day of them: 16 bytes each, so 23 KB a partition."""
+ROWS_AT_A_TIME: Final = 1_000_000  # Minutes of spans that are looked at together: some 100 MB.
+
+SPANS: Final = ("group_id", "topic", "partition", "committed_offset", "from_us", "until_us", "is_commit")
+"""`from_us` and `until_us` are begins of minutes, the latter exclusive; `is_commit`: the first has a commit."""
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("minute", pa.timestamp("us", "UTC")),
+        pa.field("group_id", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("committed_offset", pa.int64()),
+        pa.field("log_end_offset", pa.int64()),
+        pa.field("lag_records", pa.int64()),
+        pa.field("lag_seconds", pa.float64()),
+    ]
+)
+DDL: Final = (
+    "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, committed_offset BIGINT, "
+    "log_end_offset BIGINT, lag_records BIGINT, lag_seconds DOUBLE"
+)
+
+Where: TypeAlias = tuple[str, int]
+Seconds: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """`ends[i]` is where a log ended at the end of minute `first_us` + i minutes, or UNKNOWN."""
+
+    first_us: int
+    ends: Ints
+
+    def at(self, minutes_us: Ints) -> Ints:
+        """The ends at the ends of those minutes; UNKNOWN for those outside."""
+        places = (minutes_us - self.first_us) // MINUTE_US
+        inside = (places >= 0) & (places < len(self.ends))
+        found = np.full(len(minutes_us), UNKNOWN, np.int64)
+        found[inside] = self.ends[places[inside]]
+        return found
+
+    def written_us(self, offsets: Ints) -> Seconds:
+        """When the records at those offsets were written; nan where no two marks have it between them."""
+        known = np.flatnonzero(self.ends != UNKNOWN)
+        times, ends = self.first_us + (known + 1) * MINUTE_US, np.maximum.accumulate(self.ends[known])
+        after = np.searchsorted(ends, offsets, "right")
+        found = np.full(len(offsets), np.nan)
+        between = (after > 0) & (after < len(ends))
+        at = after[between]
+        share = (offsets[between] - ends[at - 1]) / (ends[at] - ends[at - 1])
+        found[between] = times[at - 1] + share * (times[at] - times[at - 1])
+        return found
+
+    def followed_by(self, later: Marks) -> Marks:
+        """These and later ones, UNKNOWN where there are none between; of these at most HISTORY_MINUTES."""
+        since_us = max(self.first_us, later.first_us - HISTORY_MINUTES * MINUTE_US)
+        minutes_us = np.arange(since_us, later.first_us, MINUTE_US)
+        return Marks(since_us, np.concatenate([self.at(minutes_us), later.ends]))
+
+
+def rows(marks: Mapping[Where, Marks]) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """A function for `mapInArrow`: from batches in the columns of SPANS to batches of SCHEMA."""
+
+    def measure(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from rows_of(batch, marks)
+
+    return measure
+
+
+def rows_of(spans: pa.RecordBatch, marks: Mapping[Where, Marks]) -> Iterator[pa.RecordBatch]:
+    """The rows of one batch of spans, in pieces of bounded size."""
+    first = np.asarray(spans.column("from_us"))
+    counts = (np.asarray(spans.column("until_us")) - first) // MINUTE_US
+    has_marks = np.array([where in marks for where in _wheres(spans)], bool)
+    counts = np.where(has_marks, counts, np.asarray(spans.column("is_commit")).astype(np.int64))
+    done = 0
+    while done < spans.num_rows:
+        upto = int(np.searchsorted(np.cumsum(counts[done:]), ROWS_AT_A_TIME, "right")) + done
+        upto = max(upto, done + 1)
+        yield _measured(spans.slice(done, upto - done), counts[done:upto], marks)
+        done = upto
+
+
+def _wheres(spans: pa.RecordBatch) -> list[Where]:
+    return list(zip(spans.column("topic").to_pylist(), spans.column("partition").to_pylist(), strict=True))
+
+
+def _measured(spans: pa.RecordBatch, counts: Ints, marks: Mapping[Where, Marks]) -> pa.RecordBatch:
+    """Every minute of the spans, and of these the ones that are rows."""
+    span_of = np.repeat(np.arange(spans.num_rows), counts)
+    nth = np.arange(len(span_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    minutes_us = np.asarray(spans.column("from_us"))[span_of] + nth * MINUTE_US
+    committed = np.asarray(spans.column("committed_offset"))[span_of]
+    is_commit = np.asarray(spans.column("is_commit"))[span_of] & (nth == 0)
+    ends, written_us = _marked(spans, span_of, minutes_us, committed, marks)
+    behind = (ends != UNKNOWN) & (ends > committed)
+    keep = np.flatnonzero(is_commit | behind)
+    seconds = np.where(behind, np.maximum(minutes_us + MINUTE_US - written_us, 0) / 1e6, 0.0)
+    return _batch(spans.take(pa.array(span_of[keep])), minutes_us[keep], ends[keep], seconds[keep])
+
+
+def _marked(
+    spans: pa.RecordBatch, span_of: Ints, minutes_us: Ints, committed: Ints, marks: Mapping[Where, Marks]
+) -> tuple[Ints, Seconds]:
+    """By minute, the log's end, and when the record at the committed offset was written."""
+    ends, written_us = np.full(len(span_of), UNKNOWN, np.int64), np.full(len(span_of), np.nan)
+    numbers: dict[Where, int] = {}
+    number_of = np.array([numbers.setdefault(where, len(numbers)) for where in _wheres(spans)], np.int64)
+    order = np.argsort(number_of[span_of], kind="stable")
+    bounds = np.searchsorted(number_of[span_of][order], np.arange(len(numbers) + 1))
+    for where, number in numbers.items():
+        some = order[bounds[number] : bounds[number + 1]]
+        if where in marks:
+            ends[some] = marks[where].at(minutes_us[some])
+            written_us[some] = marks[where].written_us(committed[some])
+    return ends, written_us
+
+
+def _batch(spans: pa.RecordBatch, minutes_us: Ints, ends: Ints, seconds: Seconds) -> pa.RecordBatch:
+    unknown: Bools = ends == UNKNOWN
+    committed = np.asarray(spans.column("committed_offset"))
+    columns = [
+        pa.array(minutes_us).cast(pa.timestamp("us", "UTC")),
+        spans.column("group_id"),
+        spans.column("topic"),
+        spans.column("partition"),
+        spans.column("committed_offset"),
+        pa.array(ends, mask=unknown),
+        pa.array(np.maximum(ends - committed, 0), mask=unknown),
+        pa.array(seconds, mask=unknown | np.isnan(seconds)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -1,0 +1,157 @@
+"""Where logs ended at the end of each of many minutes, by few questions: ListOffsets for a time.
+
+The log's end at a time is the offset of the first record that is not older, or the end as it is now if there is
+none. Ends only grow, so where two minutes have the same one all between them do, and nothing is asked for those:
+partitions that nobody writes to cost two questions, whatever the span. Of records that retention has removed no
+time is known: an answer that is the log's beginning says nothing, unless that is offset 0. A topic that is not
+there has no ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
+
+from muster.spark.decoding.windows import Ints
+from muster.spark.jobs.source import TIMEOUT_S, PassingError, client_settings
+
+Where: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+UNKNOWN: Final = -1
+MAX_LOOKUPS: Final = 500_000
+"""Questions per step: some minutes of a broker's time. What is not asked for is UNKNOWN; the newest go first."""
+MAX_PER_REQUEST: Final = 5_000
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_GONE: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+@dataclass(slots=True)
+class Found:
+    """`ends[where][i]` is the log's end at `times_ms[i]`, or UNKNOWN; `missing` topics have none."""
+
+    times_ms: Ints
+    ends: dict[Where, Ints] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    skipped: int = 0  # Minutes of partitions that were too many to ask for.
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Between these indexes a partition's ends are not known yet, and differ."""
+
+    where: Where
+    low: int
+    high: int
+
+
+class LogEnds:
+    """Asks one cluster, anew in each step."""
+
+    def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
+        self._admin = AdminClient(client_settings(bootstrap, kafka))
+        self._asked = 0
+
+    def at(self, times_ms: Sequence[int], wanted: Iterable[Where]) -> Found:
+        """The ends of the logs at those times, ascending. Raises PassingError if the cluster does not answer."""
+        found = Found(np.asarray(times_ms, np.int64))
+        there = self._there(wanted, found)
+        if not len(found.times_ms) or not there:
+            return found
+        now = self._ask(dict.fromkeys(there, _LATEST), found)  # First: see below.
+        begins = self._ask(dict.fromkeys(now, _EARLIEST), found)
+        for where in begins:
+            found.ends[where] = np.full(len(found.times_ms), UNKNOWN, np.int64)
+        self._fill(found, now, begins)
+        return found
+
+    def _there(self, wanted: Iterable[Where], found: Found) -> list[Where]:
+        """Those of the partitions that the cluster has."""
+        try:
+            topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        except KafkaException as error:
+            raise PassingError(f"the topics could not be listed: {error.args[0].str()}") from None
+        there = []
+        for topic, partition in sorted(set(wanted)):
+            if topic in topics and partition in topics[topic].partitions:
+                there.append((topic, partition))
+            else:
+                found.missing.add(topic)
+        return there
+
+    def _fill(self, found: Found, now: Mapping[Where, int], begins: Mapping[Where, int]) -> None:
+        """The two outer times of each partition, then the middle of each gap, level by level."""
+        last = len(found.times_ms) - 1
+        ends = [(where, index) for where in begins for index in sorted({0, last})]
+        self._look_up(found, ends, now, begins)
+        gaps = [_Gap(where, 0, last) for where in begins]
+        while gaps := [gap for gap in gaps if self._is_open(found, gap)]:
+            gaps.sort(key=lambda gap: -gap.high)
+            room = max(MAX_LOOKUPS - self._asked, 0)
+            found.skipped += sum(gap.high - gap.low - 1 for gap in gaps[room:])
+            gaps = gaps[:room]
+            middles = [(gap.where, (gap.low + gap.high) // 2) for gap in gaps]
+            self._look_up(found, middles, now, begins)
+            gaps = [
+                half
+                for gap, (where, middle) in zip(gaps, middles, strict=True)
+                for half in (_Gap(where, gap.low, middle), _Gap(where, middle, gap.high))
+            ]
+
+    def _is_open(self, found: Found, gap: _Gap) -> bool:
+        """Whether something is still to be asked within; where both sides are equal, all between is, too."""
+        ends = found.ends.get(gap.where)
+        if ends is None or gap.high - gap.low < 2:
+            return False
+        if ends[gap.low] == ends[gap.high]:
+            ends[gap.low : gap.high] = ends[gap.low]
+            return False
+        return True
+
+    def _look_up(
+        self,
+        found: Found,
+        places: Sequence[tuple[Where, int]],
+        now: Mapping[Where, int],
+        begins: Mapping[Where, int],
+    ) -> None:
+        """Ask for the ends at those times. A request has each partition once, so there is one per time."""
+        by_index: dict[int, list[Where]] = {}
+        for where, index in places:
+            by_index.setdefault(index, []).append(where)
+        for index, wheres in by_index.items():
+            spec = OffsetSpec.for_timestamp(int(found.times_ms[index]))
+            for where, offset in self._ask(dict.fromkeys(wheres, spec), found).items():
+                end = UNKNOWN if 0 < offset == begins[where] else offset
+                # The end as it was asked for before: whatever came since is not older either.
+                found.ends[where][index] = now[where] if offset < 0 else end
+
+    def _ask(self, specs: Mapping[Where, OffsetSpec], found: Found) -> dict[Where, int]:
+        """One answer per partition; those whose topic has gone meanwhile are taken out. Raises PassingError."""
+        offsets: dict[Where, int] = {}
+        pairs = list(specs.items())
+        for first in range(0, len(pairs), MAX_PER_REQUEST):
+            some = pairs[first : first + MAX_PER_REQUEST]
+            self._asked += len(some)
+            wanted = {TopicPartition(*where): spec for where, spec in some}
+            for partition, answer in self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S).items():
+                where = partition.topic, partition.partition
+                try:
+                    offsets[where] = answer.result().offset
+                except KafkaException as error:
+                    if error.args[0].code() not in _GONE:
+                        raise PassingError(f"no log end of {where[0]}: {error.args[0].str()}") from None
+                    found.missing.add(where[0])
+                    found.ends.pop(where, None)
+        return offsets

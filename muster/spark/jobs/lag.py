@@ -1,0 +1,152 @@
+"""The job `lag`: how far each group was behind in each partition at the end of each minute.
+
+A group stands where it last committed until it commits again, however long that takes: so one that has stopped
+is seen falling behind. Where it stands is carried from batch to batch in the job's state, which has a row for
+each partition of each group, until a tombstone takes it away (the group or topic was deleted, or its offsets
+expired) or nothing was committed for FORGOTTEN_DAYS. Log ends are asked of the cluster that the offsets are of,
+when a minute is over (`ends`). Where a topic is not there any more they are null, and so is the lag.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from muster.spark.batch_files import write_batch
+from muster.spark.decoding import lag, offsets
+from muster.spark.decoding.offsets import MINUTE_US
+from muster.spark.jobs.commits import RECORDS_PER_ARROW_BATCH, TOPIC
+from muster.spark.jobs.ends import Found, LogEnds, Where
+from muster.spark.jobs.job import Job, Step, Wrote, write_dead_letters
+from muster.spark.jobs.marks import frame_of, marks_of
+from muster.spark.jobs.minutes import KEY, Snapshot, States, advance, figures_of, merged, read_up_to, seen_in
+from muster.spark.jobs.options import RunOptions
+from muster.spark.tables import DEAD_LETTERS, LAG, LOG_ENDS
+
+NAME: Final = "lag"
+FORGOTTEN_DAYS: Final = 30
+"""A group that is silent for longer is not carried on; Kafka has forgotten its offsets long before."""
+_DAY_US: Final = 24 * 60 * MINUTE_US
+NAMES_TOLD: Final = 5
+
+
+def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
+    """Records to figures by the minute, decoded in Arrow; as in `commits`."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", RECORDS_PER_ARROW_BATCH)
+    decode = offsets.minutes(TOPIC, time.time_ns() // 1000)
+    return records.select(*offsets.INPUT).mapInArrow(decode, offsets.DDL)
+
+
+def write(batch: DataFrame, step: Step) -> Wrote:
+    """Add a batch's commits to what is known, and write the minutes that are over by it."""
+    states = States(step.spark, step.options.out, NAME)
+    before = states.before(step.batch_id)
+    batch = batch.persist()
+    try:
+        seen = seen_in(batch, before)
+        after = advance(before, step, seen.newest_us, read_up_to(step, NAME))
+        letters = 0
+        if seen.dead_letters:
+            letters = write_dead_letters(batch, replace(step, batch_id=after.sequence), NAME)
+        notes = _close(states, figures_of(batch).unionByName(states.rows(before)), before, after, step)
+    finally:
+        batch.unpersist()
+    return Wrote(letters, max(seen.newest_us.values(), default=0) // 1000 or None, notes)
+
+
+def close(step: Step) -> Wrote:
+    """Write the minutes that are over though nothing more was committed."""
+    states = States(step.spark, step.options.out, NAME)
+    before = states.before(step.batch_id + 1)
+    after = advance(before, step, {}, step.log_ends)
+    if before.sequence < 0 or after.closed_until_us == before.closed_until_us:
+        return Wrote()
+    return Wrote(notes=_close(states, states.rows(before), before, after, step))
+
+
+def _close(states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step) -> tuple[str, ...]:
+    """Write the minutes from `before` to `after`, and what is to be carried on; returns what is to be told."""
+    known = merged(rows).persist()
+    try:
+        notes: tuple[str, ...] = ()
+        if after.closed_until_us > before.closed_until_us:
+            notes = _write_minutes(
+                spans_of(known, before.closed_until_us, after.closed_until_us), after, step
+            )
+        states.save(after, carried(known, after.closed_until_us))
+    finally:
+        known.unpersist()
+    return notes
+
+
+def spans_of(rows: DataFrame, from_us: int, until_us: int) -> DataFrame:
+    """Rows per key and minute to the spans between those times (`decoding.lag.SPANS`); tombstones have none."""
+    minute_us = F.unix_micros("minute")
+    by_key = Window.partitionBy(*KEY).orderBy("minute")
+    spans = rows.where(minute_us < until_us).select(
+        *KEY,
+        "committed_offset",
+        F.greatest(minute_us, F.lit(from_us)).alias("from_us"),
+        F.coalesce(F.lead(minute_us).over(by_key), F.lit(until_us)).alias("until_us"),
+        (minute_us >= from_us).alias("is_commit"),
+    )
+    return spans.where((F.col("until_us") > F.col("from_us")) & F.col("committed_offset").isNotNull())
+
+
+def carried(rows: DataFrame, until_us: int) -> DataFrame:
+    """What the next step needs: all of the minutes that are not over, and before these the newest of each key."""
+    minute_us = F.unix_micros("minute")
+    is_open = minute_us >= until_us
+    newest_first = Window.partitionBy(*KEY, is_open).orderBy(F.desc("newest_offset"))
+    ranked = rows.withColumn("rank", F.row_number().over(newest_first))
+    stands = F.col("committed_offset").isNotNull() & (minute_us >= until_us - FORGOTTEN_DAYS * _DAY_US)
+    return ranked.where(is_open | ((F.col("rank") == 1) & stands)).drop("rank")
+
+
+def _write_minutes(spans: DataFrame, after: Snapshot, step: Step) -> tuple[str, ...]:
+    spans = spans.persist()
+    try:
+        wanted = spans.groupBy("topic", "partition").agg(F.min("from_us").alias("from_us")).collect()
+        if not wanted:
+            return ()
+        first_us = min(row.from_us for row in wanted)
+        found = _ends(step, first_us, after.closed_until_us, [(row.topic, row.partition) for row in wanted])
+        marks = marks_of(step, found, first_us, after)
+        figures = spans.select(*lag.SPANS).mapInArrow(lag.rows(marks), lag.DDL)
+        write_batch(figures, step.options.out, LAG.name, after.sequence, job=NAME)
+        write_batch(frame_of(step.spark, found), step.options.out, LOG_ENDS.name, after.sequence, job=NAME)
+    finally:
+        spans.unpersist()
+    return _told(found)
+
+
+def _ends(step: Step, first_us: int, until_us: int, wanted: list[Where]) -> Found:
+    """Where the logs ended at the end of each minute from `first_us` on."""
+    times_ms = range((first_us + MINUTE_US) // 1000, until_us // 1000 + 1, MINUTE_US // 1000)
+    return LogEnds(step.options.bootstrap, step.options.kafka).at(times_ms, wanted)
+
+
+def _told(found: Found) -> tuple[str, ...]:
+    notes = []
+    if found.missing:
+        names = sorted(found.missing)
+        more = f" and {len(names) - NAMES_TOLD} more" if len(names) > NAMES_TOLD else ""
+        notes.append(f"no log ends of topics that are not there: {', '.join(names[:NAMES_TOLD])}{more}")
+    if found.skipped:
+        notes.append(f"{found.skipped:,} log ends were not asked for: too many at once")
+    return tuple(notes)
+
+
+JOB = Job(
+    NAME,
+    TOPIC,
+    (LAG.name, LOG_ENDS.name, DEAD_LETTERS.name),
+    "lag in records and seconds per group, topic, partition and minute",
+    build,
+    write,
+    close,
+)

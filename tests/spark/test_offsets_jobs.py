@@ -1,0 +1,293 @@
+"""The jobs `lag` and `commits` over a history, against figures of pandas' and plain loops over the raw log.
+
+The history is twelve minutes long and over: who commits what when is written record by record, at times of our
+own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.spark.jobs.job import load_job
+from muster.spark.jobs.options import RunOptions
+from muster.spark.jobs.runner import Progress, run
+from muster.spark.tables import read_arrow
+from tests.processes import ServerProcess
+from tests.spark.conftest import SETTINGS, TARGETS
+from tests.spark.offsets_records import (
+    MINUTE_MS,
+    PARTITIONS,
+    TOPIC,
+    Commit,
+    OffsetsTopic,
+    make_topic,
+    read_all,
+    write_at,
+)
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+FIRST_MS = (time.time_ns() // 1_000_000 - 15 * MINUTE_MS) // MINUTE_MS * MINUTE_MS
+MINUTES = 12
+SOURCE = "orders"
+SOURCE_PARTITIONS = 2
+EVERY_MS = 1_700  # A record in each partition of the source.
+BATCH = 250
+JUNK = (
+    (b"\0\x63what", b"is this", "unknown record type 99"),
+    (
+        b"\0\1\0\4junk\0\6orders\0\0\0\0",
+        b"\0\x09",
+        "the value does not decode: OffsetCommitValue of version 9",
+    ),
+    (b"\0\1\x7f\xffjunk", b"\0\4", "the key does not decode"),
+)
+
+
+def at(minute: float) -> int:
+    return FIRST_MS + int(minute * MINUTE_MS)
+
+
+def written_by(at_ms: int) -> int:
+    """Records in a partition of the source that are older than that."""
+    return max(0, -(-(min(at_ms, at(MINUTES)) - FIRST_MS) // EVERY_MS))
+
+
+def write_history(topic: OffsetsTopic) -> None:
+    make_topic(topic.bootstrap, SOURCE, SOURCE_PARTITIONS)
+    for partition in range(SOURCE_PARTITIONS):
+        write_at(topic.bootstrap, SOURCE, partition, list(range(FIRST_MS, at(MINUTES), EVERY_MS)))
+    for second in range(3, MINUTES * 60, 10):
+        at_ms = FIRST_MS + second * 1000
+        for partition in range(SOURCE_PARTITIONS):
+            topic.commit("steady", SOURCE, partition, written_by(at_ms), at_ms)
+            if second < 150:
+                topic.commit("stopped", SOURCE, partition, written_by(at_ms) - 5, at_ms)
+            if second < 90:
+                topic.commit("deleted", SOURCE, partition, 10, at_ms)
+        topic.commit("of-what-is-gone", "no-such-topic", 0, 7, at_ms)
+    for partition in range(SOURCE_PARTITIONS):
+        topic.commit("deleted", SOURCE, partition, None, at(4.2))
+    for number in range(130):
+        topic.commit("noisy", SOURCE, 0, number, at(6) + number * 400)
+    for group, (key, value, _) in zip(("steady", "stopped", "noisy"), JUNK, strict=True):
+        topic.put(group, key, value, at(7))
+    topic.put("steady", b"\0\2\0\6steady", None, at(7))
+    topic.flush()
+    topic.commit_in_transaction("aborted", SOURCE, 100, at(8), abort=True)
+    topic.commit_in_transaction("exact", SOURCE, 100, at(8), abort=False)
+
+
+@pytest.fixture(scope="module")
+def server(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    settings = {**SETTINGS, "offsets.topic.num.partitions": str(PARTITIONS)}
+    with TARGETS[target](tmp_path_factory.mktemp("offsets"), settings) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def history(server: ServerProcess) -> OffsetsTopic:
+    topic = OffsetsTopic(server.bootstrap)
+    write_history(topic)
+    return topic
+
+
+@pytest.fixture(scope="module")
+def commits(history: OffsetsTopic) -> list[Commit]:
+    """Every commit of the history, by a plain consumer and the coordinator's own decoder."""
+    found = [commit for commit in history.commits() if commit.at_ms < at(MINUTES)]
+    assert {commit.group_id for commit in found} == {
+        "steady", "stopped", "deleted", "of-what-is-gone", "noisy", "exact",
+    }  # fmt: skip
+    return found
+
+
+def run_all(spark: SparkSession, name: str, topic: OffsetsTopic, out: Path) -> Progress:
+    """Run the job in small batches, stopped after the first, and again to the end."""
+    options = RunOptions(topic.bootstrap, str(out), max_offsets_per_batch=BATCH)
+    stopped = threading.Event()
+    first = run(spark, load_job(name), options, lambda progress: stopped.set(), stopped)
+    second = run(spark, load_job(name), options, lambda progress: None)
+    assert first.batches >= 1
+    assert second.batches >= 1, "the run was not stopped between two batches"
+    return Progress(
+        first.batches + second.batches,
+        first.records + second.records,
+        first.dead_letters + second.dead_letters,
+    )
+
+
+def rows_of(out: Path, table: str) -> list[dict[str, Any]]:
+    return [each for each in read_arrow(out, table).to_pylist() if minute_ms(each) < at(MINUTES)]
+
+
+def minute_ms(row: dict[str, Any]) -> int:
+    return int(row["minute"].timestamp() * 1000)
+
+
+def test_commits_are_counted_as_pandas_counts_them(
+    spark: SparkSession, history: OffsetsTopic, commits: list[Commit], tmp_path: Path
+) -> None:
+    done = run_all(spark, "commits", history, tmp_path)
+    assert done.records >= len(commits) + len(JUNK)
+    frame = pd.DataFrame(
+        [(each.minute_ms, each.group_id, *each.key[1:]) for each in commits if each.offset is not None],
+        columns=["minute", "group_id", "topic", "partition"],
+    )
+    per_partition = frame.groupby(["minute", "group_id", "topic", "partition"]).size().reset_index(name="n")
+    expected = {
+        (minute, group): (int(some.n.sum()), len(some), some.n.sum() / 60, bool(some.n.max() > 60))
+        for (minute, group), some in per_partition.groupby(["minute", "group_id"])
+    }
+    found = {
+        (minute_ms(row), row["group_id"]): (
+            row["commits"],
+            row["partitions"],
+            row["per_second"],
+            row["noisy"],
+        )
+        for row in rows_of(tmp_path, "commits")
+    }
+    assert found == expected
+    assert len(rows_of(tmp_path, "commits")) == len(expected), "a row is there twice"
+    assert {group for (_, group), figures in found.items() if figures[3]} == {"noisy"}
+
+
+def log_end(times_ms: list[int], until_ms: int) -> int:
+    return sum(each < until_ms for each in times_ms)
+
+
+def expected_lag(
+    commits: list[Commit], times_ms: dict[int, list[int]]
+) -> dict[tuple[int, str, str, int], Any]:
+    """Row by row: who stood where at the end of each minute, and how far behind that was."""
+    by_key: dict[tuple[str, str, int], list[Commit]] = defaultdict(list)
+    for commit in commits:
+        by_key[commit.key].append(commit)
+    rows = {}
+    for (group, topic, partition), all_of_key in by_key.items():
+        for minute in range(FIRST_MS, at(MINUTES), MINUTE_MS):
+            so_far = [each for each in all_of_key if each.at_ms < minute + MINUTE_MS]
+            newest = max(so_far, key=lambda each: each.place, default=None)
+            if newest is None or newest.offset is None:
+                continue
+            is_commit = newest.minute_ms == minute
+            if topic != SOURCE:
+                if is_commit:
+                    rows[minute, group, topic, partition] = (newest.offset, None, None, None)
+                continue
+            end = log_end(times_ms[partition], minute + MINUTE_MS)
+            if is_commit or end > newest.offset:
+                behind = end > newest.offset
+                since_ms = times_ms[partition][newest.offset] if behind else minute + MINUTE_MS
+                seconds = (minute + MINUTE_MS - since_ms) / 1000
+                rows[minute, group, topic, partition] = (
+                    newest.offset,
+                    end,
+                    max(end - newest.offset, 0),
+                    seconds,
+                )
+    return rows
+
+
+def test_lag_is_what_a_loop_over_the_raw_logs_finds(
+    spark: SparkSession, history: OffsetsTopic, commits: list[Commit], tmp_path: Path
+) -> None:
+    run_all(spark, "lag", history, tmp_path)
+    times_ms: dict[int, list[int]] = defaultdict(list)
+    for message in read_all(history.bootstrap, SOURCE):
+        times_ms[message.partition()].append(message.timestamp()[1])
+    expected = expected_lag(commits, times_ms)
+    found = {
+        (minute_ms(row), row["group_id"], row["topic"], row["partition"]): row
+        for row in rows_of(tmp_path, "lag")
+    }
+    assert found.keys() == expected.keys()
+    assert len(found) == len(rows_of(tmp_path, "lag")), "a row is there twice"
+    for key, (offset, end, records, seconds) in expected.items():
+        row = found[key]
+        assert (row["committed_offset"], row["log_end_offset"], row["lag_records"]) == (
+            offset,
+            end,
+            records,
+        ), key
+        if seconds is not None and row["lag_seconds"] is not None:
+            assert abs(row["lag_seconds"] - seconds) < 60, key  # What interpolation between minutes promises.
+            assert abs(row["lag_seconds"] - seconds) < 5, key  # Records that come evenly are found closely.
+    unknown = {key for key, row in found.items() if row["lag_seconds"] is None and row["topic"] == SOURCE}
+    assert {key[1] for key in unknown} <= {"deleted", "stopped", "noisy"}, (
+        "the first record came before the first mark"
+    )
+    last = at(MINUTES - 1)
+    assert found[last, "stopped", SOURCE, 0]["lag_records"] > 200
+    assert (at(3), "deleted", SOURCE, 0) in found
+    assert (at(4), "deleted", SOURCE, 0) not in found
+    for row in rows_of(tmp_path, "log_ends"):
+        assert row["log_end_offset"] == log_end(times_ms[row["partition"]], minute_ms(row) + MINUTE_MS)
+
+
+def test_a_batch_that_spark_repeats_after_a_crash_leaves_the_tables_as_they_are(
+    spark: SparkSession, history: OffsetsTopic, tmp_path: Path
+) -> None:
+    options = RunOptions(history.bootstrap, str(tmp_path), max_offsets_per_batch=BATCH * 2)
+    first = run(spark, load_job("lag"), options, lambda progress: None)
+    before = {table: rows_of_letters(tmp_path, table) for table in ("lag", "log_ends", "dead_letters")}
+    # As after a kill when the tables were written and the checkpoint was not told: Spark plans the batch again.
+    newest = max((tmp_path / "_checkpoints/lag/commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink()
+    newest_state = max((tmp_path / "_state/lag").glob("*.json"))
+    assert f'"batch_id": {newest.name}' in newest_state.read_text()
+    again = run(spark, load_job("lag"), options, lambda progress: None)
+    assert again.batches == 1
+    assert again.records < first.records
+    assert {table: rows_of_letters(tmp_path, table) for table in before} == before
+
+
+def rows_of_letters(out: Path, table: str) -> list[str]:
+    """All rows, sorted; of the minutes of the history where they have one."""
+    rows = read_arrow(out, table).to_pylist()
+    return sorted(str(row) for row in rows if "minute" not in row or minute_ms(row) < at(MINUTES))
+
+
+def test_what_cannot_be_used_is_in_dead_letters_once_with_its_bytes(
+    spark: SparkSession, history: OffsetsTopic, tmp_path: Path
+) -> None:
+    done = run_all(spark, "commits", history, tmp_path)
+    letters = read_arrow(tmp_path, "dead_letters").to_pylist()
+    assert done.dead_letters == len(JUNK)
+    assert sorted((row["key"], row["value"]) for row in letters) == sorted(
+        (key, value) for key, value, _ in JUNK
+    )
+    raw = {(each.partition(), each.offset()): each for each in history.messages()}
+    for row in letters:
+        message = raw[row["source_partition"], row["source_offset"]]
+        assert (message.key(), message.value(), message.timestamp()[1]) == (
+            row["key"], row["value"], row["seen_at"].timestamp() * 1000,
+        )  # fmt: skip
+        reason = next(reason for key, _, reason in JUNK if key == row["key"])
+        assert row["reason"].startswith(reason)
+        assert (row["job"], row["source_topic"]) == ("commits", TOPIC)
+
+
+def test_a_commit_of_a_minute_that_is_over_is_told_and_changes_no_figure(
+    spark: SparkSession, history: OffsetsTopic, tmp_path: Path
+) -> None:
+    options = RunOptions(history.bootstrap, str(tmp_path))
+    run(spark, load_job("commits"), options, lambda progress: None)
+    before = rows_of_letters(tmp_path, "commits")
+    history.commit("late", SOURCE, 0, 5, at(13))
+    history.flush()
+    notes: list[str] = []
+    run(spark, load_job("commits"), options, lambda progress: notes.extend(progress.notes))
+    assert notes == ["1 commits came too late to be counted"]
+    assert rows_of_letters(tmp_path, "commits") == before
