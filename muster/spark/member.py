@@ -101,7 +101,7 @@ class Member:
         self._counts = _Counts()
         self._rebalances: deque[Rebalance] = deque(maxlen=KEPT_REBALANCES)
         self._member_id = ""
-        self._is_stopped = False
+        self._is_stopped = self._is_idle = False
         self._next_commit_s = self._answered_s = time.monotonic()
 
     def run(self) -> MemberReport:
@@ -132,12 +132,13 @@ class Member:
         self._is_stopped = self._watch.is_stopped()
         if self._is_stopped:
             return True
-        # Whoever still has something to read need not ask whether all is done.
-        return self._share.is_at_its_ends and self._watch.is_done()
+        # Who is reading knows that not all is done. Who is not, though not at the end, may have to wait for ever.
+        return self._is_idle and self._watch.is_done()
 
     def _turn(self) -> None:
         """Get some messages, process them, and commit if it is time. Rebalances happen within `consume`."""
         batch = self._share.take(self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)))
+        self._is_idle = not batch.rows
         if batch.rows:
             self._watch.moved()
             if not self._is_processed(batch):

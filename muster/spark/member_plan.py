@@ -67,7 +67,7 @@ class MemberContext:
 Process = Callable[["pa.RecordBatch", MemberContext], None]
 """Called with the rows of a batch, as `arrow_rows.SCHEMA`. When it returns, they are processed."""
 Positions = Callable[[Sequence[Partition], MemberContext], Mapping[Partition, int]]
-"""Called on assignment: where to begin, if not where the group is; a negative offset is the beginning of the log."""
+"""Called on assignment: where to begin, if not where the group is. A negative offset is the beginning of a log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,6 @@ class Share:
             if owned is not None and owned.read is not None:
                 self._closed.append(owned.read)
 
-    def owns(self, where: Partition) -> bool:
-        return where in self._owned
-
     def take(self, records: Iterable[tuple[Partition, int, R]]) -> Batch[R]:
         """Those of `records` (partition, offset, row) that are to be processed. Raises OutOfOrderError."""
         rows: list[R] = []
@@ -153,11 +150,6 @@ class Share:
     def ranges(self) -> tuple[OffsetRange, ...]:
         """What was processed: of each owning of a partition one range, the newest KEPT_RANGES at least."""
         return (*self._closed, *(owned.read for owned in self._owned.values() if owned.read is not None))
-
-    @property
-    def is_at_its_ends(self) -> bool:
-        """Whether there is nothing more to read in any partition of the share, an empty one included."""
-        return all(owned.is_at_end for owned in self._owned.values())
 
 
 def _joined(first: OffsetRange, second: OffsetRange) -> OffsetRange:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What Spark tells of running tasks is as late as its listener bus is, seldom by more than 0.1 s.
 SETTLE_S: Final = 1.0
 # Executors of a cluster register one by one after the context has started, which does not wait for them.
-EXECUTORS_START_S: Final = 20.0
+EXECUTORS_START_S: Final = 60.0  # Seen to take half of that on a busy machine.
 _POLL_S: Final = 0.1
 
 

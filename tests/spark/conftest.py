@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import chdir
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -25,6 +26,7 @@ from tests.kafka_broker import KafkaBroker
 from tests.processes import ServerProcess
 from tests.spark.topics import Topic
 
+ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 # With its jars in the cache a session needs no network: in this JVM every way out leads to a closed port.
 NO_NETWORK = " ".join(
@@ -35,6 +37,7 @@ QUICK_START = {
     "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {NO_NETWORK}",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),  # Python workers start elsewhere, and import `muster`.
 }
 TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
 

@@ -1,0 +1,264 @@
+"""The life of members, on a real broker and without Spark: what they read, commit, and when they end."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from muster.spark.member_plan import MemberContext, MembersError, SupersededError
+from muster.spark.member_report import MemberReport, RebalanceKind
+from muster.spark.members import stop
+from tests.clients.observer import Observer, unique
+from tests.processes import ServerProcess, wait_until
+from tests.spark.member_threads import Sink, plan_for, run_threads
+
+pytestmark = pytest.mark.xdist_group("spark")
+PARTITIONS = 4
+TIMEOUT_S = 30
+RANGE = {"partition.assignment.strategy": "range"}
+
+
+@pytest.fixture
+def topic(observer: Observer) -> str:
+    """Here without Spark."""
+    return observer.create_topic("members", PARTITIONS)
+
+
+@pytest.fixture
+def group() -> str:
+    return unique("members")
+
+
+def write(observer: Observer, topic: str, count: int, prefix: str = "a") -> list[tuple[int, str]]:
+    """Rows round the partitions; partition and value of each, sorted."""
+    rows = [(number % PARTITIONS, f"{prefix}-{number}") for number in range(count)]
+    for partition in range(PARTITIONS):
+        observer.write(topic, [value for where, value in rows if where == partition], partition)
+    return sorted(rows)
+
+
+def transact(broker: ServerProcess, topic: str, values: list[str], *, commit: bool) -> None:
+    """Write to partition 0 in a transaction: its marker takes the offset behind the last value."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": unique("writer")})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush(TIMEOUT_S)
+    (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+
+
+def values(sink: Sink) -> list[tuple[int, str]]:
+    return sorted((partition, value) for partition, _, value in sink.rows)
+
+
+@pytest.mark.parametrize("settings", [{}, RANGE], ids=["cooperative", "eager"])
+def test_two_members_read_every_row_once_and_leave_together(
+    broker: ServerProcess, observer: Observer, topic: str, group: str, settings: dict[str, str]
+) -> None:
+    written, sink = write(observer, topic, 400), Sink()
+    plan = plan_for(broker.bootstrap, group, topic, sink.process, members=2, settings=settings, batch_rows=20)
+    reports = run_threads(plan)
+    assert values(sink) == written
+    assert observer.committed(group, topic) == observer.log_ends(topic, PARTITIONS)
+    assert observer.state(group) == "EMPTY", "nobody has stayed behind"
+    assert sum(report.rows for report in reports) == 400
+    read = sorted((span.partition, span.rows) for report in reports for span in report.ranges)
+    assert sum(rows for _, rows in read) == 400
+    for report in reports:
+        owned = [0, *(_change(each.kind, len(each.partitions)) for each in report.rebalances)]
+        assert all(0 <= count <= PARTITIONS for count in itertools.accumulate(owned))
+        assert report.rebalance_count == len(report.rebalances)
+
+
+def _change(kind: RebalanceKind, partitions: int) -> int:
+    return partitions if kind is RebalanceKind.ASSIGNED else -partitions
+
+
+def test_a_second_run_reads_what_has_come_since_and_nothing_else(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    write(observer, topic, 40)
+    run_threads(plan_for(broker.bootstrap, group, topic, Sink().process))
+    later, sink = write(observer, topic, 12, "b"), Sink()
+    plan = plan_for(broker.bootstrap, group, topic, sink.process)
+    write(observer, topic, 8, "after the start")
+    (report,) = run_threads(plan)
+    assert values(sink) == later
+    assert report.rows == 12
+    again = Sink()
+    run_threads(plan_for(broker.bootstrap, group, topic, again.process))
+    assert {value.split("-")[0] for _, value in values(again)} == {"after the start"}
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
+def test_a_log_that_ends_with_a_marker_has_an_end_all_the_same(
+    broker: ServerProcess, observer: Observer, topic: str, group: str, commit: bool
+) -> None:
+    transact(broker, topic, ["x", "y"], commit=commit)
+    sink = Sink()
+    (report,) = run_threads(plan_for(broker.bootstrap, group, topic, sink.process))
+    assert values(sink) == ([(0, "x"), (0, "y")] if commit else [])
+    assert observer.committed(group, topic)[0] == 3, "the marker's offset is behind us"
+    assert report.rows == (2 if commit else 0)
+
+
+def test_what_an_open_transaction_has_written_is_not_waited_for(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    observer.write(topic, ["before"], 0)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": unique("writer")})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    producer.flush(TIMEOUT_S)
+    sink = Sink()
+    run_threads(plan_for(broker.bootstrap, group, topic, sink.process))
+    producer.abort_transaction(TIMEOUT_S)
+    assert values(sink) == [(0, "before")]
+
+
+def test_what_process_does_not_finish_is_not_committed(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    written, sink = write(observer, topic, 40), Sink()
+
+    def fail(batch: pa.RecordBatch, context: MemberContext) -> None:
+        if sink.rows:
+            raise ValueError("no more")
+        sink.process(batch, context)
+
+    with pytest.raises(ValueError, match="no more"):
+        run_threads(plan_for(broker.bootstrap, group, topic, fail, batch_rows=10))
+    assert sum(observer.committed(group, topic).values()) == 10
+    assert observer.state(group) == "EMPTY"
+    rest = Sink()
+    run_threads(plan_for(broker.bootstrap, group, topic, rest.process))
+    assert sorted(values(sink) + values(rest)) == written
+
+
+def test_a_run_without_end_goes_on_until_it_is_told_to_stop(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    written, sink = write(observer, topic, 40), Sink()
+    plan = plan_for(broker.bootstrap, group, topic, sink.process, members=2, continuous=True)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_threads, plan)
+        wait_until(lambda: len(sink.rows) == 40, "the first rows", TIMEOUT_S, _failure(running))
+        written += write(observer, topic, 20, "b")
+        wait_until(lambda: len(sink.rows) == 60, "rows that came later", TIMEOUT_S, _failure(running))
+        stop(broker.bootstrap, group, topic)
+        reports = running.result(TIMEOUT_S)
+    assert values(sink) == sorted(written)
+    assert all(report.is_stopped for report in reports)
+    assert observer.committed(group, topic) == observer.log_ends(topic, PARTITIONS)
+    assert observer.state(group) == "EMPTY"
+
+
+def _failure(running: Future[list[MemberReport]]) -> Callable[[], str | None]:
+    return lambda: "the members have ended" if running.done() else None
+
+
+def test_a_stop_meant_for_an_earlier_run_is_forgotten(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    written, sink = write(observer, topic, 8), Sink()
+    stop(broker.bootstrap, group, topic)
+    (report,) = run_threads(plan_for(broker.bootstrap, group, topic, sink.process))
+    assert values(sink) == written
+    assert not report.is_stopped
+
+
+class Store:
+    """A store with offsets of its own, as a database would have it: rows and offsets change as one."""
+
+    def __init__(self) -> None:
+        self.next_offsets: dict[tuple[str, int], int] = {}
+        self.rows: list[tuple[int, str]] = []
+        self.asked: list[str] = []
+        self.lock = threading.Lock()
+
+    def process(self, batch: pa.RecordBatch, context: MemberContext) -> None:
+        with self.lock:
+            for span in context.ranges:
+                where = span.topic, span.partition
+                if self.next_offsets.get(where, span.start_offset) != span.start_offset:
+                    raise SupersededError(f"{where} is at {self.next_offsets[where]}")
+            self.next_offsets |= {(span.topic, span.partition): span.end_offset for span in context.ranges}
+            self.rows += [(row["partition"], row["value"].decode()) for row in batch.to_pylist()]
+
+    def positions(
+        self, partitions: list[tuple[str, int]], context: MemberContext
+    ) -> dict[tuple[str, int], int]:
+        with self.lock:
+            return {where: self.next_offsets.get(where, -2) for where in partitions}
+
+
+def test_a_store_decides_where_to_go_on_whatever_the_group_has_committed(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    written, store = write(observer, topic, 40), Store()
+    store.next_offsets = {(topic, 0): 4, (topic, 1): 10}
+    observer.commit(group, topic, {0: 10, 1: 2, 2: 10, 3: 10})
+    plan = plan_for(broker.bootstrap, group, topic, store.process, members=2, positions=store.positions)
+    run_threads(plan)
+    stored_before = {
+        *((0, f"a-{4 * offset}") for offset in range(4)),
+        *(each for each in written if each[0] == 1),
+    }
+    assert sorted(store.rows) == sorted(set(written) - stored_before)
+    assert store.next_offsets == {(topic, partition): 10 for partition in range(PARTITIONS)}
+    assert observer.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 10)
+
+
+def test_a_batch_that_another_member_has_stored_is_left_out(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    """The store moves on between the assignment and the first batch, as if this member had slept."""
+    observer.write(topic, [f"v-{number}" for number in range(20)], 0)
+    store = Store()
+
+    def process(batch: pa.RecordBatch, context: MemberContext) -> None:
+        if not store.rows:
+            store.rows.append((0, "stored by another"))
+            store.next_offsets[topic, 0] = 15
+        store.process(batch, context)
+
+    (report,) = run_threads(
+        plan_for(broker.bootstrap, group, topic, process, positions=store.positions, batch_rows=5)
+    )
+    assert store.rows[1:] == [(0, f"v-{number}") for number in range(15, 20)]
+    assert report.superseded == 1
+    assert report.rows == 5
+
+
+def test_a_store_that_refuses_every_batch_ends_the_run(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    write(observer, topic, 4)
+
+    def refuse(batch: pa.RecordBatch, context: MemberContext) -> None:
+        raise SupersededError("always")
+
+    with pytest.raises(MembersError, match="10 batches in a row were superseded: always"):
+        run_threads(plan_for(broker.bootstrap, group, topic, refuse, positions=Store().positions))
+    with pytest.raises(MembersError, match="no positions tell where to go on"):
+        run_threads(plan_for(broker.bootstrap, group, topic, refuse))
+
+
+def test_a_group_that_stands_still_with_rows_to_read_ends_the_run(
+    broker: ServerProcess, observer: Observer, topic: str, group: str
+) -> None:
+    """A log that has become shorter than it was at the start never comes to its end."""
+    write(observer, topic, 8)
+    plan = plan_for(broker.bootstrap, group, topic, Sink().process, stall_timeout_s=1.5)
+    longer = {where: end + 5 for where, end in (plan.ends or {}).items()}
+    with pytest.raises(MembersError, match=rf"4 partitions are not at their ends: {topic}-\d at 2 of 7"):
+        run_threads(replace(plan, ends=longer))
