@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from muster.spark import members
+from muster.spark import executors, members
 from muster.spark.decoding import offsets as decoding
 from muster.spark.executors import MEMBERS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
@@ -261,3 +261,12 @@ def test_a_python_without_the_packages_is_refused_by_name(
 def test_a_python_that_is_not_there_is_refused_by_name(start: Callable[..., SparkSession]) -> None:
     with pytest.raises(SparkUnavailableError, match=r"127\.0\.0\.1 has no Python called /nowhere"):
         start(spark_pyspark_python="/nowhere/python")
+
+
+def test_executors_that_never_come_are_told(
+    start: Callable[..., SparkSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More memory is asked for than any worker has: Spark itself would wait for ever."""
+    monkeypatch.setattr(executors, "EXECUTOR_WAIT_S", 5)
+    with pytest.raises(SparkUnavailableError, match=r"no executor of spark://.* came in 5 s: has it workers"):
+        start(spark_executor_memory="8g")
