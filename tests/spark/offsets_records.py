@@ -68,18 +68,19 @@ class OffsetsTopic:
         """Any bytes, in the partition of that group."""
         self._put(self._producer, group_id, key, value, at_ms)
 
-    def commit_in_transaction(
-        self, group_id: str, topic: str, offset: int, at_ms: int, *, abort: bool
-    ) -> None:
-        producer = Producer({**self._settings, "transactional.id": f"t-{group_id}"})
+    def commit_in_transaction(self, group_id: str, topic: str, offset: int, *, abort: bool) -> None:
+        """As a client does: the coordinator gives it the time of now."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": f"t-{group_id}"})
+        member = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group_id})
         producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
-        self._put(producer, group_id, *commit_bytes(group_id, topic, 0, offset, at_ms), at_ms)
-        producer.flush(TIMEOUT_S)
+        where = [TopicPartition(topic, 0, offset)]
+        producer.send_offsets_to_transaction(where, member.consumer_group_metadata(), TIMEOUT_S)
         if abort:
             producer.abort_transaction(TIMEOUT_S)
         else:
             producer.commit_transaction(TIMEOUT_S)
+        member.close()
 
     def flush(self) -> None:
         assert self._producer.flush(TIMEOUT_S) == 0

@@ -213,7 +213,7 @@ def test_a_batch_becomes_a_row_per_partition_and_minute_with_the_newest_commit()
     assert (FIRST_US - first_minute) // 1_000_000 == 20
     found = batch(
         (a, value_bytes(4, offset=1), 0), (b, value_bytes(4, offset=9), 1), (a, value_bytes(4, offset=2), 2),
-        (b, None, 3), (a, value_bytes(4, offset=3), 60), (b"\0\2\0\1g", b"junk", 90),
+        (b, None, 3), (a, value_bytes(4, offset=3), 60), (b"\0\2\0\1g", None, 90),
     )  # fmt: skip
     rows = list(summarized(found))
     figures = [

@@ -37,6 +37,7 @@ OTHER: Final = 0  # A record that the jobs have no use for: of a known type, but
 OFFSET: Final = 1
 LEGACY_OFFSET: Final = 2
 BAD: Final = 3
+GROUP: Final = 4  # Of no use either, but its value is looked at.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,5 @@ def read_key(key: bytes) -> tuple[int, Any, str | None]:
         decoded = decode(schema, 0, key, TYPE_BYTES)
     except DecodeError as error:
         return BAD, None, f"the key does not decode: {error}"
-    kinds = {OFFSET_COMMIT: OFFSET, LEGACY_OFFSET_COMMIT: LEGACY_OFFSET}
-    kind = kinds.get(number, OTHER)
-    return kind, decoded if kind != OTHER else None, None
+    kind = {OFFSET_COMMIT: OFFSET, LEGACY_OFFSET_COMMIT: LEGACY_OFFSET, GROUP_METADATA: GROUP}[number]
+    return kind, decoded if kind != GROUP else None, None

@@ -4,8 +4,8 @@ A span is a commit and the minutes until the next one. With it goes where the lo
 minute: its marks. A minute of a span becomes a row if the group committed in it, or was behind at its end. The
 seconds of lag are from the time at which the first record not consumed was written, which is found between two
 marks, by their offsets in proportion: marks are a minute apart as a rule, so it is off by less than that. If
-the record is older than the oldest mark, which is HISTORY_MINUTES old or as old as the first minute the job
-saw, the seconds are null.
+the record is older than the oldest mark (HISTORY_MINUTES old, or an hour older than the first minute the job
+saw), the seconds are null.
 """
 
 from __future__ import annotations

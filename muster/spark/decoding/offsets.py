@@ -19,9 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.spark.decoding.keys import BAD, LEGACY_OFFSET, OTHER, Keys, read_keys
-from muster.spark.decoding.values import Values, read_values
+from coordinator.groups.record_schemas import GroupMetadataValue
+from muster.spark.decoding.keys import BAD, GROUP, LEGACY_OFFSET, OFFSET, OTHER, Keys, read_keys
+from muster.spark.decoding.values import Values, read_value, read_values
 from muster.spark.decoding.windows import Ints
+from protocol.errors import DecodeError
 
 MINUTE_US: Final = 60_000_000
 AHEAD_US: Final = 24 * 60 * MINUTE_US
@@ -83,7 +85,8 @@ def decode_offsets(key: pa.Array, value: pa.Array) -> Decoded:
     kinds[has_key] = keys.kinds[key_of[has_key]]
     for row in np.flatnonzero(kinds == BAD).tolist():
         reasons[row] = keys.reasons[int(key_of[row])]
-    rows = np.flatnonzero((kinds != OTHER) & (kinds != BAD))
+    reasons.update(_bad_groups(value, np.flatnonzero(kinds == GROUP)))
+    rows = np.flatnonzero((kinds == OFFSET) | (kinds == LEGACY_OFFSET))
     has_value = np.asarray(value.is_valid())[rows]
     values = _values_of(value, rows, has_value, kinds[rows] == LEGACY_OFFSET)
     for position, reason in values.reasons.items():
@@ -100,6 +103,19 @@ def decode_offsets(key: pa.Array, value: pa.Array) -> Decoded:
         ~has_value[is_good],
         reasons,
     )
+
+
+def _bad_groups(value: pa.Array, rows: Ints) -> dict[int, str]:
+    """What is wrong with the values of GroupMetadata records: one per rebalance, so one by one."""
+    reasons = {}
+    for row in rows.tolist():
+        content = value[row].as_py()
+        try:
+            if content is not None:
+                read_value(content, GroupMetadataValue)
+        except DecodeError as error:
+            reasons[row] = f"the value does not decode: {error}"
+    return reasons
 
 
 def _values_of(value: pa.Array, rows: Ints, has_value: Any, is_legacy: Any) -> Values:

@@ -69,7 +69,8 @@ def read_values(column: pa.Array, rows: Ints, is_legacy: Bools) -> Values:
             is_done[_read_plain(found, of_version, layout, values)] = True
     for row in np.flatnonzero(~is_done).tolist():
         try:
-            value = read_value(column[int(rows[row])].as_py(), bool(is_legacy[row]))
+            schema = LegacyOffsetCommitValue if is_legacy[row] else OffsetCommitValue
+            value = read_value(column[int(rows[row])].as_py(), schema)
         except DecodeError as error:
             values.reasons[row] = f"the value does not decode: {error}"
             continue
@@ -114,9 +115,8 @@ def _has_plain_tags(found: Cells, tags_at: Ints, ends: Ints) -> Bools:
     return is_plain
 
 
-def read_value(value: bytes, is_legacy: bool) -> Any:
+def read_value(value: bytes, schema: type[Any]) -> Any:
     """One value by the codec. Raises DecodeError, also for a version that is newer than the schema."""
-    schema = LegacyOffsetCommitValue if is_legacy else OffsetCommitValue
     if len(value) < VERSION_BYTES:
         raise DecodeError(f"{len(value)} bytes have no version")
     version = int.from_bytes(value[:VERSION_BYTES], "big", signed=True)

@@ -30,6 +30,7 @@ from muster.spark.tables import DEAD_LETTERS, LAG, LOG_ENDS
 NAME: Final = "lag"
 FORGOTTEN_DAYS: Final = 30
 """A group that is silent for longer is not carried on; Kafka has forgotten its offsets long before."""
+LOOK_BACK_MINUTES: Final = 60  # Log ends of before the job's first minute, for its seconds of lag.
 _DAY_US: Final = 24 * 60 * MINUTE_US
 NAMES_TOLD: Final = 5
 
@@ -74,9 +75,8 @@ def _close(states: States, rows: DataFrame, before: Snapshot, after: Snapshot, s
     try:
         notes: tuple[str, ...] = ()
         if after.closed_until_us > before.closed_until_us:
-            notes = _write_minutes(
-                spans_of(known, before.closed_until_us, after.closed_until_us), after, step
-            )
+            spans = spans_of(known, before.closed_until_us, after.closed_until_us)
+            notes = _write_minutes(spans, before, after, step)
         states.save(after, carried(known, after.closed_until_us))
     finally:
         known.unpersist()
@@ -107,13 +107,15 @@ def carried(rows: DataFrame, until_us: int) -> DataFrame:
     return ranked.where(is_open | ((F.col("rank") == 1) & stands)).drop("rank")
 
 
-def _write_minutes(spans: DataFrame, after: Snapshot, step: Step) -> tuple[str, ...]:
+def _write_minutes(spans: DataFrame, before: Snapshot, after: Snapshot, step: Step) -> tuple[str, ...]:
     spans = spans.persist()
     try:
         wanted = spans.groupBy("topic", "partition").agg(F.min("from_us").alias("from_us")).collect()
         if not wanted:
             return ()
         first_us = min(row.from_us for row in wanted)
+        if before.sequence < 0:
+            first_us -= LOOK_BACK_MINUTES * MINUTE_US
         found = _ends(step, first_us, after.closed_until_us, [(row.topic, row.partition) for row in wanted])
         marks = marks_of(step, found, first_us, after)
         figures = spans.select(*lag.SPANS).mapInArrow(lag.rows(marks), lag.DDL)

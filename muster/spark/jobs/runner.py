@@ -123,7 +123,7 @@ class _Run:
 
     def _pass(self) -> None:
         """Read and write all that the topic holds now. Raises PassingError and JobFailedError."""
-        as_of_ms = time.time_ns() // 1_000_000
+        as_of_ms = wall_ms()
         ends = log_ends(self._options.bootstrap, self._job.topic, self._options.kafka)
         step = Step(self._spark, -1, self._options, as_of_ms, ends)
         try:
@@ -216,6 +216,11 @@ def read_topic(spark: SparkSession, topic: str, partitions: Iterable[int], optio
             "maxOffsetsPerTrigger": str(options.max_offsets_per_batch),
         }
     ).load()
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000
 
 
 def _as_ms(text: str | None) -> int | None:
