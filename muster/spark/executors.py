@@ -99,8 +99,11 @@ def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
     def answer(_: Iterable[int]) -> Iterable[Findings]:
         yield findings(packages)
 
+    given_up = threading.Event()
+
     def give_up() -> None:
         if _registered(context) == 0:
+            given_up.set()
             context.cancelJobGroup(_JOB_GROUP)
 
     tasks = context.defaultParallelism
@@ -110,7 +113,7 @@ def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
     try:
         return context.parallelize(range(tasks), tasks).mapPartitions(answer).collect()
     except (Py4JJavaError, PySparkException) as error:
-        if _registered(context) == 0:
+        if given_up.is_set():
             raise SparkUnavailableError(
                 f"no executor of {context.master} came in {EXECUTOR_WAIT_S} s: has it workers, with free "
                 f"cores and with memory for spark.executor.memory?"
@@ -137,9 +140,9 @@ def why(error: str) -> str:
 
 
 def _registered(context: SparkContext) -> int:
-    """How many executors there are now; the driver counts itself."""
-    status = context._jsc.sc().getExecutorMemoryStatus()
-    return int(status.size()) - 1
+    """How many executors there are now. Spark counts the driver, which is one itself in local mode."""
+    known = int(context._jsc.sc().getExecutorMemoryStatus().size())
+    return known if context._jsc.isLocal() else known - 1
 
 
 def _release(text: str) -> tuple[int, ...]:

@@ -34,6 +34,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Spark keeps what a consumer has polled for minutes after the task that read it, of each partition all of it:
+    # with the large polls of our jobs that filled an executor's heap with records that nobody wants any more.
+    "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
 }
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     **DEFAULTS,

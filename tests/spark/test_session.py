@@ -43,6 +43,14 @@ def test_local_mode_is_the_default_and_stays_on_loopback() -> None:
     assert settings["spark.sql.shuffle.partitions"] == "2"
 
 
+@pytest.mark.parametrize("master", ["local[2]", "spark://10.0.0.1:7077"])
+def test_what_the_kafka_source_has_read_is_soon_let_go(master: str) -> None:
+    """Spark's own five minutes fill an executor's heap with all that a job has read in them."""
+    settings = settings_for({"spark.master": master}, LOOPBACK)
+    assert settings["spark.kafka.consumer.fetchedData.cache.timeout"] == "1s"
+    assert settings["spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval"] == "1s"
+
+
 def test_on_a_cluster_the_shuffles_follow_its_cores_and_the_driver_is_where_executors_reach_it() -> None:
     settings = settings_for({"spark.master": "spark://10.0.0.1:7077"}, "10.0.0.9")
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "10.0.0.9"

@@ -129,7 +129,7 @@ def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:
 
 
 def check_spark(spark: SparkSession, members: int) -> None:
-    """Raises MembersError if this Spark cannot run so many members at once, or lacks a package."""
+    """Raises MembersError if this Spark cannot run so many members at once, or has not what they need."""
     if not isinstance(getattr(spark, "_jsparkSession", None), JavaObject):
         raise MembersError("members need a classic Spark session: Spark Connect has no barrier stages")
     context = spark.sparkContext
