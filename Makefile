@@ -23,11 +23,11 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test test-long check format demo soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
+.PHONY: help run test test-long check spark-cluster bench-spark format demo soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: test-long, check, format, demo, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -67,6 +67,10 @@ format: $(VENV)/.dev
 demo: $(VENV)/.dev
 	$(BIN)/python -m bench.demo
 
+# A master and two workers of Spark on loopback, until Ctrl-C: its URL is what --master of the jobs wants.
+spark-cluster: $(VENV)/.dev
+	$(BIN)/python -m muster.spark.standalone --workers 2 --cores 1
+
 soak-kill: $(VENV)/.dev
 	MUSTER_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/kill $(PYTEST_ARGS)
 
@@ -104,6 +108,12 @@ bench-log: $(VENV)/.dev
 bench-throughput: $(VENV)/.dev
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.sending
+
+# What a record costs Spark: in one process, on one worker and on two, and by the size of a history.
+bench-spark: $(VENV)/.dev
+	$(BIN)/python -m bench.spark_decode
+	$(BIN)/python -m bench.spark_scale_out
+	$(BIN)/python -m bench.spark_scale_history
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m coordinator.settings_page > docs/settings.md
