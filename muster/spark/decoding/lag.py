@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.decoding.windows import Bools, Ints
+from muster.spark.decoding.workers import task
 
 UNKNOWN: Final = -1
 HISTORY_MINUTES: Final = 24 * 60
@@ -89,7 +90,7 @@ def rows(marks: Mapping[Where, Marks]) -> Callable[[Iterable[pa.RecordBatch]], I
         for batch in batches:
             yield from rows_of(batch, marks)
 
-    return measure
+    return task(measure)
 
 
 def rows_of(spans: pa.RecordBatch, marks: Mapping[Where, Marks]) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from coordinator.groups.record_schemas import GroupMetadataValue
 from muster.spark.decoding.keys import BAD, GROUP, LEGACY_OFFSET, OFFSET, OTHER, Keys, read_keys
 from muster.spark.decoding.values import Values, read_value, read_values
 from muster.spark.decoding.windows import Ints
+from muster.spark.decoding.workers import task
 from protocol.errors import DecodeError
 
 MINUTE_US: Final = 60_000_000
@@ -140,7 +141,7 @@ def minutes(source_topic: str, now_us: int) -> Callable[[Iterable[pa.RecordBatch
         for batch in batches:
             yield from minutes_of(batch, source_topic, now_us + AHEAD_US)
 
-    return summarize
+    return task(summarize)
 
 
 def minutes_of(batch: pa.RecordBatch, source_topic: str, latest_us: int) -> Iterator[pa.RecordBatch]:

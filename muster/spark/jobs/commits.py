@@ -7,37 +7,27 @@ after every record. A compacted history has fewer commits than there were; a run
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
-from muster.spark.decoding import offsets
 from muster.spark.jobs.job import Job, Step, Wrote, write_dead_letters
 from muster.spark.jobs.minutes import (
+    TOPIC,
     Snapshot,
     States,
     advance,
+    build,
     figures_of,
     merged,
     read_up_to,
     seen_in,
 )
-from muster.spark.jobs.options import RunOptions
 from muster.spark.tables import COMMITS, DEAD_LETTERS
 
 NAME = "commits"
-TOPIC = "__consumer_offsets"
-RECORDS_PER_ARROW_BATCH = 100_000
-
-
-def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
-    """Records to figures by the minute, decoded in Arrow."""
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", RECORDS_PER_ARROW_BATCH)
-    decode = offsets.minutes(TOPIC, time.time_ns() // 1000)
-    return records.select(*offsets.INPUT).mapInArrow(decode, offsets.DDL)
 
 
 def write(batch: DataFrame, step: Step) -> Wrote:

@@ -9,22 +9,30 @@ when a minute is over (`ends`). Where a topic is not there any more they are nul
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
-from muster.spark.decoding import lag, offsets
+from muster.spark.decoding import lag
 from muster.spark.decoding.offsets import MINUTE_US
-from muster.spark.jobs.commits import RECORDS_PER_ARROW_BATCH, TOPIC
 from muster.spark.jobs.ends import Found, LogEnds, Where
 from muster.spark.jobs.job import Job, Step, Wrote, write_dead_letters
 from muster.spark.jobs.marks import frame_of, marks_of
-from muster.spark.jobs.minutes import KEY, Snapshot, States, advance, figures_of, merged, read_up_to, seen_in
-from muster.spark.jobs.options import RunOptions
+from muster.spark.jobs.minutes import (
+    KEY,
+    TOPIC,
+    Snapshot,
+    States,
+    advance,
+    build,
+    figures_of,
+    merged,
+    read_up_to,
+    seen_in,
+)
 from muster.spark.tables import DEAD_LETTERS, LAG, LOG_ENDS
 
 NAME: Final = "lag"
@@ -33,13 +41,6 @@ FORGOTTEN_DAYS: Final = 30
 LOOK_BACK_MINUTES: Final = 60  # Log ends of before the job's first minute, for its seconds of lag.
 _DAY_US: Final = 24 * 60 * MINUTE_US
 NAMES_TOLD: Final = 5
-
-
-def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
-    """Records to figures by the minute, decoded in Arrow; as in `commits`."""
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", RECORDS_PER_ARROW_BATCH)
-    decode = offsets.minutes(TOPIC, time.time_ns() // 1000)
-    return records.select(*offsets.INPUT).mapInArrow(decode, offsets.DDL)
 
 
 def write(batch: DataFrame, step: Step) -> Wrote:

@@ -15,6 +15,7 @@ itself.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -23,8 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from muster.spark.batch_files import HadoopFiles
+from muster.spark.decoding import offsets
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.jobs.job import Step
+from muster.spark.jobs.options import RunOptions
 from muster.spark.tables import checkpoint_path
 
 STATE: Final = "_state"
@@ -34,6 +37,22 @@ ROWS: Final = (
     "newest_offset BIGINT"
 )
 """By key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
+
+
+TOPIC: Final = "__consumer_offsets"
+RECORDS_PER_ARROW_BATCH: Final = 100_000
+
+
+def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
+    """Records of TOPIC to figures by the minute, decoded in Arrow.
+
+    A task reads several partitions, one after the other, so there are no more tasks than can run: a task has a
+    cost of its own, and so has each stage behind it.
+    """
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", RECORDS_PER_ARROW_BATCH)
+    decode = offsets.minutes(TOPIC, time.time_ns() // 1000)
+    wanted = records.select(*offsets.INPUT).coalesce(spark.sparkContext.defaultParallelism)
+    return wanted.mapInArrow(decode, offsets.DDL)
 
 
 @dataclass(frozen=True, slots=True)
