@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -161,6 +162,7 @@ def main() -> int:
     if given.driver:
         drive(given.driver, given.workers, given.job, given.bootstrap, given.out)
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # So that all is ended.
     load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
     print(f"Machine: {machine()}. Load average at the start: {load}.\n", flush=True)
     with ExitStack() as stack:
