@@ -159,11 +159,13 @@ class _Run:
         stop_by: float | None = None
         over = False
         while not over:
-            over = bool(query.awaitTermination(_POLL_S))
-            fresh = [each for each in query.recentProgress if each["batchId"] not in told]
-            for batch in fresh:
-                told.add(batch["batchId"])
-                self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
+            try:
+                over = bool(query.awaitTermination(_POLL_S))
+            finally:  # Of a query that failed, too.
+                fresh = [each for each in query.recentProgress if each["batchId"] not in told]
+                for batch in fresh:
+                    told.add(batch["batchId"])
+                    self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
             if self._stopped.is_set() and not over:
                 stop_by = stop_by or time.monotonic() + STOP_PATIENCE_S
                 if fresh or time.monotonic() > stop_by or not query.status["isTriggerActive"]:
