@@ -6,20 +6,20 @@ own.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from muster.spark.jobs.job import load_job
+from muster.spark.jobs.job import Step, Wrote, load_job
 from muster.spark.jobs.options import RunOptions
-from muster.spark.jobs.runner import run
+from muster.spark.jobs.runner import JobFailedError, Progress, run
 from muster.spark.tables import read_arrow
 from tests.processes import ServerProcess
 from tests.spark.conftest import SETTINGS, TARGETS
@@ -116,13 +116,23 @@ class Ran(NamedTuple):
 
 
 def run_all(spark: SparkSession, name: str, topic: OffsetsTopic, out: Path) -> Ran:
-    """Run the job in small batches, stopped after the first, and again to the end."""
+    """Run the job in small batches, of which the second fails, and again to the end."""
     options = RunOptions(topic.bootstrap, str(out), max_offsets_per_batch=BATCH)
-    stopped = threading.Event()
-    first = run(spark, load_job(name), options, lambda progress: stopped.set(), stopped)
-    second = run(spark, load_job(name), options, lambda progress: None)
-    assert first.batches >= 1
-    assert second.batches >= 1, "the run was not stopped between two batches"
+    job = load_job(name)
+    seen: list[Progress] = []
+
+    def write(batch: DataFrame, step: Step) -> Wrote:
+        if step.batch_id == 1:
+            raise RuntimeError("the second batch fails")
+        return job.write(batch, step)
+
+    with pytest.raises(JobFailedError, match="Spark gave up: the second batch fails"):
+        run(spark, replace(job, write=write), options, seen.append)
+    (first,) = seen
+    second = run(spark, job, options, lambda progress: None)
+    assert first.batches == 1
+    assert 0 < first.records <= BATCH
+    assert second.batches >= 1
     return Ran(out, first.records + second.records, first.dead_letters + second.dead_letters)
 
 

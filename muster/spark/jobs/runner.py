@@ -43,9 +43,12 @@ _PASSING: Final = re.compile(
 
 # After each poll Spark asks for the log's begin and end, which throws away what its consumer has fetched beyond
 # the 500 records that a poll gives by default: the same bytes come again and again. So: few and large polls.
-FETCHING: Final = {
-    "kafka.max.poll.records": "1000000",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
+FETCHING: Final = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(2 << 20)}
+# What such a poll gave is kept for each partition when a task has read what it wanted, some MB for five minutes
+# by default, and no task of ours comes back for it.
+SESSION_SETTINGS: Final = {
+    "spark.kafka.consumer.fetchedData.cache.timeout": "2s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "2s",
 }
 
 
@@ -156,11 +159,13 @@ class _Run:
         stop_by: float | None = None
         over = False
         while not over:
-            over = bool(query.awaitTermination(_POLL_S))
-            fresh = [each for each in query.recentProgress if each["batchId"] not in told]
-            for batch in fresh:
-                told.add(batch["batchId"])
-                self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
+            try:
+                over = bool(query.awaitTermination(_POLL_S))
+            finally:  # Of a query that failed, too.
+                fresh = [each for each in query.recentProgress if each["batchId"] not in told]
+                for batch in fresh:
+                    told.add(batch["batchId"])
+                    self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
             if self._stopped.is_set() and not over:
                 stop_by = stop_by or time.monotonic() + STOP_PATIENCE_S
                 if fresh or time.monotonic() > stop_by or not query.status["isTriggerActive"]:
