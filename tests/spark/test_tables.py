@@ -45,8 +45,9 @@ def test_the_documentation_has_every_table_with_its_columns() -> None:
     }
 
 
+@pytest.mark.xdist_group("spark")  # A schema is parsed by the JVM.
 @pytest.mark.parametrize("name", TABLES)
-def test_arrow_and_spark_have_the_same_columns(name: str) -> None:
+def test_arrow_and_spark_have_the_same_columns(spark: SparkSession, name: str) -> None:
     ours, theirs = arrow_schema(name, with_day=True), spark_schema(name, with_day=True)
     assert [(field.name, field.nullable) for field in ours] == [
         (field.name, field.nullable) for field in theirs

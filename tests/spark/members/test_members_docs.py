@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.spark import members
+from muster.spark.members.driver import ATTEMPTS
 from muster.spark.members.group_watch import ASK_INTERVAL_S
 from muster.spark.members.plan import BATCH_ROWS, COMMIT_INTERVAL_S, DEFAULTS, SET_BY_RUN, STALL_TIMEOUT_S
 from muster.spark.members.slots import EXECUTORS_START_S
@@ -80,7 +80,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     text = " ".join(PAGE.split())
     numbers = [
         f"at most `batch_rows` rows ({BATCH_ROWS:,})",
-        f"at most `attempts` ({members.ATTEMPTS}) times",
+        f"at most `attempts` ({ATTEMPTS}) times",
         f"`session.timeout.ms` ({int(DEFAULTS['session.timeout.ms']) // 1000} s)",
         *(f"`{name}={value}`" for name, value in DEFAULTS.items()),
     ]

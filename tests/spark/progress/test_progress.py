@@ -117,7 +117,7 @@ def test_a_restart_makes_good_what_no_event_told(
     topic.write(*values(30))
     with monkeypatch.context() as deaf:
         deaf.setattr(Follower, "wake", lambda *_, **__: None)
-        deaf.setattr(progress, "LOOK_EVERY_S", SILENT_S)
+        deaf.setattr("muster.spark.progress.follower.LOOK_EVERY_S", SILENT_S)
         crashed = job.follow()
         wait_until(lambda: crashed._answered >= 1, "the look at the start", DEADLINE_S)
         job.run(topic.stream())
@@ -132,7 +132,7 @@ def test_a_dropped_event_is_made_good_by_a_look_now_and_then(
     job: Job, topic: Topic, observer: Observer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Follower, "wake", lambda *_, **__: None)
-    monkeypatch.setattr(progress, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr("muster.spark.progress.follower.LOOK_EVERY_S", 0.2)
     topic.write(*values(30))
     follower = job.follow()
     job.run(topic.stream())
