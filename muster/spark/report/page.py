@@ -84,7 +84,7 @@ def write_page(page: str, out: Path) -> int:
                 draft.flush()
                 os.fchmod(draft.fileno(), 0o666 & ~_umask())
                 os.replace(draft.name, out)
-            except BaseException:
+            except BaseException:  # Raised on: whatever it was, no draft stays behind.
                 os.unlink(draft.name)
                 raise
     except OSError as error:

@@ -74,7 +74,6 @@ def _figures(reader: TablesReader, found: Survey, texts: Texts) -> Document:
         "groups": _groups(found, positions),
         "group_count": len(found.groups),
         "lag": _lines(reader, "lag", lines, groups, {"lag_records": "sum", "lag_seconds": "max"}, of_group),
-        "commits": _lines(reader, "commits", lines, groups, {"per_second": "max"}, of_group),
         "noisy": _noisy(found, texts),
         **_rebalances(reader, bars, groups, texts),
         "storms": _storms(reader, groups, texts),

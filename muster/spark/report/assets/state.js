@@ -11,7 +11,7 @@ function rowsOf(table) {
   return table[names[0]].map((_, row) => Object.fromEntries(names.map((name) => [name, table[name][row]])));
 }
 const tables = Object.fromEntries(
-  ["groups", "lag", "commits", "noisy", "causes", "pace", "rebalances", "storms", "sessions", "lengths", "churn", "letters"]
+  ["groups", "lag", "noisy", "causes", "pace", "rebalances", "storms", "sessions", "lengths", "churn", "letters"]
     .map((name) => [name, rowsOf(data[name])]),
 );
 
