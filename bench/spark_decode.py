@@ -44,7 +44,7 @@ from coordinator.topics.registry import new_topic_id
 from coordinator.topics.store import TopicStore
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
-from muster.spark.jobs.runner import SESSION_SETTINGS, Progress, run
+from muster.spark.jobs.runner import Progress, run
 from muster.spark.session import spark_session
 from protocol.records import Record as LogRecord
 from protocol.records import encode_batch
@@ -141,7 +141,7 @@ def _keys(group: int) -> list[bytes]:
 
 
 def measure(job: str, bootstrap: str, out: Path, batch_records: int, master: str, runs: int) -> None:
-    settings = {**SESSION_SETTINGS, "spark.master": master, "spark.driver.memory": "1g"}
+    settings = {"spark.master": master, "spark.driver.memory": "1g"}
     spark = spark_session("muster: bench", settings)
     try:
         for number in range(runs):

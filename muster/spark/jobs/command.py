@@ -20,7 +20,7 @@ from rich.console import Console
 
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RefusedRunError, RunOptions
-from muster.spark.jobs.runner import SESSION_SETTINGS, Progress, run
+from muster.spark.jobs.runner import Progress, run
 from muster.spark.jobs.source import PassingError, claim, find_source
 from muster.spark.session import spark_session
 from muster.spark.tables import CHECKPOINTS
@@ -87,7 +87,7 @@ def run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -
         raise RefusedRunError(str(error)) from None
     with _alone(options.out, name):
         claim(options.out, name, source)
-        settings = {**SESSION_SETTINGS, **({} if master is None else {"spark.master": master})}
+        settings = {} if master is None else {"spark.master": master}
         # Spark 4.0 leaves a folder `artifacts` behind wherever its JVM was started (SPARK-52396).
         with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
             spark = spark_session(f"muster: {name}", settings)

@@ -44,12 +44,6 @@ _PASSING: Final = re.compile(
 # After each poll Spark asks for the log's begin and end, which throws away what its consumer has fetched beyond
 # the 500 records that a poll gives by default: the same bytes come again and again. So: few and large polls.
 FETCHING: Final = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(2 << 20)}
-# What such a poll gave is kept for each partition when a task has read what it wanted, some MB for five minutes
-# by default, and no task of ours comes back for it.
-SESSION_SETTINGS: Final = {
-    "spark.kafka.consumer.fetchedData.cache.timeout": "2s",
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "2s",
-}
 
 
 class JobFailedError(Exception):
@@ -142,7 +136,7 @@ class _Run:
             try:
                 each = replace(step, spark=batch.sparkSession, batch_id=batch_id)
                 self._wrote[batch_id] = self._job.write(batch, each)
-            except Exception as error:
+            except Exception as error:  # Raised on: Spark alone would make text of it.
                 self._failure = error
                 raise
 

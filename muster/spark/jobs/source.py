@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
 from muster.spark.jobs.options import RefusedRunError
@@ -60,7 +60,7 @@ def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, 
     admin = AdminClient(settings)
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
         wanted = {TopicPartition(topic, partition): latest for partition in known}
         answers = admin.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
         return {where.partition: answer.result().offset for where, answer in answers.items()}
@@ -102,9 +102,3 @@ def _differs(out: str, job: str, before: Source, now: Source) -> str:
 def _said(error: KafkaException) -> str:
     """What librdkafka says, in its words."""
     return str(error.args[0].str()) if error.args else "it failed"
-
-
-def consumer(bootstrap: str, kafka: Mapping[str, str]) -> Consumer:
-    """A consumer that joins no group and commits nothing."""
-    settings = {**client_settings(bootstrap, kafka), "group.id": "muster-spark", "enable.auto.commit": False}
-    return Consumer(settings)
