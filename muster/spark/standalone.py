@@ -74,7 +74,7 @@ class StandaloneCluster:
             workers = [self._start_worker(number, address) for number in range(1, self._workers + 1)]
             for worker in workers:
                 worker.told()
-        except BaseException:
+        except BaseException:  # Raised on: whatever it was, no process stays behind.
             self.end()
             raise
         return self

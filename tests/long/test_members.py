@@ -244,7 +244,7 @@ class Killer(threading.Thread):
             time.sleep(0.5)  # Half of the interval of commits: there are rows behind the last one.
             self.committed = self._source.observer.committed(self._source.group, self._source.topic)
             executor_processes()[0].kill()
-        except Exception as error:
+        except Exception as error:  # Raised where the test is.
             self.error = error
 
     def _is_midway(self) -> bool:

@@ -44,7 +44,7 @@ SOMETHING_ELSE = "(TID 7) (10.0.0.7 executor 0): java.io.IOException: something 
 
 def found(**versions: str | None) -> Findings:
     changed = {name.replace("_", "-"): version for name, version in versions.items()}
-    return Findings("w1", "/work/0", "/opt/python3", {**WHOLE, **changed})
+    return Findings("w1", "/executor/0", "/opt/python3", {**WHOLE, **changed})
 
 
 def test_an_executor_with_all_that_is_needed_has_no_problem() -> None:
@@ -104,4 +104,4 @@ def test_executors_answer_for_themselves(spark: SparkSession) -> None:
 @pytest.mark.xdist_group("spark")
 def test_an_answer_that_fails_is_a_sentence(spark: SparkSession) -> None:
     with pytest.raises(SparkUnavailableError, match=r"cannot run the job: \S+: TypeError: "):
-        executors._asked(spark.sparkContext, [["unhashable"]])  # type: ignore[arg-type]
+        executors._asked(spark.sparkContext, [["unhashable"]])  # type: ignore[arg-type]  # Wrong on purpose.

@@ -125,6 +125,7 @@ def tell_stories(records: DataFrame, shelf: Shelf, topic: str, watermark_ms: int
     told = both.withWatermark("at", f"{watermark_ms} milliseconds").where(F.col("at").isNull())
     buckets = told.select("at", "record.*").groupBy("bucket")
     teller = StoryTeller(shelf, topic)
+    # PySpark's annotation wants a function of many shapes, and an object that is called will do.
     return buckets.applyInPandasWithState(teller, _OUTPUT, _STATE, "append", "EventTimeTimeout")  # type: ignore[arg-type]
 
 

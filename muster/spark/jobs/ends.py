@@ -27,8 +27,8 @@ UNKNOWN: Final = -1
 MAX_LOOKUPS: Final = 500_000
 """Questions per step: some minutes of a broker's time. What is not asked for is UNKNOWN; the newest go first."""
 MAX_PER_REQUEST: Final = 5_000
-_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # As above.
 _GONE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,

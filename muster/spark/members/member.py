@@ -306,7 +306,7 @@ def _settle(future: Future[None], call: Callable[[], None]) -> None:
     """Give `future` the outcome of `call`, whatever it is."""
     try:
         call()
-    except BaseException as error:
+    except BaseException as error:  # It comes out of `future.result()`.
         future.set_exception(error)
     else:
         future.set_result(None)

@@ -216,7 +216,7 @@ class Follower:
                 self._step()
             except PassingError as error:
                 self._on_failure(error)
-            except Exception as error:
+            except Exception as error:  # Told and logged: a thread has nobody to raise it to.
                 self._on_refusal(error)
                 break
             else:

@@ -98,7 +98,7 @@ def _spread(plans: Sequence[GroupPlan], groups: Groups, topics: Topics) -> tuple
             numbers += [topic] * count
             partitions += range(count)
             rank += count
-    return tuple(np.array(column, np.int64) for column in (owners, ranks, numbers, partitions))  # type: ignore[return-value]
+    return tuple(np.array(column, np.int64) for column in (owners, ranks, numbers, partitions))  # type: ignore[return-value]  # Four.
 
 
 class Consumption:

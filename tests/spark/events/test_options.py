@@ -39,6 +39,6 @@ def test_the_command_refuses_them_before_it_makes_anything(
     options: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "tables"
-    assert commands.run("rebalances", out=out, **options) == commands.STATUS_FAILED  # type: ignore[arg-type]
+    assert commands.run("rebalances", out=out, **options) == commands.STATUS_FAILED  # type: ignore[arg-type]  # Of any type.
     assert "--storm-" in capsys.readouterr().err
     assert not out.exists()

@@ -45,7 +45,7 @@ class Job:
             "bootstrap": self.bootstrap,
             "group_id": self.group,
         }
-        return progress.follow(self.spark, **{**given, **options})  # type: ignore[arg-type]
+        return progress.follow(self.spark, **{**given, **options})  # type: ignore[arg-type]  # Wrong ones, too.
 
     def run(self, table: DataFrame) -> int:
         """Read what is there now, to the end; returns the rows."""
@@ -60,7 +60,7 @@ class Job:
         finally:
             query.stop()
 
-    def _writer(self, table: DataFrame):  # type: ignore[no-untyped-def]
+    def _writer(self, table: DataFrame):  # type: ignore[no-untyped-def]  # Spark has no name for it.
         return table.writeStream.format("noop").option("checkpointLocation", str(self.checkpoint))
 
 

@@ -40,4 +40,4 @@ def test_the_times_are_those_of_the_code() -> None:
 
 def test_a_session_without_a_jvm_of_its_own_is_refused() -> None:
     with pytest.raises(ProgressError, match="Spark Connect"):
-        HadoopFiles(object(), "/checkpoint")  # type: ignore[arg-type]
+        HadoopFiles(object(), "/checkpoint")  # type: ignore[arg-type]  # No session, on purpose.

@@ -36,7 +36,7 @@ def main(tables: Path | None) -> None:
             top = 0 if first == "tiles" else edge(page, first, "top") - MARGIN
             height = edge(page, last, "bottom") + MARGIN - top
             clip = {"x": 0.0, "y": top, "width": 1_280.0, "height": height}
-            page.screenshot(path=out, full_page=True, clip=clip)  # type: ignore[arg-type]
+            page.screenshot(path=out, full_page=True, clip=clip)  # type: ignore[arg-type]  # A plain dict will do.
             print(f"{out}: {out.stat().st_size:,} bytes")
         if opened.complaints:
             raise SystemExit("\n".join(opened.complaints))

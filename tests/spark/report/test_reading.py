@@ -207,7 +207,7 @@ def test_columns_that_are_read_are_declared_ones(
 
     def noting(self: TablesReader, table: str, columns: list[str], **more: object) -> object:
         asked.update((table, column) for column in columns)
-        return scan(self, table, columns, **more)  # type: ignore[arg-type]
+        return scan(self, table, columns, **more)  # type: ignore[arg-type]  # As it came.
 
     monkeypatch.setattr(TablesReader, "scan", noting)
     make_report(tables, Selection())
