@@ -1,12 +1,12 @@
 """What it costs a job to read and decode `__consumer_offsets`: CPU time per record of all its processes.
 
-    python -m bench.spark_decode [--records 4000000] [--job commits] [--groups 200]
+    python -m bench.spark_decode [--records 20000000] [--job commits] [--groups 200]
 
 An offsets log is written into a daemon's log directory, as `bench.offsets_log` has it but with every partition
-committed again and again, as consumers do. Then a job reads all of it in `local[1]`: Spark's Kafka source, Arrow,
-the decoder, and its tables as Parquet. Counted is the CPU time of the JVM, the Python workers and the driver, not
-of the daemon, from the start of the query to its end; first in a JVM that has just started, whose compiler takes
-its share, then again in the same one. The time on the clock is of little use on a busy machine.
+committed again and again, as consumers do. Then a job reads all of it in `local[1]`: librdkafka, Arrow, the
+decoder, and its tables as Parquet. Counted is the CPU time of the JVM, the Python workers and the driver, not of
+the daemon, from the start of the query to its end; first in a JVM that has just started, whose compiler takes its
+share, then again in the same one. The time on the clock is of little use on a busy machine.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--records", type=int, default=20_000_000)
     parser.add_argument("--groups", type=int, default=200, help=f"each of {PARTITIONS_PER_GROUP} partitions")
-    parser.add_argument("--records-per-batch", type=int, default=2_000_000)
+    parser.add_argument("--records-per-batch", type=int, default=10_000_000)
     parser.add_argument("--job", default="commits")
     parser.add_argument("--master", default="local[1]")
     parser.add_argument("--runs", type=int, default=2)

@@ -98,7 +98,7 @@ def run(
     continuous: Annotated[bool, Parameter(negative="", help="go on until told to stop")] = False,
     every: Annotated[str | None, Parameter(help="how often to look for new records: 1m unless given")] = None,
     watermark: Annotated[str, Parameter(help="how late a record may be")] = "1m",
-    max_offsets_per_batch: Annotated[int, Parameter(help="records read at a time")] = 2_000_000,
+    max_offsets_per_batch: Annotated[int | None, Parameter(help="offsets read at a time")] = None,
     noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0,
     storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m",
     storm_share: Annotated[float, Parameter(help="rebalances: a larger share of a window is a storm")] = 0.2,
@@ -122,7 +122,9 @@ def run(
             bootstrap=bootstrap,
             out=str(out.absolute()),
             watermark_ms=given.parse_duration_ms("watermark", watermark, "0s", "7d"),
-            max_offsets_per_batch=given.require_positive("max-offsets-per-batch", max_offsets_per_batch),
+            max_offsets_per_batch=given.require_positive_or_none(
+                "max-offsets-per-batch", max_offsets_per_batch
+            ),
             every_ms=given.parse_every_ms(continuous, every),
             kafka=given.parse_kafka_options(kafka_option),
             noisy_per_second=given.require_positive("noisy-per-second", noisy_per_second),

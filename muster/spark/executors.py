@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 JOBS_NEED: Final[Mapping[str, str]] = {"pyarrow": "17", "pandas": "2.2", "numpy": "1.26"}
 """The oldest release that will do, as in pyproject.toml, of each package that every job needs."""
-MEMBERS_NEED: Final[Mapping[str, str]] = {**JOBS_NEED, "confluent-kafka": "2.6"}
-"""The same for executors that are members of a group."""
+CLIENTS_NEED: Final[Mapping[str, str]] = {**JOBS_NEED, "confluent-kafka": "2.6"}
+"""The same for executors that are clients of a cluster themselves."""
 
 EXECUTOR_WAIT_S: Final = 60  # Workers start an executor in seconds; without any there is nothing to ask.
 _ROUNDS: Final = 5  # A task per core usually meets every executor in the first; a busy one is let be.

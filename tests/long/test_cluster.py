@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from muster.spark import executors, members
 from muster.spark.decoding import offsets as decoding
-from muster.spark.executors import MEMBERS_NEED, require_on_executors
+from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.session import spark_session
 from muster.spark.standalone import StandaloneCluster
@@ -225,7 +225,7 @@ def test_four_members_on_two_workers_read_every_row_once(
     start: Callable[..., SparkSession], broker: MusterDaemon, topic: str, tmp_path: Path
 ) -> None:
     spark = start()
-    require_on_executors(spark, MEMBERS_NEED)
+    require_on_executors(spark, CLIENTS_NEED)
     out = tmp_path / "rows"
     out.mkdir()
 

@@ -18,7 +18,8 @@ from coordinator.groups.record_schemas import (
     OffsetCommitValue,
 )
 from coordinator.groups.records import decode_record
-from muster.spark.decoding.offsets import INPUT, SCHEMA, decode_offsets, minutes_of
+from muster.spark.decoding import reading
+from muster.spark.decoding.offsets import SCHEMA, decode_offsets, minutes_of
 from protocol.codec import encode
 from protocol.errors import DecodeError
 
@@ -196,15 +197,15 @@ def batch(*records: tuple[bytes | None, bytes | None, int]) -> pa.RecordBatch:
         pa.array(range(100, 100 + len(records)), pa.int64()),
         pa.array([FIRST_US + seconds * 1_000_000 for _, _, seconds in records], pa.timestamp("us", "UTC")),
     ]
-    return pa.RecordBatch.from_arrays(columns, names=INPUT)
+    return pa.RecordBatch.from_arrays(columns, names=reading.SCHEMA.names)
 
 
 def summarized(found: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     for each in minutes_of(found, "__consumer_offsets", FIRST_US + 3600 * 1_000_000):
         assert each.schema == SCHEMA
-        yield from (
-            {name: value for name, value in row.items() if value is not None} for row in each.to_pylist()
-        )
+        for row in each.to_pylist():
+            about = row.pop("about") or {}
+            yield {name: value for name, value in (row | about).items() if value is not None}
 
 
 def test_a_batch_becomes_a_row_per_partition_and_minute_with_the_newest_commit() -> None:
@@ -223,7 +224,8 @@ def test_a_batch_becomes_a_row_per_partition_and_minute_with_the_newest_commit()
     ]  # fmt: skip
     assert sorted(figures) == [(0, 0, 2, 2, 102), (0, 1, 1, None, 103), (MINUTE_US, 0, 1, 3, 104)]
     (clock,) = [row for row in rows if "group_id" not in row]
-    assert (clock["source_partition"], clock["seen_at"].timestamp() * 1e6) == (3, FIRST_US + 90 * 1_000_000)
+    assert (clock["source_partition"], clock["records"]) == (3, 6)
+    assert clock["seen_at"].timestamp() * 1e6 == FIRST_US + 90 * 1_000_000
 
 
 def test_what_cannot_be_used_is_a_dead_letter_with_its_bytes_and_the_reason() -> None:

@@ -2,8 +2,9 @@
 
 A batch of records becomes one row for each minute of each partition that a group committed: how many commits, and
 the newest of them. So little is left of a busy topic that everything behind costs next to nothing. Beside these
-there is a row per source partition with the time of its newest record, whatever that was, and one for each record
-that cannot be used, with its bytes. A row is of the first kind if it has a group, of the last if it has a reason.
+there is a row per source partition with the number of its records and the time of the newest, whatever that was,
+and one for each record that cannot be used, with its bytes. A row is of the first kind if it has a group; the two
+others have their columns in `about`, and the last a reason.
 
 Records of other known types are passed over, for neither lag nor commits need them. What a transaction aborted
 never comes here: the source reads what is committed.
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 from coordinator.groups.record_schemas import GroupMetadataValue
 from muster.spark.decoding.keys import BAD, GROUP, LEGACY_OFFSET, OFFSET, OTHER, Keys, read_keys
 from muster.spark.decoding.values import Values, read_value, read_values
-from muster.spark.decoding.windows import Ints
+from muster.spark.decoding.windows import Bools, Ints
 from muster.spark.decoding.workers import task
 from protocol.errors import DecodeError
 
@@ -30,18 +31,9 @@ MINUTE_US: Final = 60_000_000
 AHEAD_US: Final = 24 * 60 * MINUTE_US
 """A record from further in the future than this is unusable: its minute would stay open, or end all others."""
 
-INPUT: Final = ("key", "value", "partition", "offset", "timestamp")
-"""Columns of Spark's Kafka source that `minutes` takes."""
-
-SCHEMA: Final = pa.schema(
+ABOUT: Final = pa.struct(
     [
-        pa.field("minute", pa.timestamp("us", "UTC")),
-        pa.field("group_id", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("commits", pa.int64()),  # Tombstones are none.
-        pa.field("committed_offset", pa.int64()),  # Null: the newest is a tombstone.
-        pa.field("newest_offset", pa.int64()),  # In the source partition, of the newest commit or tombstone.
+        pa.field("records", pa.int64()),  # Of the source partition, usable or not.
         pa.field("seen_at", pa.timestamp("us", "UTC")),  # The newest time, or that of the dead letter.
         pa.field("source_topic", pa.string()),
         pa.field("source_partition", pa.int32()),
@@ -51,10 +43,22 @@ SCHEMA: Final = pa.schema(
         pa.field("reason", pa.string()),
     ]
 )
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("minute", pa.timestamp("us", "UTC")),
+        pa.field("group_id", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("commits", pa.int64()),  # Tombstones are none.
+        pa.field("committed_offset", pa.int64()),  # Null: the newest is a tombstone.
+        pa.field("newest_offset", pa.int64()),  # In the source partition, of the newest commit or tombstone.
+        pa.field("about", ABOUT),  # In one column, since Spark pays for each column of each row.
+    ]
+)
 DDL: Final = (
     "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, commits BIGINT, committed_offset BIGINT, "
-    "newest_offset BIGINT, seen_at TIMESTAMP, source_topic STRING, source_partition INT, source_offset BIGINT, "
-    "key BINARY, value BINARY, reason STRING"
+    "newest_offset BIGINT, about STRUCT<records: BIGINT, seen_at: TIMESTAMP, source_topic: STRING, "
+    "source_partition: INT, source_offset: BIGINT, key: BINARY, value: BINARY, reason: STRING>"
 )
 
 
@@ -135,7 +139,7 @@ def _values_of(value: pa.Array, rows: Ints, has_value: Any, is_legacy: Any) -> V
 
 
 def minutes(source_topic: str, now_us: int) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """A function for `mapInArrow`: from batches in the columns of INPUT to batches of SCHEMA."""
+    """A function from batches in the columns of `reading.SCHEMA` to batches of SCHEMA."""
 
     def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -155,7 +159,7 @@ def minutes_of(batch: pa.RecordBatch, source_topic: str, latest_us: int) -> Iter
     decoded.reasons.update(dict.fromkeys(np.flatnonzero(timeless).tolist(), "it has no time"))
     usable = ~(too_late | timeless)
     yield _figures(batch, decoded, times_us, usable[decoded.rows], source_topic)
-    yield _clocks(batch, times_us[usable], np.flatnonzero(usable), source_topic)
+    yield _clocks(batch, times_us, usable, source_topic)
     if decoded.reasons:
         yield _dead_letters(batch, decoded.reasons, source_topic)
 
@@ -219,13 +223,15 @@ def _vary(minute_of: Ints) -> bool:
     return bool(np.any(minute_of != minute_of[0]))
 
 
-def _clocks(batch: pa.RecordBatch, times_us: Ints, rows: Ints, source_topic: str) -> pa.RecordBatch:
-    """Of each source partition the newest time."""
-    partitions = np.asarray(batch.column("partition"))[rows]
-    known = np.unique(partitions) if len(partitions) and _vary(partitions) else partitions[:1]
-    newest = [int(times_us[partitions == partition].max()) for partition in known]
-    return _batch(
+def _clocks(batch: pa.RecordBatch, times_us: Ints, usable: Bools, source_topic: str) -> pa.RecordBatch:
+    """Of each source partition the number of records, and the newest time of those that are usable."""
+    partitions = np.asarray(batch.column("partition"))
+    known = np.unique(partitions) if _vary(partitions) else partitions[:1]
+    of_each = [partitions == partition for partition in known]
+    newest = [int(times_us[mine & usable].max()) if np.any(mine & usable) else None for mine in of_each]
+    return _about(
         len(known),
+        records=pa.array([int(np.count_nonzero(mine)) for mine in of_each], pa.int64()),
         seen_at=pa.array(newest, pa.int64()).cast(pa.timestamp("us", "UTC")),
         source_topic=pa.array([source_topic] * len(known)),
         source_partition=known.astype(np.int32),
@@ -235,7 +241,7 @@ def _clocks(batch: pa.RecordBatch, times_us: Ints, rows: Ints, source_topic: str
 def _dead_letters(batch: pa.RecordBatch, reasons: dict[int, str], source_topic: str) -> pa.RecordBatch:
     rows = sorted(reasons)
     chosen = batch.take(pa.array(rows, pa.int64()))
-    return _batch(
+    return _about(
         len(rows),
         seen_at=chosen.column("timestamp").cast(pa.int64()).cast(pa.timestamp("us", "UTC")),
         source_topic=pa.array([source_topic] * len(rows)),
@@ -247,10 +253,18 @@ def _dead_letters(batch: pa.RecordBatch, reasons: dict[int, str], source_topic: 
     )
 
 
+def _about(count: int, **fields: Any) -> pa.RecordBatch:
+    """A batch of SCHEMA with nothing but `about`; a field of it that is not given is null."""
+    return _batch(count, about=pa.StructArray.from_arrays(_arrays(count, ABOUT, fields), fields=list(ABOUT)))
+
+
 def _batch(count: int, **columns: Any) -> pa.RecordBatch:
     """A batch of SCHEMA; a column that is not given is null."""
-    arrays = [
-        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in SCHEMA
+    return pa.RecordBatch.from_arrays(_arrays(count, SCHEMA, columns), schema=SCHEMA)
+
+
+def _arrays(count: int, fields: Iterable[pa.Field], given: dict[str, Any]) -> list[pa.Array]:
+    return [
+        pa.array(given[field.name], field.type) if field.name in given else pa.nulls(count, field.type)
+        for field in fields
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -18,10 +18,11 @@ from typing import Final
 
 from rich.console import Console
 
+from muster.spark.clients import PassingError
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RefusedRunError, RunOptions
 from muster.spark.jobs.runner import Progress, run
-from muster.spark.jobs.source import PassingError, claim, find_source
+from muster.spark.jobs.source import claim, find_source
 from muster.spark.session import spark_session
 from muster.spark.tables import CHECKPOINTS
 

@@ -7,58 +7,23 @@ after every record. A compacted history has fewer commits than there were; a run
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
-from muster.spark.jobs.job import Job, Step, Wrote, write_dead_letters
-from muster.spark.jobs.minutes import (
-    TOPIC,
-    Snapshot,
-    States,
-    advance,
-    build,
-    figures_of,
-    merged,
-    read_up_to,
-    seen_in,
-)
-from muster.spark.tables import COMMITS, DEAD_LETTERS
+from muster.spark.jobs.job import Step
+from muster.spark.jobs.minute_job import minute_job
+from muster.spark.jobs.minutes import Snapshot, States, merged
+from muster.spark.tables import COMMITS
 
-NAME = "commits"
+NAME: Final = "commits"
 
 
-def write(batch: DataFrame, step: Step) -> Wrote:
-    """Add a batch's commits to the open minutes, and write those that are over by it."""
-    states = States(step.spark, step.options.out, NAME)
-    before = states.before(step.batch_id)
-    batch = batch.persist()
-    try:
-        seen = seen_in(batch, before)
-        after = advance(before, step, seen.newest_us, read_up_to(step, NAME))
-        letters = 0
-        if seen.dead_letters:
-            letters = write_dead_letters(batch, replace(step, batch_id=after.sequence), NAME)
-        _close(states, figures_of(batch).unionByName(states.rows(before)), before, after, step)
-    finally:
-        batch.unpersist()
-    notes = (f"{seen.late:,} commits came too late to be counted",) if seen.late else ()
-    return Wrote(letters, max(seen.newest_us.values(), default=0) // 1000 or None, notes)
-
-
-def close(step: Step) -> Wrote:
-    """Write the minutes that are over though nothing more was committed."""
-    states = States(step.spark, step.options.out, NAME)
-    before = states.before(step.batch_id + 1)
-    after = advance(before, step, {}, step.log_ends)
-    if before.sequence >= 0 and after.closed_until_us > before.closed_until_us:
-        _close(states, states.rows(before), before, after, step)
-    return Wrote()
-
-
-def _close(states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step) -> None:
+def _finish(
+    states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step
+) -> tuple[str, ...]:
     minute = F.unix_micros("minute")
     closed = rows.where((minute >= before.closed_until_us) & (minute < after.closed_until_us))
     write_batch(
@@ -69,6 +34,7 @@ def _close(states: States, rows: DataFrame, before: Snapshot, after: Snapshot, s
         job=NAME,
     )
     states.save(after, merged(rows.where(minute >= after.closed_until_us)))
+    return ()
 
 
 def by_group(rows: DataFrame, noisy_per_second: float) -> DataFrame:
@@ -82,12 +48,10 @@ def by_group(rows: DataFrame, noisy_per_second: float) -> DataFrame:
     )
 
 
-JOB = Job(
+JOB = minute_job(
     NAME,
-    TOPIC,
-    (COMMITS.name, DEAD_LETTERS.name),
+    (COMMITS.name,),
     "commits per group and minute, and the noisy groups",
-    build,
-    write,
-    close,
+    _finish,
+    late="commits came too late to be counted",
 )

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
+from muster.spark.clients import TIMEOUT_S, PassingError, client_settings, in_words
+from muster.spark.decoding.lag import UNKNOWN, Where
 from muster.spark.decoding.windows import Ints
-from muster.spark.jobs.source import TIMEOUT_S, PassingError, client_settings
 
-Where: TypeAlias = tuple[str, int]
-"""Topic and partition."""
-
-UNKNOWN: Final = -1
 MAX_LOOKUPS: Final = 500_000
 """Questions per step: some minutes of a broker's time. What is not asked for is UNKNOWN; the newest go first."""
 MAX_PER_REQUEST: Final = 5_000
@@ -81,7 +78,7 @@ class LogEnds:
         try:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
-            raise PassingError(f"the topics could not be listed: {error.args[0].str()}") from None
+            raise PassingError(f"the topics could not be listed: {in_words(error)}") from None
         there = []
         for topic, partition in sorted(set(wanted)):
             if topic in topics and partition in topics[topic].partitions:
@@ -151,7 +148,7 @@ class LogEnds:
                     offsets[where] = answer.result().offset
                 except KafkaException as error:
                     if error.args[0].code() not in _GONE:
-                        raise PassingError(f"no log end of {where[0]}: {error.args[0].str()}") from None
+                        raise PassingError(f"no log end of {where[0]}: {in_words(error)}") from None
                     found.missing.add(where[0])
                     found.ends.pop(where, None)
         return offsets

@@ -1,7 +1,7 @@
 """What a job is: a topic, how its records become rows, and how a batch of rows becomes tables.
 
-A job runs as a Structured Streaming query with a checkpoint: `build` makes its plan once, `write` gets the rows
-of each micro-batch. Spark repeats the newest batch after a crash, with the same records and number, so `write`
+A job runs as a Structured Streaming query with a checkpoint: `build` makes the plan of a pass, `write` gets the
+rows of each micro-batch. Spark repeats the newest batch after a crash, with the same records and number, so it
 goes through `batch_files.write_batch` alone. A record that cannot be used is a row of the same plan, in the
 columns of the table `dead_letters`: the topic is read once. A frame that goes to two tables is persisted by
 `write`, or Spark reads the records twice.
@@ -26,10 +26,11 @@ class Step:
     """One call of `write` or `close`: the batch, and what was known of the topic before the pass over it began."""
 
     spark: SparkSession
+    topic: str
     batch_id: int
     options: RunOptions
     as_of_ms: int  # Whatever was written before is within the log ends.
-    log_ends: Mapping[int, int]  # Of the job's topic by partition, open transactions included.
+    log_ends: Mapping[int, int]  # Of the topic by partition, open transactions included.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +38,32 @@ class Wrote:
     """What to tell of a step."""
 
     dead_letters: int = 0
+    records: int | None = None  # Of the topic; None: as many as Spark's source had rows.
     newest_ms: int | None = None  # Time of the newest record; None: as Spark's watermark has it.
     notes: tuple[str, ...] = ()  # Sentences.
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """`build` maps Spark's Kafka source (all its columns, read_committed, from the earliest record) to rows.
+class Reading:
+    """The plan of a pass. Its query ends by itself, or is to be ended when its source has come to `until`."""
 
-    `write` is called with each micro-batch of them, in order. `close`, if there is one, is called when a pass has
-    read all that was there as it began, with the number of the newest batch (-1: none yet).
+    rows: DataFrame
+    until: Mapping[int, int] | None = None  # By partition.
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`build` says how a pass reads the topic, without what transactions aborted; None: there is nothing new.
+
+    `write` is called with each micro-batch of its rows, in order. `close`, if there is one, is called when a pass
+    has read all that was there as it began, with the number of the newest batch (-1: none yet).
     """
 
     name: str
     topic: str
     tables: tuple[str, ...]
     says: str
-    build: Callable[[SparkSession, DataFrame, RunOptions], DataFrame]
+    build: Callable[[Step], Reading | None]
     write: Callable[[DataFrame, Step], Wrote]
     close: Callable[[Step], Wrote] | None = None
 

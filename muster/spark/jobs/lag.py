@@ -9,7 +9,6 @@ when a minute is over (`ends`). Where a topic is not there any more they are nul
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -17,23 +16,14 @@ from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
 from muster.spark.decoding import lag
+from muster.spark.decoding.lag import Where
 from muster.spark.decoding.offsets import MINUTE_US
-from muster.spark.jobs.ends import Found, LogEnds, Where
-from muster.spark.jobs.job import Job, Step, Wrote, write_dead_letters
+from muster.spark.jobs.ends import Found, LogEnds
+from muster.spark.jobs.job import Step
 from muster.spark.jobs.marks import frame_of, marks_of
-from muster.spark.jobs.minutes import (
-    KEY,
-    TOPIC,
-    Snapshot,
-    States,
-    advance,
-    build,
-    figures_of,
-    merged,
-    read_up_to,
-    seen_in,
-)
-from muster.spark.tables import DEAD_LETTERS, LAG, LOG_ENDS
+from muster.spark.jobs.minute_job import minute_job
+from muster.spark.jobs.minutes import KEY, Snapshot, States, merged
+from muster.spark.tables import LAG, LOG_ENDS
 
 NAME: Final = "lag"
 FORGOTTEN_DAYS: Final = 30
@@ -43,35 +33,9 @@ _DAY_US: Final = 24 * 60 * MINUTE_US
 NAMES_TOLD: Final = 5
 
 
-def write(batch: DataFrame, step: Step) -> Wrote:
-    """Add a batch's commits to what is known, and write the minutes that are over by it."""
-    states = States(step.spark, step.options.out, NAME)
-    before = states.before(step.batch_id)
-    batch = batch.persist()
-    try:
-        seen = seen_in(batch, before)
-        after = advance(before, step, seen.newest_us, read_up_to(step, NAME))
-        letters = 0
-        if seen.dead_letters:
-            letters = write_dead_letters(batch, replace(step, batch_id=after.sequence), NAME)
-        notes = _close(states, figures_of(batch).unionByName(states.rows(before)), before, after, step)
-    finally:
-        batch.unpersist()
-    return Wrote(letters, max(seen.newest_us.values(), default=0) // 1000 or None, notes)
-
-
-def close(step: Step) -> Wrote:
-    """Write the minutes that are over though nothing more was committed."""
-    states = States(step.spark, step.options.out, NAME)
-    before = states.before(step.batch_id + 1)
-    after = advance(before, step, {}, step.log_ends)
-    if before.sequence < 0 or after.closed_until_us == before.closed_until_us:
-        return Wrote()
-    return Wrote(notes=_close(states, states.rows(before), before, after, step))
-
-
-def _close(states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step) -> tuple[str, ...]:
-    """Write the minutes from `before` to `after`, and what is to be carried on; returns what is to be told."""
+def _finish(
+    states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step
+) -> tuple[str, ...]:
     known = merged(rows).persist()
     try:
         notes: tuple[str, ...] = ()
@@ -144,12 +108,10 @@ def _told(found: Found) -> tuple[str, ...]:
     return tuple(notes)
 
 
-JOB = Job(
+JOB = minute_job(
     NAME,
-    TOPIC,
-    (LAG.name, LOG_ENDS.name, DEAD_LETTERS.name),
+    (LAG.name, LOG_ENDS.name),
     "lag in records and seconds per group, topic, partition and minute",
-    build,
-    write,
-    close,
+    _finish,
+    late=None,
 )

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-
 from coordinator.history import TOPIC
 from muster.spark.events.books import MemberShelf
 from muster.spark.events.stateful import tell_stories
 from muster.spark.jobs.event_tables import writer
-from muster.spark.jobs.job import Job
-from muster.spark.jobs.options import RunOptions
+from muster.spark.jobs.job import Job, Reading, Step
+from muster.spark.jobs.kafka_source import read_topic
 from muster.spark.tables import CHURN, DEAD_LETTERS, MEMBERS
 
 
-def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
+def build(step: Step) -> Reading:
     """Rows of all its tables, as `tell_stories` has them."""
-    return tell_stories(records, MemberShelf(), TOPIC, options.watermark_ms)
+    return Reading(tell_stories(read_topic(step), MemberShelf(), step.topic, step.options.watermark_ms))
 
 
 JOB: Final = Job(

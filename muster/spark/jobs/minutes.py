@@ -14,8 +14,6 @@ itself.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -24,11 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from muster.spark.batch_files import HadoopFiles
-from muster.spark.decoding import offsets
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.jobs.job import Step
-from muster.spark.jobs.options import RunOptions
-from muster.spark.tables import checkpoint_path
 
 STATE: Final = "_state"
 KEY: Final = ("group_id", "topic", "partition")
@@ -37,22 +32,6 @@ ROWS: Final = (
     "newest_offset BIGINT"
 )
 """By key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
-
-
-TOPIC: Final = "__consumer_offsets"
-RECORDS_PER_ARROW_BATCH: Final = 100_000
-
-
-def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
-    """Records of TOPIC to figures by the minute, decoded in Arrow.
-
-    A task reads several partitions, one after the other, so there are no more tasks than can run: a task has a
-    cost of its own, and so has each stage behind it.
-    """
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", RECORDS_PER_ARROW_BATCH)
-    decode = offsets.minutes(TOPIC, time.time_ns() // 1000)
-    wanted = records.select(*offsets.INPUT).coalesce(spark.sparkContext.defaultParallelism)
-    return wanted.mapInArrow(decode, offsets.DDL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +84,7 @@ class Seen:
     """What a batch of `decoding.offsets` holds, beside its figures."""
 
     newest_us: Mapping[str, int]  # By source partition.
+    records: int
     dead_letters: int
     late: int  # Commits of minutes that were over.
 
@@ -112,27 +92,20 @@ class Seen:
 def seen_in(batch: DataFrame, snapshot: Snapshot) -> Seen:
     """One pass over a batch, which should be persisted."""
     is_late = F.unix_micros("minute") < snapshot.closed_until_us
-    found = batch.groupBy("source_partition").agg(
-        F.max(F.when(F.col("reason").isNull(), F.unix_micros("seen_at"))).alias("newest"),
-        F.count("reason").alias("letters"),
+    found = batch.groupBy("about.source_partition").agg(
+        F.max(F.when(F.col("about.reason").isNull(), F.unix_micros("about.seen_at"))).alias("newest"),
+        F.sum("about.records").alias("records"),
+        F.count("about.reason").alias("letters"),
         F.sum(F.when(is_late, F.col("commits")).otherwise(0)).alias("late"),
     )
     rows = found.collect()
     newest = {str(row.source_partition): row.newest for row in rows if row.source_partition is not None}
     return Seen(
         {partition: us for partition, us in newest.items() if us is not None},
+        sum(row.records or 0 for row in rows),
         sum(row.letters for row in rows),
         sum(row.late or 0 for row in rows),
     )
-
-
-def read_up_to(step: Step, job: str) -> dict[int, int]:
-    """Where the batch ends in each partition of the job's topic: Spark's own plan of it, markers and all."""
-    files = HadoopFiles(step.spark, checkpoint_path(step.options.out, job))
-    content = files.read_text(f"offsets/{step.batch_id}")
-    source = content.splitlines()[2]  # Behind the version of the format, and what holds for all sources.
-    (partitions,) = json.loads(source).values()
-    return {int(partition): offset for partition, offset in partitions.items()}
 
 
 def advance(

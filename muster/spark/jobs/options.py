@@ -20,7 +20,6 @@ JOBS: Final[Mapping[str, str]] = {
 }
 """Where each job is: a module with a `JOB`. They are imported when they run."""
 
-DEFAULT_MAX_OFFSETS_PER_BATCH: Final = 2_000_000
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -35,7 +34,7 @@ class RunOptions:
     bootstrap: str
     out: str  # An absolute path, as Spark resolves relative ones where its JVM was started.
     watermark_ms: int = 60_000  # So late may a record be; then its minute or window is over.
-    max_offsets_per_batch: int = DEFAULT_MAX_OFFSETS_PER_BATCH
+    max_offsets_per_batch: int | None = None  # None: as many as suit the job.
     every_ms: int | None = None  # A continuous run looks for new records so often; None: once.
     kafka: Mapping[str, str] = field(default_factory=dict)  # Clients' settings, under the names that Java's
     # client and librdkafka share: `security.protocol` and the like.
@@ -78,6 +77,11 @@ def require_positive(option: str, value: Number) -> Number:
     if not value > 0:
         raise RefusedRunError(f"--{option} {value}: it has to be above 0")
     return value
+
+
+def require_positive_or_none(option: str, value: Number | None) -> Number | None:
+    """The value itself, if one was given. Raises RefusedRunError if it is not above 0."""
+    return None if value is None else require_positive(option, value)
 
 
 def parse_share(option: str, value: float) -> float:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-
 from coordinator.history import TOPIC
 from muster.spark.events.books import RebalanceShelf
 from muster.spark.events.stateful import tell_stories
 from muster.spark.events.storms import StormRule
 from muster.spark.jobs.event_tables import writer
-from muster.spark.jobs.job import Job
-from muster.spark.jobs.options import RunOptions
+from muster.spark.jobs.job import Job, Reading, Step
+from muster.spark.jobs.kafka_source import read_topic
 from muster.spark.tables import DEAD_LETTERS, REBALANCES, STORMS
 
 
-def build(spark: SparkSession, records: DataFrame, options: RunOptions) -> DataFrame:
+def build(step: Step) -> Reading:
     """Rows of all its tables, as `tell_stories` has them."""
-    rule = StormRule(options.storm_window_ms, options.storm_share)
-    return tell_stories(records, RebalanceShelf(rule), TOPIC, options.watermark_ms)
+    rule = StormRule(step.options.storm_window_ms, step.options.storm_share)
+    return Reading(
+        tell_stories(read_topic(step), RebalanceShelf(rule), step.topic, step.options.watermark_ms)
+    )
 
 
 JOB: Final = Job(

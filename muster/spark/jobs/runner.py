@@ -1,4 +1,4 @@
-"""Runs a job: passes over its topic, each an `availableNow` query from the checkpoint on, until told to stop.
+"""Runs a job: passes over its topic, each a query from the checkpoint on to what is there now, until told to stop.
 
 A continuous run is a pass every so often rather than one endless query: at the end of a pass it is known that
 everything written before it began has been read, so a minute can be over though nobody commits any more, which
@@ -12,17 +12,19 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muster.spark.jobs.job import Job, Step, Wrote
+from muster.spark.clients import PassingError
+from muster.spark.jobs.job import Job, Reading, Step, Wrote
 from muster.spark.jobs.options import RunOptions
-from muster.spark.jobs.source import PassingError, log_ends
+from muster.spark.jobs.source import log_ends
+from muster.spark.progress.positions import CheckpointError
 from muster.spark.tables import checkpoint_path
 
 FIRST_RETRY_S: Final = 1.0
@@ -39,11 +41,6 @@ _PASSING: Final = re.compile(
     r"|KafkaStorage|OffsetNotAvailable|StaleBrokerEpoch)Exception"
     r"|Failed to create new KafkaAdminClient|PassingError"
 )
-
-
-# After each poll Spark asks for the log's begin and end, which throws away what its consumer has fetched beyond
-# the 500 records that a poll gives by default: the same bytes come again and again. So: few and large polls.
-FETCHING: Final = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(2 << 20)}
 
 
 class JobFailedError(Exception):
@@ -122,16 +119,19 @@ class _Run:
         """Read and write all that the topic holds now. Raises PassingError and JobFailedError."""
         as_of_ms = wall_ms()
         ends = log_ends(self._options.bootstrap, self._job.topic, self._options.kafka)
-        step = Step(self._spark, -1, self._options, as_of_ms, ends)
+        step = Step(self._spark, self._job.topic, -1, self._options, as_of_ms, ends)
         try:
-            query = self._start(step)
-            self._await(query)
+            reading = self._job.build(step)
+            if reading is not None:
+                self._await(self._start(reading, step), reading.until)
+        except CheckpointError as error:
+            raise JobFailedError(str(error)) from None
         except PySparkException as error:
             raise self._sorted_out(error) from None
         if self._job.close is not None and not self._stopped.is_set():
             self._say(self._job.close(replace(step, batch_id=self._newest_batch)))
 
-    def _start(self, step: Step) -> StreamingQuery:
+    def _start(self, reading: Reading, step: Step) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
             try:
                 each = replace(step, spark=batch.sparkSession, batch_id=batch_id)
@@ -141,14 +141,15 @@ class _Run:
                 raise
 
         self._failure = None
-        records = read_topic(self._spark, self._job.topic, step.log_ends, self._options)
-        rows = self._job.build(self._spark, records, self._options)
         checkpoint = checkpoint_path(self._options.out, self._job.name)
-        writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
-        return writer.trigger(availableNow=True).foreachBatch(write).start()
+        # A source that does not know of `availableNow` would have all there is in one batch.
+        self._spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Else a source is asked every 10 ms.
+        writer = reading.rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+        trigger = {"availableNow": True} if reading.until is None else {"processingTime": "0 seconds"}
+        return writer.trigger(**trigger).foreachBatch(write).start()
 
-    def _await(self, query: StreamingQuery) -> None:
-        """Wait for the query's end; between two batches, if the run is to stop."""
+    def _await(self, query: StreamingQuery, until: Mapping[int, int] | None) -> None:
+        """Wait for the query's end, or end it at `until`; between two batches, if the run is to stop."""
         told: set[int] = set()
         stop_by: float | None = None
         over = False
@@ -160,7 +161,9 @@ class _Run:
                 for batch in fresh:
                     told.add(batch["batchId"])
                     self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
-            if self._stopped.is_set() and not over:
+            if until is not None and any(_is_at(batch, until) for batch in fresh):
+                query.stop()
+            elif self._stopped.is_set() and not over:
                 stop_by = stop_by or time.monotonic() + STOP_PATIENCE_S
                 if fresh or time.monotonic() > stop_by or not query.status["isTriggerActive"]:
                     query.stop()
@@ -171,7 +174,8 @@ class _Run:
         if wrote is None:
             return  # A report without a batch: Spark looked, and there was nothing.
         now = self._progress
-        self._progress = replace(now, batches=now.batches + 1, records=now.records + records)
+        read = records if wrote.records is None else wrote.records
+        self._progress = replace(now, batches=now.batches + 1, records=now.records + read)
         self._say(wrote, event_time.get("max"))
 
     def _say(self, wrote: Wrote, spark_newest: str | None = None) -> None:
@@ -196,30 +200,16 @@ class _Run:
         return JobFailedError(f"Spark gave up: {first}")
 
 
-def read_topic(spark: SparkSession, topic: str, partitions: Iterable[int], options: RunOptions) -> DataFrame:
-    """Spark's Kafka source: what transactions aborted is left out, what is gone is passed over.
-
-    Spark finds the offsets through an admin client that drops internal topics without a word, `__consumer_offsets`
-    among them; its older way, through a consumer, does not. The partitions are assigned, so there is no group.
-    """
-    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
-    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
-    source = source.options(**FETCHING)
-    source = source.options(**{f"kafka.{name}": value for name, value in options.kafka.items()})
-    return source.options(
-        **{
-            "assign": json.dumps({topic: sorted(partitions)}),
-            "startingOffsets": "earliest",
-            "failOnDataLoss": "false",
-            "kafka.isolation.level": "read_committed",
-            "maxOffsetsPerTrigger": str(options.max_offsets_per_batch),
-        }
-    ).load()
-
-
 def wall_ms() -> int:
     """The time of day."""
     return time.time_ns() // 1_000_000
+
+
+def _is_at(progress: dict[str, Any], until: Mapping[int, int]) -> bool:
+    """Whether the one source of a query has come so far."""
+    (source,) = progress["sources"]
+    (at,) = json.loads(source["endOffset"]).values()
+    return {int(partition): end for partition, end in at.items()} == until
 
 
 def _as_ms(text: str | None) -> int | None:

@@ -13,17 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
+from muster.spark.clients import TIMEOUT_S, PassingError, client_settings, in_words
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
 
-TIMEOUT_S: Final = 15.0
-
-
-class PassingError(Exception):
-    """The cluster does not answer, or not yet; to be tried again. The message is a sentence."""
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # As above.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,6 @@ class Source:
     cluster_id: str
     topic: str
     topic_id: str
-
-
-def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """Of a confluent-kafka client: silent, since what goes wrong is told by whoever uses it."""
-    return {"bootstrap.servers": bootstrap, "client.id": "muster-spark", "log_level": 0, **kafka}
 
 
 def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
@@ -50,22 +43,34 @@ def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)[topic].result()
         cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result()
     except KafkaException as error:
-        raise PassingError(f"{bootstrap} does not answer: {_said(error)}") from None
+        raise PassingError(f"{bootstrap} does not answer: {in_words(error)}") from None
     return Source(str(cluster.cluster_id), topic, str(described.topic_id))
+
+
+def find_reach(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> tuple[dict[int, int], dict[int, int]]:
+    """Where each partition begins, and the last stable offset, up to which it can be read. Raises PassingError."""
+    admin = AdminClient(client_settings(bootstrap, kafka))
+    return _offsets_at(admin, topic, _EARLIEST), _offsets_at(admin, topic, _LATEST)
 
 
 def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, int]:
     """The end of each partition's log, transactions that are still open included. Raises PassingError."""
-    settings = {**client_settings(bootstrap, kafka), "isolation.level": "read_uncommitted"}
-    admin = AdminClient(settings)
+    admin = AdminClient(client_settings(bootstrap, kafka))
+    return _offsets_at(admin, topic, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+
+def _offsets_at(
+    admin: AdminClient, topic: str, spec: OffsetSpec, level: IsolationLevel = IsolationLevel.READ_COMMITTED
+) -> dict[int, int]:
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
-        wanted = {TopicPartition(topic, partition): latest for partition in known}
-        answers = admin.list_offsets(wanted, request_timeout=TIMEOUT_S) if wanted else {}
+        wanted = {TopicPartition(topic, partition): spec for partition in known}
+        if not wanted:
+            return {}
+        answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=TIMEOUT_S)
         return {where.partition: answer.result().offset for where, answer in answers.items()}
     except KafkaException as error:
-        raise PassingError(f"the ends of {topic} could not be had: {_said(error)}") from None
+        raise PassingError(f"the ends of {topic} could not be had: {in_words(error)}") from None
 
 
 def claim(out: str, job: str, source: Source) -> None:
@@ -97,8 +102,3 @@ def _differs(out: str, job: str, before: Source, now: Source) -> str:
     else:
         what = f"of another {now.topic} (topic id {before.topic_id}): it was deleted and made anew since"
     return f"{out} has the progress of the job {job} on a topic {what}. Choose another --out"
-
-
-def _said(error: KafkaException) -> str:
-    """What librdkafka says, in its words."""
-    return str(error.args[0].str()) if error.args else "it failed"

@@ -21,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from muster.spark.clients import in_words
 from muster.spark.members.plan import MembersError, Plan, stop_group_id
 from muster.spark.members.report import Partition
 
@@ -66,7 +67,7 @@ def check_settings(plan: Plan) -> None:
     try:
         Consumer(plan.consumer_settings(0)).close()
     except (KafkaException, TypeError, ValueError) as error:
-        raise MembersError(f"the client refuses its settings: {_told(error)}") from error
+        raise MembersError(f"the client refuses its settings: {in_words(error)}") from error
 
 
 class Cluster:
@@ -158,7 +159,7 @@ class Cluster:
             raise self._unanswered(doing, error) from error
 
     def _unanswered(self, doing: str, error: KafkaException) -> MembersError:
-        return MembersError(f"{doing} on {self._bootstrap}: {_told(error)}")
+        return MembersError(f"{doing} on {self._bootstrap}: {in_words(error)}")
 
 
 # What a member's connection needs (TLS, SASL, timeouts of sockets) the driver's needs, too.
@@ -185,9 +186,3 @@ def check_committed(group_id: str, committed: Mapping[Partition, int], ends: Map
         raise MembersError(
             f"group {group_id} is on {beyond[0]}{more}: was the topic made anew? Reset the group's offsets first"
         )
-
-
-def _told(error: Exception) -> str:
-    """The client's own words, without its codes."""
-    first = error.args[0] if error.args else error
-    return str(first.str()) if isinstance(first, KafkaError) else str(first)

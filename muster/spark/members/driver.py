@@ -14,7 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from muster.spark.executors import MEMBERS_NEED, require_on_executors
+from muster.spark.clients import in_words
+from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.members.checks import Cluster, check_committed, check_options, check_settings
 from muster.spark.members.member import run_member
@@ -107,7 +108,7 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
             offsets=[TopicPartition(topic, 0, 0, f"stop at {asked_at}")], asynchronous=False
         )
     except KafkaException as error:
-        raise MembersError(f"telling group {group_id} to stop: {error.args[0].str()}") from error
+        raise MembersError(f"telling group {group_id} to stop: {in_words(error)}") from error
     finally:
         consumer.close()
     if answers[0].error is not None:
@@ -140,7 +141,7 @@ def check_spark(spark: SparkSession, members: int) -> None:
     ship_packages(spark)
     if is_cluster(context):
         try:
-            require_on_executors(spark, MEMBERS_NEED)
+            require_on_executors(spark, CLIENTS_NEED)
         except SparkUnavailableError as missing:
             raise MembersError(str(missing)) from None
 

@@ -26,6 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from muster.group_admin import TopicPartition
+from muster.spark.clients import in_words
 from muster.spark.progress.positions import LiveMembersError, PassingError, Positions, ProgressError, listed
 
 ANSWER_TIMEOUT_S: Final = 10.0
@@ -145,7 +146,7 @@ class GroupOffsets:
         if self._consumer is not None:
             self._consumer.poll(0)
         self.close()
-        reason = why.args[0].str() if isinstance(why, KafkaException) else str(why)
+        reason = in_words(why) if isinstance(why, Exception) else str(why)
         more, self._said = self._said, ""
         return PassingError(f"{reason} ({more})" if more else reason)
 

@@ -1,0 +1,57 @@
+"""What the jobs by the minute have in common: each batch of figures moves their state on and ends minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame
+
+from muster.spark.jobs.job import Job, Reading, Step, Wrote, write_dead_letters
+from muster.spark.jobs.minutes import Snapshot, States, advance, figures_of, seen_in
+from muster.spark.jobs.offsets_log import TOPIC, read_figures, read_up_to
+from muster.spark.tables import DEAD_LETTERS
+
+Finish: TypeAlias = Callable[[States, DataFrame, Snapshot, Snapshot, Step], tuple[str, ...]]
+"""Given all rows that are known, write the minutes that are over by the second snapshot and were not by the first,
+save the second, and return what is to be told."""
+
+
+def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *, late: str | None) -> Job:
+    """A job that has `finish` for each batch, and for each pass in which time alone ends a minute.
+
+    `late` is what to tell of commits of minutes that were over; None: they are of use all the same.
+    """
+
+    def build(step: Step) -> Reading | None:
+        return read_figures(step, name)
+
+    def write(batch: DataFrame, step: Step) -> Wrote:
+        states = States(step.spark, step.options.out, name)
+        before = states.before(step.batch_id)
+        batch = batch.persist()
+        try:
+            seen = seen_in(batch, before)
+            after = advance(before, step, seen.newest_us, read_up_to(step, name))
+            letters = 0
+            if seen.dead_letters:
+                letters = write_dead_letters(
+                    batch.select("about.*"), replace(step, batch_id=after.sequence), name
+                )
+            notes = finish(states, figures_of(batch).unionByName(states.rows(before)), before, after, step)
+        finally:
+            batch.unpersist()
+        if late and seen.late:
+            notes += (f"{seen.late:,} {late}",)
+        return Wrote(letters, seen.records, max(seen.newest_us.values(), default=0) // 1000 or None, notes)
+
+    def close(step: Step) -> Wrote:
+        states = States(step.spark, step.options.out, name)
+        before = states.before(step.batch_id + 1)
+        after = advance(before, step, {}, step.log_ends)
+        if before.sequence < 0 or after.closed_until_us == before.closed_until_us:
+            return Wrote()
+        return Wrote(notes=finish(states, states.rows(before), before, after, step))
+
+    return Job(name, TOPIC, (*tables, DEAD_LETTERS.name), says, build, write, close)

@@ -1,0 +1,72 @@
+"""`__consumer_offsets` for the jobs by the minute: what a pass is to read of it, and how far a batch goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from muster.spark.batch_files import HadoopFiles
+from muster.spark.decoding.log_source import NAME, REACH, OffsetsLog, Reach
+from muster.spark.executors import CLIENTS_NEED, require_on_executors
+from muster.spark.jobs.job import Reading, Step
+from muster.spark.jobs.source import find_reach
+from muster.spark.progress.checkpoint import batch_ids, is_whole_commit, parse_offsets
+from muster.spark.session import is_local
+from muster.spark.tables import checkpoint_path
+
+TOPIC: Final = "__consumer_offsets"
+BATCH_OFFSETS: Final = (
+    10_000_000  # They become a million rows, and a batch has a cost of its own, 5 s of CPU.
+)
+
+
+def read_figures(step: Step, job: str) -> Reading | None:
+    """The rows of `decoding.offsets` of what is there now; None if there is nothing new. Raises PassingError."""
+    context = step.spark.sparkContext
+    if not is_local(str(context.master)):
+        require_on_executors(step.spark, CLIENTS_NEED)
+    begins, ends = find_reach(step.options.bootstrap, step.topic, step.options.kafka)
+    planned, is_done = _planned(step, job)
+    at = {each: max(planned.get(each, 0), begin) for each, begin in begins.items()}
+    if is_done and all(at[each] >= end for each, end in ends.items()):
+        return None
+    ends = {each: max(at[each], end) for each, end in ends.items()}
+    reach = Reach(
+        bootstrap=step.options.bootstrap,
+        kafka=step.options.kafka,
+        topic=step.topic,
+        begins=begins,
+        planned=at,
+        ends=ends,
+        batch_offsets=step.options.max_offsets_per_batch or BATCH_OFFSETS,
+        tasks=context.defaultParallelism,
+        now_us=time.time_ns() // 1000,
+    )
+    step.spark.dataSource.register(OffsetsLog)
+    # A batch is kept in memory while its tables are written, and not for longer.
+    step.spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
+    rows = step.spark.readStream.format(NAME).option(REACH, reach.to_json()).load()
+    return Reading(rows, ends)
+
+
+def read_up_to(step: Step, job: str) -> dict[int, int]:
+    """Where the batch ends in each partition: Spark's own plan of it, markers and all."""
+    return _ends_of(HadoopFiles(step.spark, checkpoint_path(step.options.out, job)), step.batch_id)
+
+
+def _planned(step: Step, job: str) -> tuple[dict[int, int], bool]:
+    """Where the newest batch ends that was planned, and whether it is done."""
+    files = HadoopFiles(step.spark, checkpoint_path(step.options.out, job))
+    newest = max(batch_ids(files.names("offsets", "")), default=None)
+    if newest is None:
+        return {}, True
+    commit = f"commits/{newest}"
+    is_done = newest in batch_ids(files.names("commits", "")) and is_whole_commit(
+        files.read_bytes(commit), commit
+    )
+    return _ends_of(files, newest), is_done
+
+
+def _ends_of(files: HadoopFiles, batch_id: int) -> dict[int, int]:
+    where = f"offsets/{batch_id}"
+    return {at.partition: end for at, end in parse_offsets(files.read_bytes(where), where).items()}
