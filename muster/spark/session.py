@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkContext
 from pyspark.core.files import SparkFiles
@@ -126,6 +128,25 @@ def executor_python(settings: Mapping[str, str]) -> str:
     if is_local(settings["spark.master"]):
         return sys.executable
     return settings.get("spark.pyspark.python", f"./{EXECUTOR_PYTHON}")
+
+
+def lend_python(session: SparkSession) -> None:
+    """Let Spark start Python on this machine, too, as it does to plan a data source that is written in Python.
+
+    It takes the program that executors have, which on a cluster is EXECUTOR_PYTHON in the folder that a process
+    was started in. So that is what is put there. Raises SparkUnavailableError if it is a path that is not here.
+    """
+    context = session.sparkContext
+    program = str(context.pythonExec)
+    if is_local(str(context.master)):
+        return
+    if program == f"./{EXECUTOR_PYTHON}":
+        jvm: Any = session._jvm
+        own = Path(jvm.System.getProperty("user.dir"), EXECUTOR_PYTHON)
+        own.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        own.chmod(0o755)
+    elif shutil.which(program) is None:
+        raise SparkUnavailableError(f"spark.pyspark.python={program} is not on this machine, and has to be")
 
 
 def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:

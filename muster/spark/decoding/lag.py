@@ -20,6 +20,7 @@ import pyarrow as pa
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.decoding.windows import Bools, Ints
 from muster.spark.decoding.workers import task
+from muster.spark.tables import LAG, arrow_schema
 
 UNKNOWN: Final = -1
 HISTORY_MINUTES: Final = 24 * 60
@@ -28,22 +29,8 @@ ROWS_AT_A_TIME: Final = 1_000_000  # Minutes of spans that are looked at togethe
 
 SPANS: Final = ("group_id", "topic", "partition", "committed_offset", "from_us", "until_us", "is_commit")
 """`from_us` and `until_us` are begins of minutes, the latter exclusive; `is_commit`: the first has a commit."""
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("minute", pa.timestamp("us", "UTC")),
-        pa.field("group_id", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("committed_offset", pa.int64()),
-        pa.field("log_end_offset", pa.int64()),
-        pa.field("lag_records", pa.int64()),
-        pa.field("lag_seconds", pa.float64()),
-    ]
-)
-DDL: Final = (
-    "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, committed_offset BIGINT, "
-    "log_end_offset BIGINT, lag_records BIGINT, lag_seconds DOUBLE"
-)
+SCHEMA: Final = arrow_schema(LAG.name)
+DDL: Final = ", ".join(f"{column.name} {column.type}" for column in LAG.columns)
 
 Where: TypeAlias = tuple[str, int]
 Seconds: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]

@@ -11,7 +11,7 @@ from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.jobs.job import Reading, Step
 from muster.spark.jobs.source import find_reach
 from muster.spark.progress.checkpoint import batch_ids, is_whole_commit, parse_offsets
-from muster.spark.session import is_local
+from muster.spark.session import is_local, lend_python
 from muster.spark.tables import checkpoint_path
 
 TOPIC: Final = "__consumer_offsets"
@@ -25,6 +25,7 @@ def read_figures(step: Step, job: str) -> Reading | None:
     context = step.spark.sparkContext
     if not is_local(str(context.master)):
         require_on_executors(step.spark, CLIENTS_NEED)
+        lend_python(step.spark)
     begins, ends = find_reach(step.options.bootstrap, step.topic, step.options.kafka)
     planned, is_done = _planned(step, job)
     at = {each: max(planned.get(each, 0), begin) for each, begin in begins.items()}
