@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -30,8 +31,9 @@ from muster.spark.simulation.simulate import Options, choose
 from tests.daemon import MusterDaemon
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-END: Final = "2026-01-08"
-END_MS: Final = 1_767_830_400_000
+# The histories end now: `lag` has a row for each minute in which a group is behind, up to the time of the run.
+END: Final = datetime.now(UTC).replace(microsecond=0)
+END_MS: Final = int(END.timestamp()) * 1_000
 GROUPS: Final = 100_000
 WEEK_DAYS: Final = 7
 YEAR_DAYS: Final = 365
@@ -65,7 +67,17 @@ class Run:
 
 def simulate(out: Path, *arguments: str) -> dict[str, Any]:
     """Write a history in a process of its own; what the command tells of it, and the CPU seconds it took."""
-    command = [sys.executable, "-m", "muster", "spark", "simulate", "--out", str(out), "--end", END]
+    command = [
+        sys.executable,
+        "-m",
+        "muster",
+        "spark",
+        "simulate",
+        "--out",
+        str(out),
+        "--end",
+        END.isoformat(),
+    ]
     command += ["--groups", str(GROUPS), "--seed", "1", "--json", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     cpu_s = watch(process)

@@ -30,6 +30,7 @@ from muster.spark.tables import DAY, TABLES, spark_schema
 
 STAGING: Final = "_staging"
 BATCHES: Final = "_batches"
+DAYS_AT_ONCE: Final = 32  # An open Parquet file has some MB of buffers.
 _DAY_US: Final = 86_400_000_000
 
 
@@ -67,6 +68,8 @@ def _stage(frame: DataFrame, url: str, table: str) -> None:
     day = F.date_from_unix_date(F.floor(day_of / _DAY_US).cast("int"))  # Whatever zone the session is in.
     # A time zone and the same unit in whatever reads it; the default, INT96, has neither.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    # A file of each day at once: else Spark sorts the rows by their day first, and millions of them spill.
+    frame.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", DAYS_AT_ONCE)
     rows = frame.select(*columns, day.alias(DAY)).repartition(DAY)
     rows.write.mode("overwrite").partitionBy(DAY).parquet(url)
 

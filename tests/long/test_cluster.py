@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from muster.spark import executors, members
 from muster.spark.decoding import offsets as decoding
+from muster.spark.decoding import reading
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.session import spark_session
@@ -190,10 +191,10 @@ def test_executors_decode_what_was_committed(
         .load()
     )
     decode = decoding.minutes("__consumer_offsets", time.time_ns() // 1000)
-    rows = records.select(*decoding.INPUT).mapInArrow(decode, decoding.DDL)
+    rows = records.select(*reading.SCHEMA.names).mapInArrow(decode, decoding.DDL)
     found = rows.where("group_id like 'group-%'").groupBy("group_id").sum("commits").collect()
     assert {row["group_id"]: row["sum(commits)"] for row in found} == committed
-    assert rows.where("reason is not null").count() == 0
+    assert rows.where("about.reason is not null").count() == 0
 
 
 def test_a_job_runs_on_the_cluster_from_the_command_line(

@@ -255,7 +255,8 @@ class Killer(threading.Thread):
 def executor_processes() -> list[psutil.Process]:
     """The executors that this process' Spark has started."""
     children = psutil.Process(os.getpid()).children(recursive=True)
-    return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
 
 
 def zip_muster(path: Path) -> Path:

@@ -56,7 +56,9 @@ def spans_of(rows: DataFrame, from_us: int, until_us: int) -> DataFrame:
         *KEY,
         "committed_offset",
         F.greatest(minute_us, F.lit(from_us)).alias("from_us"),
-        F.coalesce(F.lead(minute_us).over(by_key), F.lit(until_us)).alias("until_us"),
+        F.least(
+            F.coalesce(F.lead(minute_us).over(by_key), F.lit(until_us)), minute_us + FORGOTTEN_DAYS * _DAY_US
+        ).alias("until_us"),
         (minute_us >= from_us).alias("is_commit"),
     )
     return spans.where((F.col("until_us") > F.col("from_us")) & F.col("committed_offset").isNotNull())
