@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from protocol.errors import ErrorCode
@@ -115,30 +117,41 @@ def find(group_id: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=group_id)
 
 
-def seconds_to_first_answer(data: Path) -> float:
-    """Wall time from the start of the process, less what it spent waiting for a processor that others had."""
+LIBRARIES = "import asyncio, pydantic, structlog, uvloop"
+START_MAX = (
+    4.0  # In terms of what it costs to import these; 2.8 to 3.4 were seen. A second is some 3 of them.
+)
+
+
+def cpu_s_to_first_answer(data: Path) -> float:
+    """What the daemon has used when it answers for the first time."""
     daemon = MusterDaemon(data)
     daemon._is_ready = lambda: True  # type: ignore[method-assign]
-    began = time.monotonic()
+    deadline = time.monotonic() + PATIENCE_S
     with daemon:
         while True:
             try:
                 with WireClient(daemon.bootstrap) as client:
                     assert client.ask(find("g"), 3).port == daemon.port
-                    return time.monotonic() - began - seconds_kept_waiting(daemon.pid)
+                    used = psutil.Process(daemon.pid).cpu_times()
+                    return used.user + used.system
             except ConnectionRefusedError:
-                assert time.monotonic() < began + PATIENCE_S
+                assert time.monotonic() < deadline
                 time.sleep(0.002)
 
 
-def seconds_kept_waiting(pid: int) -> float:
-    """How long the main thread was ready to run and did not: the tests run side by side on few processors."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+def cpu_s_of_libraries() -> float:
+    process = subprocess.Popen([sys.executable, "-c", LIBRARIES])
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
 
 
-def test_the_coordinator_is_found_within_a_second_of_the_start(tmp_path: Path) -> None:
-    """All 50 partitions, nothing warmed up; the best of six, for the machine is not ours alone."""
-    assert any(seconds_to_first_answer(tmp_path / str(start)) < 1.0 for start in range(6))
+def test_a_start_costs_little_more_than_its_libraries(tmp_path: Path) -> None:
+    """All 50 partitions, nothing warmed up; the best of three, as a ratio, for the machine is not ours alone."""
+    ratios = [cpu_s_to_first_answer(tmp_path / str(start)) / cpu_s_of_libraries() for start in range(3)]
+    assert min(ratios) < START_MAX, ratios
 
 
 # The stop.

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from muster.spark import executors
 from muster.spark.executors import (
+    CLIENTS_NEED,
     JOBS_NEED,
-    MEMBERS_NEED,
     Findings,
     findings,
     problems_of,
@@ -48,7 +48,7 @@ def found(**versions: str | None) -> Findings:
 
 
 def test_an_executor_with_all_that_is_needed_has_no_problem() -> None:
-    assert problems_of(found(), MEMBERS_NEED) == []
+    assert problems_of(found(), CLIENTS_NEED) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_executor_with_all_that_is_needed_has_no_problem() -> None:
     ],
 )
 def test_what_is_missing_or_too_old_is_told_with_its_host(has: Findings, problem: str) -> None:
-    assert problems_of(has, MEMBERS_NEED) == [problem]
+    assert problems_of(has, CLIENTS_NEED) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_what_executors_need_is_what_the_project_declares() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     declared = " ".join(project["optional-dependencies"]["spark"])
     for package in ("pyarrow", "pandas", "confluent-kafka"):
-        assert f"{package}>={MEMBERS_NEED[package]}" in declared
+        assert f"{package}>={CLIENTS_NEED[package]}" in declared
 
 
 def test_this_process_has_what_it_has() -> None:
     answer = findings(["pyarrow", "no-such-package"])
     assert answer.versions["no-such-package"] is None
     assert answer.versions["pyspark"] == "4.0.0"
-    assert problems_of(findings(MEMBERS_NEED), MEMBERS_NEED) == []
+    assert problems_of(findings(CLIENTS_NEED), CLIENTS_NEED) == []
     assert answer.python == sys.executable
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Producer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.spark.clients import PassingError
@@ -26,7 +26,8 @@ FIRST_MS = time.time_ns() // 1_000_000 - 3_600_000
 offsets = st.integers(0, 10_000)
 
 
-@given(st.dictionaries(st.integers(0, 9), st.tuples(offsets, offsets), min_size=1), st.integers(1, 5_000))
+@settings(deadline=None)
+@given(st.dictionaries(st.integers(0, 9), st.tuples(offsets, offsets), min_size=1), st.integers(100, 5_000))
 def test_batches_come_to_the_end_in_steps_of_bounded_size(log: dict[int, tuple[int, int]], most: int) -> None:
     at = {partition: min(ends) for partition, ends in log.items()}
     ends = {partition: max(ends) for partition, ends in log.items()}
@@ -42,6 +43,7 @@ def test_batches_come_to_the_end_in_steps_of_bounded_size(log: dict[int, tuple[i
     assert next_ends(at, ends, most) == ends
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(offsets, offsets), max_size=12), st.integers(1, 8))
 def test_tasks_share_the_ranges_evenly_and_whole(log: list[tuple[int, int]], count: int) -> None:
     ranges = [Range(number, min(ends), max(ends)) for number, ends in enumerate(log)]

@@ -87,7 +87,8 @@ def _read(consumer: Consumer, wanted: Range) -> Iterator[pa.RecordBatch]:
         first, last = np.searchsorted(offsets, (at, wanted.end))
         if last > first:
             yield _as_arrow(records[first:last], offsets[first:last], wanted.partition)
-        if len(records):
+        if records:
+            assert {records[0].partition(), records[-1].partition()} == {wanted.partition}
             at = max(at, int(offsets[-1]) + 1)
         if len(records) < len(messages):
             return

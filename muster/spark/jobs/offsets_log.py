@@ -15,9 +15,8 @@ from muster.spark.session import is_local, lend_python
 from muster.spark.tables import checkpoint_path
 
 TOPIC: Final = "__consumer_offsets"
-BATCH_OFFSETS: Final = (
-    10_000_000  # They become a million rows, and a batch has a cost of its own, 5 s of CPU.
-)
+BATCH_OFFSETS: Final = 10_000_000
+"""They become a million rows, and a batch has a cost of its own: some seconds of CPU."""
 
 
 def read_figures(step: Step, job: str) -> Reading | None:

@@ -142,9 +142,9 @@ class _Run:
 
         self._failure = None
         checkpoint = checkpoint_path(self._options.out, self._job.name)
-        # A source that does not know of `availableNow` would have all there is in one batch.
         self._spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Else a source is asked every 10 ms.
         writer = reading.rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+        # A source in Python does not know of `availableNow`, and would have all there is in one batch.
         trigger = {"availableNow": True} if reading.until is None else {"processingTime": "0 seconds"}
         return writer.trigger(**trigger).foreachBatch(write).start()
 
