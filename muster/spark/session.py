@@ -124,8 +124,8 @@ def address_towards(master: str) -> str | None:
 
 
 def executor_python(settings: Mapping[str, str]) -> str:
-    """The program that executors start for Python: this very one in local mode, else one of the worker's."""
-    if is_local(settings["spark.master"]):
+    """The program that executors start for Python: this very one if they are here, else one of the worker's."""
+    if settings["spark.master"].startswith("local"):
         return sys.executable
     return settings.get("spark.pyspark.python", f"./{EXECUTOR_PYTHON}")
 

@@ -69,7 +69,8 @@ def test_the_users_settings_win() -> None:
 
 def test_the_python_of_executors_is_this_one_only_in_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/the/drivers/python")
-    assert executor_python({"spark.master": "local[2]"}) == sys.executable
+    for here in ("local[2]", "local-cluster[2,1,1024]"):
+        assert executor_python({"spark.master": here}) == sys.executable
     assert executor_python({"spark.master": "spark://h:1"}) == "./muster-python"
     given = {"spark.master": "spark://h:1", "spark.pyspark.python": "/the/workers/python"}
     assert executor_python(given) == "/the/workers/python"
