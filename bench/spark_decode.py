@@ -140,7 +140,7 @@ def _keys(group: int) -> list[bytes]:
     ]
 
 
-def measure(job: str, bootstrap: str, out: Path, batch_records: int, master: str, runs: int) -> None:
+def measure(job: str, bootstrap: str, out: Path, batch_records: int | None, master: str, runs: int) -> None:
     settings = {"spark.master": master, "spark.driver.memory": "1g"}
     spark = spark_session("muster: bench", settings)
     try:
@@ -175,7 +175,7 @@ def main() -> None:
     )
     parser.add_argument("--records", type=int, default=20_000_000)
     parser.add_argument("--groups", type=int, default=200, help=f"each of {PARTITIONS_PER_GROUP} partitions")
-    parser.add_argument("--records-per-batch", type=int, default=10_000_000)
+    parser.add_argument("--records-per-batch", type=int, help="as the job has it, unless given")
     parser.add_argument("--job", default="commits")
     parser.add_argument("--master", default="local[1]")
     parser.add_argument("--runs", type=int, default=2)

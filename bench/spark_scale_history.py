@@ -67,17 +67,8 @@ class Run:
 
 def simulate(out: Path, *arguments: str) -> dict[str, Any]:
     """Write a history in a process of its own; what the command tells of it, and the CPU seconds it took."""
-    command = [
-        sys.executable,
-        "-m",
-        "muster",
-        "spark",
-        "simulate",
-        "--out",
-        str(out),
-        "--end",
-        END.isoformat(),
-    ]
+    command = [sys.executable, "-m", "muster", "spark", "simulate", "--out", str(out)]
+    command += ["--end", END.isoformat()]
     command += ["--groups", str(GROUPS), "--seed", "1", "--json", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     cpu_s = watch(process)

@@ -17,7 +17,6 @@ from muster.spark.decoding.log_source import OffsetsLogReader, Reach, next_ends,
 from muster.spark.decoding.reading import Range, read_ranges
 from tests.clients.observer import Observer
 from tests.processes import ServerProcess
-from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.topics import write
 
 PARTITIONS = 2
@@ -71,15 +70,9 @@ def test_a_query_goes_on_behind_the_batch_that_was_planned_last() -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with TARGETS[target](tmp_path_factory.mktemp("log"), SETTINGS) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def topic(broker: ServerProcess) -> str:
+def topic(broker: ServerProcess, observer: Observer) -> str:
     """In each partition: 0 to 49 plain, 50 to 52 aborted and a marker, 54 to 56 committed and a marker."""
-    name = Observer(broker.bootstrap).create_topic("log", PARTITIONS)
+    name = observer.create_topic("log", PARTITIONS)
     write(broker.bootstrap, name, [f"v{n}" for n in range(100)], partitions=PARTITIONS, first_ms=FIRST_MS)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     producer.init_transactions(20)

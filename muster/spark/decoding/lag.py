@@ -25,9 +25,8 @@ from muster.spark.tables import LAG, arrow_schema
 UNKNOWN: Final = -1
 HISTORY_MINUTES: Final = 24 * 60
 """Marks kept of each partition, a day of them: 16 bytes each, so 23 KB a partition."""
-ROWS_AT_A_TIME: Final = (
-    200_000  # Minutes of spans that are looked at together: some 20 MB, in the JVM as well.
-)
+ROWS_AT_A_TIME: Final = 200_000
+"""Minutes of spans that are looked at together: some 20 MB, in the JVM as well."""
 
 SPANS: Final = ("group_id", "topic", "partition", "committed_offset", "from_us", "until_us", "is_commit")
 """`from_us` and `until_us` are begins of minutes, the latter exclusive; `is_commit`: the first has a commit."""

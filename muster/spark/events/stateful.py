@@ -125,8 +125,8 @@ def tell_stories(records: DataFrame, shelf: Shelf, topic: str, watermark_ms: int
     told = both.withWatermark("at", f"{watermark_ms} milliseconds").where(F.col("at").isNull())
     buckets = told.select("at", "record.*").groupBy("bucket")
     teller = StoryTeller(shelf, topic)
-    # PySpark's annotation wants a function of many shapes, and an object that is called will do.
-    return buckets.applyInPandasWithState(teller, _OUTPUT, _STATE, "append", "EventTimeTimeout")  # type: ignore[arg-type]
+    options = _OUTPUT, _STATE, "append", "EventTimeTimeout"
+    return buckets.applyInPandasWithState(teller, *options)  # type: ignore[arg-type]  # An object that is called will do.
 
 
 def rows_of(told: DataFrame, table: str) -> DataFrame:
