@@ -111,19 +111,15 @@ class HadoopFiles:
         for name in names:
             self._files.delete(self._path(self.url(name)), True)
 
-    def read_bytes(self, name: str) -> bytes:
-        """A whole file. Raises Java's FileNotFoundException."""
-        stream = self._files.open(self._path(self.url(name)))
-        try:
-            return bytes(self._bytes(stream))
-        finally:
-            stream.close()
-
     def read_json(self, name: str) -> Any:
         """What `write_json` wrote, or None."""
         if not self._files.exists(self._path(self.url(name))):
             return None
-        return json.loads(self.read_bytes(name))
+        stream = self._files.open(self._path(self.url(name)))
+        try:
+            return json.loads(bytes(self._bytes(stream)))
+        finally:
+            stream.close()
 
     def write_json(self, name: str, content: object) -> None:
         draft = f"{name}.new"

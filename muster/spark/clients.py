@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
 TIMEOUT_S: Final = 15.0
-
-
-class PassingError(Exception):
-    """The cluster does not answer, or not yet; to be tried again. The message is a sentence."""
+EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
+LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # As above.
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:

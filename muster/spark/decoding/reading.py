@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from muster.spark.clients import PassingError, client_settings, in_words
+from muster.spark.clients import client_settings, in_words
+from muster.spark.errors import PassingError
 
 SCHEMA: Final = pa.schema(
     [

@@ -18,7 +18,7 @@ from typing import Final
 
 from rich.console import Console
 
-from muster.spark.clients import PassingError
+from muster.spark.errors import PassingError
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RefusedRunError, RunOptions
 from muster.spark.jobs.runner import Progress, run

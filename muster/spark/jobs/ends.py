@@ -17,15 +17,14 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
-from muster.spark.clients import TIMEOUT_S, PassingError, client_settings, in_words
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, client_settings, in_words
 from muster.spark.decoding.lag import UNKNOWN, Where
 from muster.spark.decoding.windows import Ints
+from muster.spark.errors import PassingError
 
 MAX_LOOKUPS: Final = 500_000
 """Questions per step: some minutes of a broker's time. What is not asked for is UNKNOWN; the newest go first."""
 MAX_PER_REQUEST: Final = 5_000
-_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
-_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # As above.
 _GONE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -66,8 +65,8 @@ class LogEnds:
         there = self._there(wanted, found)
         if not len(found.times_ms) or not there:
             return found
-        now = self._ask(dict.fromkeys(there, _LATEST), found)  # First: see below.
-        begins = self._ask(dict.fromkeys(now, _EARLIEST), found)
+        now = self._ask(dict.fromkeys(there, LATEST), found)  # First: see below.
+        begins = self._ask(dict.fromkeys(now, EARLIEST), found)
         for where in begins:
             found.ends[where] = np.full(len(found.times_ms), UNKNOWN, np.int64)
         self._fill(found, now, begins)

@@ -66,6 +66,7 @@ class Job:
     build: Callable[[Step], Reading | None]
     write: Callable[[DataFrame, Step], Wrote]
     close: Callable[[Step], Wrote] | None = None
+    prepare: Callable[[SparkSession], None] | None = None  # Called once per run, before the first pass.
 
 
 def load_job(name: str) -> Job:

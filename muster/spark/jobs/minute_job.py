@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from muster.spark.jobs.job import Job, Reading, Step, Wrote, write_dead_letters
 from muster.spark.jobs.minutes import Snapshot, States, advance, figures_of, seen_in
-from muster.spark.jobs.offsets_log import TOPIC, read_figures, read_up_to
+from muster.spark.jobs.offsets_log import TOPIC, prepare, read_figures, read_up_to
 from muster.spark.tables import DEAD_LETTERS
 
 Finish: TypeAlias = Callable[[States, DataFrame, Snapshot, Snapshot, Step], tuple[str, ...]]
@@ -54,4 +54,4 @@ def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *,
             return Wrote()
         return Wrote(notes=finish(states, states.rows(before), before, after, step))
 
-    return Job(name, TOPIC, (*tables, DEAD_LETTERS.name), says, build, write, close)
+    return Job(name, TOPIC, (*tables, DEAD_LETTERS.name), says, build, write, close, prepare)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from muster.spark.batch_files import HadoopFiles
+from pyspark.sql import SparkSession
+
 from muster.spark.decoding.log_source import NAME, REACH, OffsetsLog, Reach
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.jobs.job import Reading, Step
 from muster.spark.jobs.source import find_reach
 from muster.spark.progress.checkpoint import batch_ids, is_whole_commit, parse_offsets
+from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.positions import CheckpointError
 from muster.spark.session import is_local, lend_python
 from muster.spark.tables import checkpoint_path
 
@@ -19,13 +22,20 @@ BATCH_OFFSETS: Final = 10_000_000
 """They become a million rows, and a batch has a cost of its own: some seconds of CPU."""
 
 
+def prepare(spark: SparkSession) -> None:
+    """Make a session ready to read the log. Raises SparkUnavailableError if its executors lack what that takes."""
+    if not is_local(str(spark.sparkContext.master)):
+        require_on_executors(spark, CLIENTS_NEED)
+        lend_python(spark)
+    spark.dataSource.register(OffsetsLog)
+    spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Else Spark asks a source every 10 ms.
+    # A batch is kept in memory while its tables are written, and not for longer.
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
+
+
 def read_figures(step: Step, job: str) -> Reading | None:
     """The rows of `decoding.offsets` of what is there now; None if there is nothing new. Raises PassingError."""
-    context = step.spark.sparkContext
-    if not is_local(str(context.master)):
-        require_on_executors(step.spark, CLIENTS_NEED)
-        lend_python(step.spark)
-    begins, ends = find_reach(step.options.bootstrap, step.topic, step.options.kafka)
+    begins, ends = find_reach(step.options.bootstrap, step.topic, step.log_ends, step.options.kafka)
     planned, is_done = _planned(step, job)
     at = {each: max(planned.get(each, 0), begin) for each, begin in begins.items()}
     if is_done and all(at[each] >= end for each, end in ends.items()):
@@ -39,34 +49,36 @@ def read_figures(step: Step, job: str) -> Reading | None:
         planned=at,
         ends=ends,
         batch_offsets=step.options.max_offsets_per_batch or BATCH_OFFSETS,
-        tasks=context.defaultParallelism,
+        tasks=step.spark.sparkContext.defaultParallelism,
         now_us=time.time_ns() // 1000,
     )
-    step.spark.dataSource.register(OffsetsLog)
-    # A batch is kept in memory while its tables are written, and not for longer.
-    step.spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
     rows = step.spark.readStream.format(NAME).option(REACH, reach.to_json()).load()
     return Reading(rows, ends)
 
 
 def read_up_to(step: Step, job: str) -> dict[int, int]:
     """Where the batch ends in each partition: Spark's own plan of it, markers and all."""
-    return _ends_of(HadoopFiles(step.spark, checkpoint_path(step.options.out, job)), step.batch_id)
+    return _ends_of(_checkpoint(step, job), step.batch_id)
 
 
 def _planned(step: Step, job: str) -> tuple[dict[int, int], bool]:
     """Where the newest batch ends that was planned, and whether it is done."""
-    files = HadoopFiles(step.spark, checkpoint_path(step.options.out, job))
-    newest = max(batch_ids(files.names("offsets", "")), default=None)
+    files = _checkpoint(step, job)
+    newest = max(batch_ids(files.names("offsets")), default=None)
     if newest is None:
         return {}, True
-    commit = f"commits/{newest}"
-    is_done = newest in batch_ids(files.names("commits", "")) and is_whole_commit(
-        files.read_bytes(commit), commit
-    )
-    return _ends_of(files, newest), is_done
+    where = f"commits/{newest}"
+    commit = files.read(where)
+    return _ends_of(files, newest), commit is not None and is_whole_commit(commit, where)
+
+
+def _checkpoint(step: Step, job: str) -> HadoopFiles:
+    return HadoopFiles(step.spark, checkpoint_path(step.options.out, job))
 
 
 def _ends_of(files: HadoopFiles, batch_id: int) -> dict[int, int]:
     where = f"offsets/{batch_id}"
-    return {at.partition: end for at, end in parse_offsets(files.read_bytes(where), where).items()}
+    plan = files.read(where)
+    if plan is None:
+        raise CheckpointError(f"the checkpoint is damaged: it has no {where}")
+    return {at.partition: end for at, end in parse_offsets(plan, where).items()}

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muster.spark.clients import PassingError
+from muster.spark.errors import PassingError
 from muster.spark.jobs.job import Job, Reading, Step, Wrote
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.source import log_ends
@@ -92,6 +92,8 @@ class _Run:
         self._failure: Exception | None = None  # Of `write`, which Spark only shows as text.
 
     def run(self) -> Progress:
+        if self._job.prepare is not None:
+            self._job.prepare(self._spark)
         retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
         while not self._stopped.is_set():
             began, batches = time.monotonic(), self._progress.batches
@@ -142,7 +144,6 @@ class _Run:
 
         self._failure = None
         checkpoint = checkpoint_path(self._options.out, self._job.name)
-        self._spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Else a source is asked every 10 ms.
         writer = reading.rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
         # A source in Python does not know of `availableNow`, and would have all there is in one batch.
         trigger = {"availableNow": True} if reading.until is None else {"processingTime": "0 seconds"}

@@ -8,20 +8,17 @@ write everything a second time. Clients are made anew each time: librdkafka's ma
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
 
-from muster.spark.clients import TIMEOUT_S, PassingError, client_settings, in_words
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, client_settings, in_words
+from muster.spark.errors import PassingError
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
-
-_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
-_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # As above.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +44,40 @@ def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
     return Source(str(cluster.cluster_id), topic, str(described.topic_id))
 
 
-def find_reach(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> tuple[dict[int, int], dict[int, int]]:
+def find_reach(
+    bootstrap: str, topic: str, partitions: Iterable[int], kafka: Mapping[str, str]
+) -> tuple[dict[int, int], dict[int, int]]:
     """Where each partition begins, and the last stable offset, up to which it can be read. Raises PassingError."""
     admin = AdminClient(client_settings(bootstrap, kafka))
-    return _offsets_at(admin, topic, _EARLIEST), _offsets_at(admin, topic, _LATEST)
+    everywhere = [TopicPartition(topic, partition) for partition in partitions]
+    begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST))
+    return begins, _offsets_at(admin, dict.fromkeys(everywhere, LATEST))
 
 
 def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, int]:
     """The end of each partition's log, transactions that are still open included. Raises PassingError."""
     admin = AdminClient(client_settings(bootstrap, kafka))
-    return _offsets_at(admin, topic, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+    try:
+        known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    except KafkaException as error:
+        raise PassingError(f"the partitions of {topic} could not be had: {in_words(error)}") from None
+    wanted = {TopicPartition(topic, partition): LATEST for partition in known}
+    return _offsets_at(admin, wanted, IsolationLevel.READ_UNCOMMITTED)
 
 
 def _offsets_at(
-    admin: AdminClient, topic: str, spec: OffsetSpec, level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    admin: AdminClient,
+    wanted: dict[TopicPartition, OffsetSpec],
+    level: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[int, int]:
+    """The offset asked for by partition, of one topic."""
+    if not wanted:
+        return {}
     try:
-        known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        wanted = {TopicPartition(topic, partition): spec for partition in known}
-        if not wanted:
-            return {}
         answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=TIMEOUT_S)
         return {where.partition: answer.result().offset for where, answer in answers.items()}
     except KafkaException as error:
-        raise PassingError(f"the ends of {topic} could not be had: {in_words(error)}") from None
+        raise PassingError(f"the ends of the log could not be had: {in_words(error)}") from None
 
 
 def claim(out: str, job: str, source: Source) -> None:

@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from muster.group_admin import TopicPartition
-from muster.spark.progress.positions import CheckpointError, PassingError, Positions, Standing, earliest
+from muster.spark.errors import PassingError
+from muster.spark.progress.positions import CheckpointError, Positions, Standing, earliest
 
 OFFSETS_VERSION_MAX: Final = 1
 COMMITS_VERSION_MAX: Final = 2  # 2 from Spark 4.0 on, if the state store's checkpoints are of its format 2.

@@ -25,11 +25,12 @@ from pyspark.sql.streaming.listener import (
 )
 
 from muster.group_admin import TopicPartition
+from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.group_offsets import GroupOffsets
 from muster.spark.progress.group_progress import GroupProgress
 from muster.spark.progress.hadoop_files import HadoopFiles
-from muster.spark.progress.positions import PassingError, ProgressError
+from muster.spark.progress.positions import ProgressError
 
 FLUSH_TIMEOUT_S: Final = 10.0
 START_TIMEOUT_S: Final = 30.0

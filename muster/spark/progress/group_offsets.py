@@ -27,7 +27,8 @@ from confluent_kafka.admin import AdminClient
 
 from muster.group_admin import TopicPartition
 from muster.spark.clients import in_words
-from muster.spark.progress.positions import LiveMembersError, PassingError, Positions, ProgressError, listed
+from muster.spark.errors import PassingError
+from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed
 
 ANSWER_TIMEOUT_S: Final = 10.0
 _NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.

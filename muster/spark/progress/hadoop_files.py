@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from muster.spark.progress.positions import CheckpointError, PassingError, ProgressError
+from muster.spark.errors import PassingError
+from muster.spark.progress.positions import CheckpointError, ProgressError
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024  # Offsets of a million partitions have some 20 MB.
 _MISSING: Final = "java.io.FileNotFoundException"

@@ -22,10 +22,6 @@ class ProgressError(Exception):
     """Following a query cannot begin, or go on; the message is a sentence for the user."""
 
 
-class PassingError(Exception):
-    """Something is out of reach now and may be back in a moment; the message says what."""
-
-
 class CheckpointError(ProgressError):
     """The checkpoint is not of a kind that can be read, or is damaged."""
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from muster.group_admin import TopicPartition
+from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import LOOKS_MAX, Checkpoint
-from muster.spark.progress.positions import CheckpointError, PassingError, Positions, Standing
+from muster.spark.progress.positions import CheckpointError, Positions, Standing
 
 ABOUT_BATCH = (
     '{"batchWatermarkMs":0,"batchTimestampMs":1795313904488,"conf":{"spark.sql.shuffle.partitions":"2"}}'
