@@ -41,6 +41,9 @@ MAX_UNANSWERED_BYTES = 8 << 20
 WRITE_HIGH_WATER_BYTES = 0
 """Bytes that the system has not taken beyond which no more of the connection's requests are read, nor answers."""
 
+TURN_BYTES = 1 << 16
+"""Of answers gathered in one turn before they are written: a peer that does not read them is noticed there."""
+
 LARGE_FROM_BYTES = 1 << 16
 """Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
 
@@ -74,6 +77,7 @@ class Connection(asyncio.Protocol):
         "_needed_bytes",
         "_now_ms",
         "_out",
+        "_out_bytes",
         "_outgoing",
         "_repeat",
         "_repeat_head",
@@ -116,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._write_blocked = False
         self._in_turn = False
         self._out: list[Buffer | FileRange] = []
+        self._out_bytes = 0
         self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
         self._sending: Sized = ()  # Its queue.
         self._repeat: Repeat = _nothing_to_repeat  # Answers a request like the last one of its API, and:
@@ -212,6 +217,8 @@ class Connection(asyncio.Protocol):
             if not self._start(data, position + 4, stop):
                 break
             position = stop
+            if self._out_bytes >= TURN_BYTES:
+                self._send()
         self._in_turn = False
         self._send()
         if position < end and self.is_open:
@@ -362,6 +369,7 @@ class Connection(asyncio.Protocol):
             answered = unanswered.popleft()
             self._unanswered_bytes -= answered.frame_bytes
             self._out += answered.chunks or ()
+            self._out_bytes += sum(map(len, answered.chunks or ()))
         if not self._in_turn:
             self._send()
         if self._held_back:
@@ -377,6 +385,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._outgoing.send(out)
         out.clear()
+        self._out_bytes = 0
 
     def _on_sent(self) -> None:
         """The answers that had to be read are out."""

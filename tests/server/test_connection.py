@@ -12,14 +12,14 @@ import pytest
 from coordinator.clock import Clock
 from coordinator.listeners import Listener
 from coordinator.server.api_table import Api, api_table
-from coordinator.server.connection import MAX_UNANSWERED, Connection
+from coordinator.server.connection import MAX_UNANSWERED, TURN_BYTES, Connection
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from coordinator.topics.workers import InlineWorkers
 from protocol.framing import encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 ANSWER = Struct(">ii")  # Size, correlation id.
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
@@ -60,6 +60,18 @@ class FakeTransport(asyncio.Transport):
             found.append(correlation_id)
             position += 4 + size
         return found
+
+
+class FullTransport(FakeTransport):
+    """Of a peer that does not read: whatever is written pauses its connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self._connection.pause_writing()
 
 
 class FakeServer:
@@ -198,6 +210,23 @@ def test_nothing_starts_while_the_peer_does_not_read(
     server.run_soon()
     assert server.started_ids() == [1]
     assert transport.is_reading
+
+
+def test_answers_of_one_segment_are_no_more_than_a_peer_takes(
+    server: FakeServer,
+) -> None:
+    """A few bytes can ask for very many: those behind an answer that is not taken wait, in the same turn."""
+    group = ListedGroup(group_id="x" * 100, protocol_type="consumer")
+    long_list = ListGroupsResponse(groups=[group] * (TURN_BYTES // 100))
+    server.apis = api_table({16: lambda request, pending: pending.reply(long_list)})
+    asked = Connection(server, LISTENER)  # type: ignore[arg-type]
+    transport = FullTransport(asked)
+    asked.connection_made(transport)
+    asked.data_received(list_groups(1) + list_groups(2) + list_groups(3))
+    assert (transport.answered(), transport.is_reading) == ([1], False)
+    asked.resume_writing()
+    server.run_soon()
+    assert transport.answered() == [1, 2]
 
 
 def test_a_frame_in_pieces_is_one_request(server: FakeServer, connection: Connection) -> None:
