@@ -23,11 +23,11 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test test-long check spark-cluster bench-spark format demo soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
+.PHONY: help run test test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -78,7 +78,11 @@ conformance: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m tests.conformance
 
-# More histories than `make test` plays: make soak SEEDS=100000
+# The coordinator in virtual time: 2,000 histories, of which `make test` plays 600.
+simulation: $(VENV)/.dev
+	$(BIN)/python -m tests.simulation
+
+# More of them: make soak SEEDS=100000
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
