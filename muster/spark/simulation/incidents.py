@@ -78,8 +78,8 @@ class Incidents:
         now, later = ordinals[:at_once], ordinals[at_once:]
         back_ms = self._story.now_ms
         for ordinal in now:
-            client = plan.clients[ordinal]
-            if not client.is_up:
+            client = plan.clients.get(ordinal)
+            if client is None or not client.is_up:
                 continue  # Scaled in meanwhile, or being replaced after a crash.
             self._story.stop(client)
             up_ms = self._story.now_ms + self._chance.randint(*RESTART_MS)

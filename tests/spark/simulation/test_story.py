@@ -14,6 +14,7 @@ from coordinator.groups.causes import CauseKind
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.states import EMPTY, STABLE, TRANSITIONS
 from muster.rebalances import chapters
+from muster.spark.simulation import incidents
 from muster.spark.simulation.clients import GroupPlan, Phase, new_plan
 from muster.spark.simulation.incidents import Incidents
 from muster.spark.simulation.population import BATCH, new_groups, new_topics
@@ -45,6 +46,17 @@ def told() -> Story:
     Incidents(story, START_MS)
     story.run_until(START_MS + 2 * DAY_MS)
     return story
+
+
+def test_a_deployment_goes_on_past_members_that_are_scaled_in_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidents, "DEPLOY_EVERY_MS", DAY_MS // 100)
+    monkeypatch.setattr(incidents, "RESTART_MS", (600_000, 1_200_000))  # So some deployments take hours.
+    story = new_story(30, seed=3)
+    for plan in story.plans:
+        plan.scales = True
+    Incidents(story, START_MS)
+    story.run_until(START_MS + DAY_MS)
+    assert all(event.member_count > 0 for event in story.events if event.to_state == STABLE.value)
 
 
 def by_group(events: Iterable[GroupEvent]) -> dict[str, list[GroupEvent]]:
