@@ -1,6 +1,7 @@
 """Some hundred histories of joins, commits, crashes and stops, none like another, each watched at every step.
 
-`make simulation` plays two thousand, and `make soak SEEDS=100000` more. What is checked is in `witness`, and after the faults in `simulation`.
+`make simulation` plays two thousand, and `make soak SEEDS=100000` more. What is
+checked is in `witness`, and after the faults in `simulation`.
 """
 
 from __future__ import annotations
