@@ -10,10 +10,11 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import OutOfBoundValue
 
 from protocol.codec import decode_prefix, encode, spec
 from protocol.primitives import Fixed
@@ -140,7 +141,10 @@ def test_kio_reads_what_we_write_and_we_read_what_kio_writes(
     entity_class = kio_class(cls, version)
     encoded = encode(message, version)
 
-    entity, size = entity_reader(entity_class)(encoded, 0)
+    try:
+        entity, size = entity_reader(entity_class)(encoded, 0)
+    except OutOfBoundValue:
+        reject()  # kio makes dates of times, and knows none before 1970.
     assert size == len(encoded)
     assert ours(cls, entity, version, spec(cls).is_flexible(version)) == message
 

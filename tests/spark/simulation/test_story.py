@@ -48,7 +48,9 @@ def told() -> Story:
     return story
 
 
-def test_a_deployment_goes_on_past_members_that_are_scaled_in_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deployment_goes_on_past_members_that_are_scaled_in_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(incidents, "DEPLOY_EVERY_MS", DAY_MS // 100)
     monkeypatch.setattr(incidents, "RESTART_MS", (600_000, 1_200_000))  # So some deployments take hours.
     story = new_story(30, seed=3)
