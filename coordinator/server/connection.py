@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import structlog
 
-from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler, Repeat, Repeater
+from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
 from coordinator.server.large_frame import LargeFrame
 from coordinator.server.outgoing import Outgoing
 from coordinator.server.pending import Pending
+from coordinator.server.remembered import NOTHING_REMEMBERED, Remembered
 from protocol.codec import decode
 from protocol.errors import DecodeError
 from protocol.framing import skip_tagged_fields
@@ -79,9 +80,7 @@ class Connection(asyncio.Protocol):
         "_out",
         "_out_bytes",
         "_outgoing",
-        "_repeat",
-        "_repeat_head",
-        "_repeat_rest",
+        "_remembered",
         "_sending",
         "_server",
         "_transport",
@@ -123,9 +122,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
         self._sending: Sized = ()  # Its queue.
-        self._repeat: Repeat = _nothing_to_repeat  # Answers a request like the last one of its API, and:
-        self._repeat_head = b"no request"  # its bytes before the correlation id, longer than can be
-        self._repeat_rest = b""  # and after.
+        self._remembered = NOTHING_REMEMBERED
         self._client_id_bytes = b""
         self._client_id = ""
 
@@ -162,9 +159,10 @@ class Connection(asyncio.Protocol):
         self._server.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
+        remembered = self._remembered
         if (
-            data.startswith(self._repeat_head)
-            and data[12:] == self._repeat_rest
+            data[12:] == remembered.rest
+            and data.startswith(remembered.head)
             and not self._unanswered
             and not self._backlog
             and not self._write_blocked
@@ -172,7 +170,7 @@ class Connection(asyncio.Protocol):
         ):
             # The hot path: the remembered request, whole, alone and next in the order, so written out flat.
             self.last_request_ms = now_ms = self._now_ms()
-            before, after = self._repeat(now_ms)
+            before, after = remembered.repeat(now_ms)
             self._write(before + data[8:12] + after)
             return
         if self._backlog:
@@ -206,6 +204,11 @@ class Connection(asyncio.Protocol):
         self._in_turn = True
         self._needed_bytes = 4
         while end - position >= 4 and self.is_open:
+            if self._remembered.is_at(data, position) and not self._unanswered and not self._is_sending:
+                self.last_request_ms = now_ms = self._now_ms()
+                pieces, position = self._remembered.answer_all(data, position, now_ms)
+                self._out += pieces
+                continue
             size = _SIZE.unpack_from(data, position)[0]
             if size < _HEADER.size or size > self._max_bytes:
                 self.refuse(f"frame of {size} bytes; allowed are {_HEADER.size} to {self._max_bytes}")
@@ -265,15 +268,6 @@ class Connection(asyncio.Protocol):
         self._handle(pending, data, start, body, stop)
         return True
 
-    def _remember(
-        self, repeater: Repeater, request: Any, version: int, data: Frames, start: int, stop: int
-    ) -> None:
-        self._repeat = repeater(request, version)
-        self._repeat_head, self._repeat_rest = (
-            bytes(data[start - 4 : start + 4]),
-            bytes(data[start + 8 : stop]),
-        )
-
     def _handle(self, pending: Pending, data: Frames, start: int, body: int, stop: int) -> None:
         api = pending.api
         try:
@@ -284,7 +278,8 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name} v{pending.api_version}: {error}")
             return
         if api.repeater is not None:
-            self._remember(api.repeater, request, pending.api_version, data, start, stop)
+            repeat = api.repeater(request, pending.api_version)
+            self._remembered = Remembered(bytes(data[start - 4 : stop]), repeat)
         self.last_request_ms = self._now_ms()
         self._is_pipelining = api.pipelines and (self._is_pipelining or not self._unanswered)
         self._unanswered.append(pending)
@@ -443,7 +438,3 @@ class Connection(asyncio.Protocol):
 
 def _not_connected(data: bytes) -> None:
     raise AssertionError("written to before connection_made")
-
-
-def _nothing_to_repeat(now_ms: int) -> tuple[bytes, bytes]:
-    raise AssertionError("no request was remembered")

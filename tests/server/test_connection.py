@@ -381,8 +381,7 @@ def test_a_repeated_request_keeps_its_place_in_the_order(
     assert (server.started_ids(), beats.count) == ([1, 2], 0), "it waits behind the join"
     server.started[1].reply(JOINED)
     server.run_soon()
-    assert server.started_ids() == [1, 2, 3]
-    server.started[2].reply(BEAT)
+    assert (server.started_ids(), beats.count) == ([1, 2], 1)
     assert transport.answered() == [1, 2, 3]
 
 
@@ -396,12 +395,28 @@ def test_a_repeated_request_waits_while_the_peer_does_not_read(
     assert (server.started_ids(), beats.count) == ([1], 0)
 
 
-def test_two_equal_requests_in_one_segment_are_two(
+def test_equal_requests_in_one_segment_are_answered_each(
+    server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
+) -> None:
+    """As of a client that pipelines: neither is decoded, and a piece of a third waits for the rest."""
+    connection.data_received(heartbeat(1))
+    server.started[0].reply(BEAT)
+    third = heartbeat(4)
+    connection.data_received(heartbeat(2) + heartbeat(3) + third[:20])
+    assert (server.started_ids(), beats.count) == ([1], 2)
+    assert transport.answered() == [1, 2, 3]
+    assert transport.writes == 2
+    connection.data_received(third[20:])
+    assert (transport.answered(), beats.count) == ([1, 2, 3, 4], 3)
+
+
+def test_a_repeated_request_waits_for_another_that_is_before_it_in_its_segment(
     server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
 ) -> None:
     connection.data_received(heartbeat(1))
     server.started[0].reply(BEAT)
-    connection.data_received(heartbeat(2) + heartbeat(3))
-    for pending in server.started[1:]:
-        pending.reply(BEAT)
-    assert transport.answered() == [1, 2, 3]
+    connection.data_received(list_groups(2) + heartbeat(3))
+    assert (transport.answered(), beats.count) == ([1], 0)
+    server.started[1].reply(LISTED)
+    server.run_soon()
+    assert (transport.answered(), beats.count) == ([1, 2, 3], 1)
