@@ -197,6 +197,8 @@ class _Since:
 _SINCE: Final = "since"
 _ALWAYS: Final = _Since(VersionRange(0, NO_VERSION - 1), None, None, None, False)
 _SPECS: Final[dict[type, MessageSpec]] = {}
+_DECLARED: Final[dict[type, type]] = {}
+"""By class: what it was declared as, before it had slots."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, dataclasses.field))
@@ -265,14 +267,52 @@ def _message(kind: Kind, key: int | None, versions: str, flexible: str) -> Calla
 
 
 def _remember(cls: type[T], message: MessageSpec) -> type[T]:
-    made = dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
-    made.__eq__, made.__repr__ = _equal, _shown  # type: ignore[method-assign]
-    made.__hash__ = None  # type: ignore[assignment]  # A message can be changed.
+    """The class with slots; a dataclass from its first use on: a daemon imports hundreds, and meets few.
+
+    Compiling them all at once was a tenth of a start.
+    """
+    names = tuple(cls.__annotations__)
+    members = {
+        name: member
+        for name, member in vars(cls).items()
+        if name not in names and name not in ("__dict__", "__weakref__")
+    }
+    shared = {
+        "__slots__": names,
+        "__init__": _first_init,
+        "__dataclass_fields__": _Fields(),
+        "__eq__": _equal,
+        "__repr__": _shown,
+        "__hash__": None,  # A message can be changed.
+    }
+    made: Any = type(cls.__name__, cls.__bases__, {**members, **shared})
+    made.__qualname__ = cls.__qualname__
     _SPECS[made] = message
-    return made
+    _DECLARED[made] = cls
+    return cast(type[T], made)
 
 
-# Shared by all classes: compiling a pair for each would be a third of the time that importing them takes.
+def _complete(cls: type) -> None:
+    """Make `cls` the dataclass that was declared. Two threads may both do it: they do the same."""
+    declared: Any = dataclass(kw_only=True, eq=False, repr=False, match_args=False)(_DECLARED[cls])
+    cls.__init__ = declared.__init__  # type: ignore[misc]
+    cls.__dataclass_fields__ = declared.__dataclass_fields__  # type: ignore[attr-defined]
+
+
+def _first_init(message: Any, **values: Any) -> None:
+    _complete(type(message))
+    message.__init__(**values)
+
+
+class _Fields:
+    """Stands where a dataclass has its fields, until somebody asks for them."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        _complete(owner)
+        return owner.__dataclass_fields__  # type: ignore[attr-defined]
+
+
+# Shared by all classes, too.
 
 
 def _equal(message: Any, other: Any) -> bool:
