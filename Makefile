@@ -23,11 +23,11 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-log bench-throughput docs constraints clean
+.PHONY: help run test test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -101,8 +101,14 @@ soak-disk: $(VENV)/.dev
 soak-transactions: $(VENV)/.dev
 	$(BIN)/python -m tests.soak_transactions --minutes $(or $(MINUTES),10)
 
+# Beside Apache Kafka, every scenario: half an hour, and docs/performance.md is written anew.
 bench: $(VENV)/.dev
-	$(BIN)/python -m bench.performance --write
+	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m bench.pairs --write
+
+bench-quick: $(VENV)/.dev
+	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m bench.pairs --quick
 
 bench-log: $(VENV)/.dev
 	$(BIN)/python -m bench.loading

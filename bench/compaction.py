@@ -10,7 +10,6 @@ one request in flight on each of a few connections, the latency of each measured
 from __future__ import annotations
 
 import argparse
-import select
 import statistics
 import tempfile
 import time
@@ -19,13 +18,16 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from bench.load import COMMIT_VERSION, Member, check_answers, close, commit_frame, connect, join
+from bench.pairs import frames
+from bench.pairs.frames import COMMIT, Joined
+from bench.pairs.lanes import run
+from bench.pairs.singles import TOPIC, lanes_of, make_topic
 from coordinator.cleaner_pace import Pace
 from coordinator.effects import Record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import encode_record
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.errors import ErrorCode
+from protocol.messages.list_groups import ListGroupsRequest
 from protocol.records import Record as LogRecord
 from protocol.records import encode_batch
 from storage.cleanable import cleanable
@@ -36,12 +38,14 @@ from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 from tests.daemon import MusterDaemon
 from tests.processes import wait_until
+from tests.wire import WireClient
 
 SEGMENT_BYTES = 4 << 20
 KEYS = 20_000
 RECORDS_PER_BATCH = 20
 CONNECTIONS = 20
 LOADING_S = 60
+LIST_VERSION = 4
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES, flush=FlushPolicy.OS, is_compacted=True)
 
@@ -105,32 +109,6 @@ def dirty(log_dir: Path, partitions: int, offsets: int) -> None:
         raise failure
 
 
-def latencies_ms(members: list[Member], frames: list[bytes], seconds: float) -> list[float]:
-    """One request in flight on each connection; what each took."""
-    poll = select.epoll()
-    lanes: dict[int, tuple[Member, bytes]] = {}
-    sent: dict[int, float] = {}
-    for member, frame in zip(members, frames, strict=True):
-        poll.register(member.client.socket, select.EPOLLIN)
-        lanes[member.client.socket.fileno()] = (member, frame)
-    for descriptor, (member, frame) in lanes.items():
-        sent[descriptor] = time.perf_counter()
-        member.client.socket.send(frame)
-    found: list[float] = []
-    until = time.perf_counter() + seconds
-    while sent:
-        for descriptor, _ in poll.poll(10.0):
-            member, frame = lanes[descriptor]
-            member.last_answer = member.client.socket.recv(4096)
-            now = time.perf_counter()
-            found.append((now - sent.pop(descriptor)) * 1000)
-            if now < until:
-                sent[descriptor] = now
-                member.client.socket.send(frame)
-    poll.close()
-    return found
-
-
 def bench_latency(seconds: float, offsets: int, rounds: int = 3) -> None:
     print("\n| | commits/s | p50 ms | p99 ms | largest ms | cleaned meanwhile |")
     print("|---|---|---|---|---|---|")
@@ -139,7 +117,6 @@ def bench_latency(seconds: float, offsets: int, rounds: int = 3) -> None:
         for cleaning in (False, True):
             with tempfile.TemporaryDirectory() as folder:
                 found, cleaned = one_round(Path(folder), cleaning, seconds, offsets)
-            found.sort()
             p99[cleaning].append(found[int(len(found) * 0.99)])
             print(
                 f"| {'compacting' if cleaning else 'without'} | {len(found) / seconds:,.0f} "
@@ -159,30 +136,29 @@ def one_round(folder: Path, cleaning: bool, seconds: float, offsets: int) -> tup
     }
     daemon = MusterDaemon(folder, overrides)
     with daemon:
-        topic = CreatableTopic(name="bench-topic", num_partitions=1, replication_factor=1)
-        members = connect(daemon.port, CONNECTIONS)
-        assert members[0].client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
-        close(members)
+        make_topic(daemon, 1)
         daemon.terminate()
         dirty(daemon.log_dir, partitions=8, offsets=offsets)
         daemon.start()
-        members = connect(daemon.port, CONNECTIONS)
-        for member in members:
-            wait_until(partial(is_loaded, member), "shards are loaded", LOADING_S)
-            join(member)
-        frames = [commit_frame(member, "bench-topic") for member in members]
-        latencies_ms(members, frames, 0.5)
-        found = latencies_ms(members, frames, seconds)
-        check_answers(members, 8, COMMIT_VERSION)
-        close(members)
+        wait_until(partial(is_loaded, daemon), "shards are loaded", LOADING_S)
+        lanes = lanes_of(daemon, "compaction", CONNECTIONS, commit, COMMIT)
+        run(lanes, 0.5, daemon.pid)
+        found = [each * 1000 for each in run(lanes, seconds, daemon.pid).latencies_s]
+        for lane in lanes:
+            lane.socket.close()
     return found, daemon.log_path.read_text().count("log cleaned")
 
 
-def is_loaded(member: Member) -> bool:
-    group = OffsetFetchRequestGroup(group_id=member.group_id, topics=None)
-    answer = member.client.ask(OffsetFetchRequest(groups=[group]), 8).groups[0]
-    assert answer.error_code in (0, 14), answer
-    return bool(answer.error_code == 0)
+def commit(member: Joined) -> bytes:
+    return frames.commit(member, TOPIC, [0], offset=42)
+
+
+def is_loaded(daemon: MusterDaemon) -> bool:
+    """Whether every shard is: all groups are listed only then."""
+    with WireClient(daemon.bootstrap) as client:
+        answer = client.ask(ListGroupsRequest(), LIST_VERSION)
+    assert answer.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), answer
+    return bool(answer.error_code == ErrorCode.NONE)
 
 
 def main() -> None:

@@ -1,12 +1,13 @@
 """The floor: the least that a Python process on uvloop can spend on answering these frames.
 
 Knows nothing and checks nothing; it answers every frame with the success that Muster would send.
-    python -m bench.floor        # prints the port it listens on
+    python -m bench.floor PORT
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from struct import Struct
 from typing import cast
 
@@ -36,8 +37,9 @@ class Floor(asyncio.Protocol):
 
 
 async def main() -> None:
-    server = await asyncio.get_running_loop().create_server(Floor, "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    server = await asyncio.get_running_loop().create_server(
+        Floor, "127.0.0.1", int(sys.argv[1]), backlog=4096
+    )
     await server.serve_forever()
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Final
 
+from bench.machine import machine
 from bench.offsets_log import (
     GROUPS,
     SHARDS,
@@ -33,7 +34,6 @@ from bench.offsets_log import (
     topic_name,
     write_offsets_log,
 )
-from bench.performance import machine
 from coordinator.groups.partitioning import partition_for
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest

@@ -25,6 +25,7 @@ from typing import Final
 
 import psutil
 
+from bench.machine import machine
 from bench.offsets_log import (
     NODE_ID,
     OFFSETS_OVERRIDES,
@@ -33,7 +34,6 @@ from bench.offsets_log import (
     offsets_config,
     topic_name,
 )
-from bench.performance import machine
 from coordinator.effects import Record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey

@@ -27,8 +27,8 @@ from typing import Final, Self
 
 import psutil
 
+from bench.machine import machine
 from bench.offsets_log import SHARDS
-from bench.performance import machine
 from bench.spark_decode import write_log
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.load import cpu_us
+from bench.pairs.servers import cpu_of
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.daemon import MusterDaemon
@@ -64,13 +64,13 @@ def client(work: str, server: ServerProcess, topic: str, partitions: int, record
     command = [sys.executable, "-m", "bench.throughput_client", work, "--bootstrap", server.bootstrap]
     numbers = {"--partitions": partitions, "--records": records, "--bytes": size}
     command += ["--topic", topic, *(str(part) for pair in numbers.items() for part in pair)]
-    before = sum(cpu_us(server.pid))
+    before = cpu_of(server.pid)
     done = subprocess.run(command, capture_output=True, text=True, timeout=ROUND_TIMEOUT_S, check=False)
     if done.returncode:
         raise RuntimeError(f"{work} against {server}: {done.stderr[-2000:]}")
     told = json.loads(done.stdout)
     megabytes = records * size / MB
-    server_ms = (sum(cpu_us(server.pid)) - before) / 1000
+    server_ms = cpu_of(server.pid).since(before).total_us / 1000
     return Figure(megabytes / told["seconds"], server_ms / megabytes, told["cpu_s"] * 1000 / megabytes)
 
 

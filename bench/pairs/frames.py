@@ -1,0 +1,90 @@
+"""The requests that the load is made of, as bytes, each in the newest version that both servers speak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.framing import encode_request
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+CLIENT_ID: Final = "bench"
+CORRELATION_ID: Final = 1
+"""Of every request: so every answer to a frame has the same bytes, and can be checked by comparing them."""
+
+HEARTBEAT: Final = (12, 4)
+COMMIT: Final = (8, 8)
+JOIN: Final = (11, 9)
+SYNC: Final = (14, 5)
+
+SESSION_MS: Final = 3_600_000
+PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
+SUBSCRIPTION: Final = bytes(64)  # As much as a consumer of one topic says.
+ASSIGNMENT: Final = bytes(48)
+
+
+@dataclass(slots=True)
+class Joined:
+    """A member of a stable group, as far as its requests need to know."""
+
+    group_id: str
+    member_id: str
+    generation_id: int
+
+
+def _frame(request: Any, api: tuple[int, int]) -> bytes:
+    return encode_request(request, api[1], CORRELATION_ID, CLIENT_ID)
+
+
+def heartbeat(member: Joined) -> bytes:
+    request = HeartbeatRequest(
+        group_id=member.group_id, generation_id=member.generation_id, member_id=member.member_id
+    )
+    return _frame(request, HEARTBEAT)
+
+
+def commit(member: Joined, topic: str, partitions: Sequence[int], offset: int) -> bytes:
+    committed = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in partitions
+    ]
+    request = OffsetCommitRequest(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation_id,
+        member_id=member.member_id,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=committed)],
+    )
+    return _frame(request, COMMIT)
+
+
+def join(group_id: str, member_id: str, rebalance_timeout_ms: int) -> bytes:
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        member_id=member_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=SUBSCRIPTION)],
+    )
+    return _frame(request, JOIN)
+
+
+def sync(member: Joined, member_ids: Sequence[str]) -> bytes:
+    """With an assignment for each of `member_ids`: the leader's; without, a follower's."""
+    assigned = [SyncGroupRequestAssignment(member_id=each, assignment=ASSIGNMENT) for each in member_ids]
+    request = SyncGroupRequest(
+        group_id=member.group_id,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=PROTOCOL,
+        assignments=assigned,
+    )
+    return _frame(request, SYNC)

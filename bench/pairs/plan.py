@@ -1,0 +1,45 @@
+"""How much is measured: the whole, or little of everything so that CI sees each scenario work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes and times of a run. `warm_s` is how long Kafka is under a load before it counts."""
+
+    directory: Path
+    rounds: int = 5
+    seconds: float = 3.0
+    warm_s: float = 60.0
+    connections: int = 500
+    storm_warm_ups: int = 4
+    restart_rounds: int = 3
+    groups: int = 1_000
+    group_size: int = 10
+    idle_members: int = 20_000
+    idle_s: float = 30.0
+    idle_rounds: int = 3
+    crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
+    timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+
+
+def quick(directory: Path) -> Plan:
+    """For function, not for numbers."""
+    return Plan(
+        directory,
+        rounds=1,
+        seconds=0.5,
+        warm_s=0.5,
+        connections=50,
+        storm_warm_ups=0,
+        restart_rounds=1,
+        groups=10,
+        idle_members=500,
+        idle_s=3.0,
+        idle_rounds=1,
+        crowds=1,
+        timers=(1_000, 10_000),
+    )

@@ -1,0 +1,84 @@
+"""The servers that are compared, each a process on loopback, and what the operating system says they cost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.daemon import MusterDaemon
+from tests.kafka_broker import SMALL, KafkaBroker
+from tests.processes import HOST, ServerProcess
+
+KAFKA_HEAP: Final = "1g"
+TICK_US: Final = 1_000_000 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+KAFKA_PRODUCTION: Final = {
+    **SMALL,
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+}
+"""Kafka's own defaults where the broker for tests has smaller ones; but one node can have only one replica."""
+
+ROOM: Final = {"socket.listen.backlog.size": "4096", "group.max.session.timeout.ms": "3600000"}
+"""For both: thousands connect at once, and members that nobody beats for outlive the run."""
+
+
+class Floor(ServerProcess):
+    """The bare protocol of `bench.floor`."""
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data_dir
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "bench.floor", str(self.port)]
+
+    def _is_ready(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((HOST, self.port)) == 0
+
+
+def muster(directory: Path, overrides: Mapping[str, str] | None = None) -> MusterDaemon:
+    return MusterDaemon(directory, {**ROOM, **(overrides or {})})
+
+
+def kafka(directory: Path, overrides: Mapping[str, str] | None = None) -> KafkaBroker:
+    return KafkaBroker(directory, {**KAFKA_PRODUCTION, **ROOM, **(overrides or {})}, heap=KAFKA_HEAP)
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU time in microseconds, of all threads of a process."""
+
+    user_us: float
+    system_us: float
+
+    @property
+    def total_us(self) -> float:
+        return self.user_us + self.system_us
+
+    def since(self, before: Cpu) -> Cpu:
+        return Cpu(self.user_us - before.user_us, self.system_us - before.system_us)
+
+    def each(self, count: int) -> Cpu:
+        return Cpu(self.user_us / count, self.system_us / count)
+
+
+def cpu_of(pid: int) -> Cpu:
+    """What the process has used so far, by the operating system's accounting."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return Cpu(int(fields[11]) * TICK_US, int(fields[12]) * TICK_US)
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory now, in megabytes (10^6)."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES / 1e6

@@ -1,0 +1,131 @@
+"""Starts: until the first answer of an empty server, and until the last group of a full one is served again."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Final
+
+from bench.pairs import frames
+from bench.pairs.crowd import joined
+from bench.pairs.frames import COMMIT, HEARTBEAT, Joined
+from bench.pairs.lanes import LoadError, ask, connect
+from bench.pairs.plan import Plan
+from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
+from bench.pairs.servers import cpu_of, kafka, muster
+from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, make_topic
+from protocol.errors import ErrorCode
+from tests.processes import ServerProcess
+
+IMPORT: Final = (
+    "import time; start = time.perf_counter(); import coordinator.daemon; print(time.perf_counter() - start)"
+)
+IMPORT_BOUND_S: Final = 0.25
+RESTART_DEADLINE_S: Final = 120.0
+RETRY_S: Final = 0.01
+TABLE: Final = "| server | s, median | lowest to highest | server CPU, s |\n|---|---|---|---|"
+
+
+def starts(plan: Plan) -> list[Section]:
+    """Of servers that have been there before and hold nothing: what a restart costs at least."""
+    servers: dict[str, ServerProcess] = {
+        MUSTER: muster(plan.directory / "muster"),
+        KAFKA: kafka(plan.directory / "kafka"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in servers}
+    cpu_s: dict[str, list[float]] = {name: [] for name in servers}
+    for number in range(plan.rounds + 1):
+        for name, server in servers.items():
+            start = time.perf_counter()
+            with server:
+                took_s = time.perf_counter() - start
+                if number:  # The first formats a storage, and fills the caches.
+                    times[name].append(took_s)
+                    cpu_s[name].append(cpu_of(server.pid).total_us / 1e6)
+    rows = [_row(name, times[name], cpu_s[name]) for name in servers]
+    imports = sorted(_import_s() for _ in range(plan.rounds))
+    targets = [
+        Target("start to the first answer", median(times[MUSTER]) / min(times[KAFKA]), 0.08),
+        Target("import of the daemon, to 250 ms", median(imports) / IMPORT_BOUND_S, 1.0),
+    ]
+    least, usual, most = (each * 1e3 for each in (imports[0], median(imports), imports[-1]))
+    note = f"Import of the daemon: {usual:.0f} ms ({least:.0f} to {most:.0f})."
+    return [Section("Start to first answer", [TABLE, *rows, "", note], targets)]
+
+
+def _row(name: str, times: Sequence[float], cpu_s: Sequence[float]) -> str:
+    return f"| {name} | {median(times):.2f} | {min(times):.2f} to {max(times):.2f} | {median(cpu_s):.2f} |"
+
+
+def _import_s() -> float:
+    ran = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
+    return float(ran.stdout)
+
+
+def restarts(plan: Plan) -> list[Section]:
+    """With offsets and live members, who keep heartbeating while their server is away."""
+    times: dict[str, list[float]] = {MUSTER: [], KAFKA: []}
+    cpu_s: dict[str, list[float]] = {MUSTER: [], KAFKA: []}
+    with muster(plan.directory / "muster") as ours, kafka(plan.directory / "kafka") as theirs:
+        servers: dict[str, ServerProcess] = {MUSTER: ours, KAFKA: theirs}
+        members = {name: filled(server, plan.groups, plan.group_size) for name, server in servers.items()}
+        for _ in range(plan.restart_rounds):
+            for name, server in servers.items():
+                took_s, cost_s = _restart(server, members[name])
+                times[name].append(took_s)
+                cpu_s[name].append(cost_s)
+    rows = [_row(name, times[name], cpu_s[name]) for name in servers]
+    what = f"restart with {plan.groups * PARTITIONS:,} offsets and {plan.groups * plan.group_size:,} members"
+    target = Target(f"{what}: to the last group served", median(times[MUSTER]) / min(times[KAFKA]), 0.35)
+    note = "Every member's next heartbeat was answered in the generation that it was in: no rebalance."
+    return [Section(what.capitalize(), [TABLE, *rows, "", note], [target])]
+
+
+def filled(server: ServerProcess, groups: int, size: int) -> list[Joined]:
+    """Stable groups of `size` members, and `PARTITIONS` offsets in each group; their connections are closed."""
+    make_topic(server)
+    made = joined(server.port, [f"full-{index:05d}" for index in range(groups)], size)
+    by_group = {member.group_id: (connection, member) for connection, member in made}
+    for connection, member in by_group.values():
+        if any(
+            errors_in(COMMIT, ask(connection, frames.commit(member, TOPIC, range(PARTITIONS), offset=42)))
+        ):
+            raise LoadError(f"{server}: a commit was refused")
+    for connection, _ in made:
+        connection.close()
+    return [member for _, member in made]
+
+
+def _restart(server: ServerProcess, members: Sequence[Joined]) -> tuple[float, float]:
+    """Seconds from the start of the process until a member of each group was served; and the CPU it took.
+
+    All other members are asked after that: each must be answered in its generation.
+    """
+    firsts = list({member.group_id: member for member in members}.values())
+    server.terminate()
+    start = time.perf_counter()
+    server.start()
+    with connect(server.port) as connection:
+        deadline = start + RESTART_DEADLINE_S
+        for member in firsts:
+            while not _is_served(connection, member):
+                if time.perf_counter() > deadline:
+                    raise LoadError(
+                        f"{member.group_id} is not served {RESTART_DEADLINE_S:g} s after the start"
+                    )
+                time.sleep(RETRY_S)
+        took_s, cost_s = time.perf_counter() - start, cpu_of(server.pid).total_us / 1e6
+        assert all(_is_served(connection, member) for member in members)
+    return took_s, cost_s
+
+
+def _is_served(connection: socket.socket, member: Joined) -> bool:
+    """Whether the member's heartbeat is good. Raises LoadError if it would have to join again."""
+    error = errors_in(HEARTBEAT, ask(connection, frames.heartbeat(member)))[0]
+    if error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+        raise LoadError(f"{member.group_id}: {ErrorCode(error).name} after a restart")
+    return not error

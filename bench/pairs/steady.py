@@ -1,0 +1,149 @@
+"""Steady load: heartbeats and commits, a fixed number in flight on each connection."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench.pairs import frames
+from bench.pairs.frames import COMMIT, HEARTBEAT, Joined
+from bench.pairs.lanes import Lane, ask, connect
+from bench.pairs.plan import Plan
+from bench.pairs.rounds import (
+    FLOOR,
+    KAFKA,
+    MUSTER,
+    TABLE,
+    Contender,
+    Section,
+    Target,
+    cpu,
+    take_turns,
+    throughput,
+)
+from bench.pairs.servers import Floor, kafka, muster
+from bench.pairs.singles import PARTITIONS, TOPIC, lanes_of, make_topic
+from tests.processes import ServerProcess
+
+SYNC_PROBES: Final = 200
+
+
+def floor_lanes(server: ServerProcess, like: Sequence[Lane]) -> list[Lane]:
+    """The same frames for the floor."""
+    made = []
+    for lane in like:
+        connection = connect(server.port)
+        made.append(Lane(connection, lane.frame, ask(connection, lane.frame)))
+    return made
+
+
+def close(contenders: Sequence[Contender]) -> None:
+    for contender in contenders:
+        for lane in contender.lanes:
+            lane.socket.close()
+
+
+def heartbeats(plan: Plan) -> list[Section]:
+    """On few and on many connections, and with sixteen in flight."""
+    sections = []
+    with ExitStack() as stack:
+        servers: dict[str, ServerProcess] = {
+            name: stack.enter_context(start(plan.directory / name.lower()))
+            for name, start in ((MUSTER, muster), (KAFKA, kafka), (FLOOR, Floor))
+        }
+        for count, in_flight in ((plan.connections, 1), (plan.connections * 10, 1), (plan.connections, 16)):
+            sections.append(_heartbeats(plan, servers, count, in_flight))
+    return sections
+
+
+def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], count: int, in_flight: int) -> Section:
+    contenders = [
+        Contender(
+            name,
+            servers[name],
+            lanes_of(servers[name], f"beat-{count}-{in_flight}", count, frames.heartbeat, HEARTBEAT),
+        )
+        for name in (MUSTER, KAFKA)
+    ]
+    contenders.append(Contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
+    take_turns(contenders, plan.rounds, plan.seconds, in_flight, plan.warm_s)
+    close(contenders)
+    ours, theirs, bare = contenders
+    what = f"heartbeats, {count:,} connections, {in_flight} in flight"
+    targets = [throughput(ours, theirs, 2.5 if in_flight > 1 else 1.4, what)]
+    if in_flight == 1:
+        targets += [
+            cpu(ours, theirs, 0.60, what),
+            Target(f"{what}: user CPU, to the floor's", ours.user_us / bare.user_us, 1.8),
+            Target(f"{what}: the floor's own CPU", bare.cpu_us / theirs.best_cpu_us, 0.5),
+        ]
+    return Section(what.capitalize(), [TABLE, *(each.row for each in contenders)], targets)
+
+
+def commits(plan: Plan) -> list[Section]:
+    """Of one partition, under both flush policies, and of a thousand."""
+    with ExitStack() as stack:
+        synced, cached = (
+            stack.enter_context(muster(plan.directory / policy, {"muster.flush.policy": policy}))
+            for policy in ("fsync", "os")
+        )
+        theirs = stack.enter_context(kafka(plan.directory / "kafka"))
+        servers = {f"{MUSTER}, `fsync`": synced, f"{MUSTER}, `os`": cached, KAFKA: theirs}
+        for server in servers.values():
+            make_topic(server)
+        single = _commits(plan, servers, plan.connections, 1)
+        whole = _commits(plan, servers, max(1, plan.connections // 10), PARTITIONS)
+    (fsync, os_, kafka_), (_, whole_os, whole_kafka) = single, whole
+    what = "commits of one partition"
+    targets = [
+        throughput(fsync, kafka_, 1.5, f"{what}, `fsync`"),
+        cpu(fsync, kafka_, 0.6, f"{what}, `fsync`"),
+        throughput(os_, kafka_, 2.0, f"{what}, `os`"),
+    ]
+    sync_us = fdatasync_us(plan.directory)
+    note = f"This machine's own fdatasync of a 4 KiB append: {sync_us:,.0f} us (median of {SYNC_PROBES})."
+    return [
+        Section(
+            f"Commits of one partition, {plan.connections:,} groups",
+            [TABLE, *(e.row for e in single), "", note],
+            targets,
+        ),
+        Section(
+            f"Commits of {PARTITIONS:,} partitions",
+            [TABLE, *(e.row for e in whole)],
+            [
+                throughput(whole[0], whole_kafka, 1.0, "commits of 1,000 partitions, `fsync`"),
+                throughput(whole_os, whole_kafka, 1.0, "commits of 1,000 partitions, `os`"),
+            ],
+        ),
+    ]
+
+
+def _commits(plan: Plan, servers: dict[str, ServerProcess], count: int, partitions: int) -> list[Contender]:
+    def commit(member: Joined) -> bytes:
+        return frames.commit(member, TOPIC, range(partitions), offset=42)
+
+    contenders = [
+        Contender(name, server, lanes_of(server, f"commit-{partitions}", count, commit, COMMIT))
+        for name, server in servers.items()
+    ]
+    take_turns(contenders, plan.rounds, plan.seconds, 1, plan.warm_s)
+    close(contenders)
+    return contenders
+
+
+def fdatasync_us(directory: Path) -> float:
+    """The machine's own floor of a commit that is kept: the median of one 4 KiB append with fdatasync."""
+    times = []
+    with (directory / "probe").open("wb", buffering=0) as file:
+        for _ in range(SYNC_PROBES):
+            start = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            times.append((time.perf_counter() - start) * 1e6)
+    return median(times)

@@ -1,0 +1,86 @@
+"""Join storms: everybody joins at once, until every group is stable.
+
+The initial delay is on, so both servers gather the same members into the same number of joins; what is compared is
+the time beyond it, and the server's CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from bench.pairs.crowd import Crowd, await_coordinator
+from bench.pairs.lanes import connect
+from bench.pairs.plan import Plan
+from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
+from bench.pairs.servers import cpu_of, kafka, muster
+from tests.processes import ServerProcess
+
+DELAY_S: Final = 6.0
+"""The initial delay of 3 s begins once more if somebody has joined in it, and here everybody has (KAFKA.md 3)."""
+
+DEADLINE_S: Final = 150.0
+TABLE: Final = (
+    "| server | s beyond the delay | lowest to highest | server CPU, s | lowest to highest |\n"
+    "|---|---|---|---|---|"
+)
+
+
+@dataclass(slots=True)
+class Storms:
+    """The storms that one server went through."""
+
+    name: str
+    server: ServerProcess
+    seconds: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+    def storm(self, name: str, groups: int, size: int) -> None:
+        """One more, of groups that are new; they are left to stand when it is over."""
+        group_ids = [f"{name}-{index:05d}" for index in range(groups)]
+        await_coordinator(self.server.port, group_ids)
+        connections = [connect(self.server.port) for _ in range(groups * size)]
+        before = cpu_of(self.server.pid)
+        took_s = Crowd(group_ids, size, connections).join(DEADLINE_S)
+        self.seconds.append(took_s - DELAY_S)
+        self.cpu_s.append(cpu_of(self.server.pid).since(before).total_us / 1e6)
+        for connection in connections:
+            connection.close()
+
+    @property
+    def row(self) -> str:
+        times, cpu_s = sorted(self.seconds), sorted(self.cpu_s)
+        return (
+            f"| {self.name} | {median(times):.2f} | {times[0]:.2f} to {times[-1]:.2f} "
+            f"| {median(cpu_s):.2f} | {cpu_s[0]:.2f} to {cpu_s[-1]:.2f} |"
+        )
+
+
+def storms(plan: Plan) -> list[Section]:
+    few = max(1, plan.connections // 10)
+    with muster(plan.directory / "muster") as ours, kafka(plan.directory / "kafka") as theirs:
+        contenders = [(MUSTER, ours), (KAFKA, theirs)]
+        many = _section(plan, contenders, groups=plan.connections * 2, size=10, bound=0.6)
+        large = _section(plan, contenders, groups=1, size=few * 40, bound=0.7)
+    return [many, large]
+
+
+def _section(
+    plan: Plan, contenders: Sequence[tuple[str, ServerProcess]], groups: int, size: int, bound: float
+) -> Section:
+    ours, theirs = (Storms(name, server) for name, server in contenders)
+    for number in range(plan.storm_warm_ups):
+        Storms(KAFKA, theirs.server).storm(f"warm-{groups}-{number}", groups, size)
+    for number in range(plan.rounds):
+        for each in (ours, theirs):
+            each.storm(f"storm-{groups}-{number}", groups, size)
+    what = f"{groups:,} groups of {size:,}" if groups > 1 else f"one group of {size:,}"
+    targets = [
+        Target(
+            f"join storm, {what}: time beyond the delay", median(ours.seconds) / min(theirs.seconds), bound
+        ),
+        Target(f"join storm, {what}: server CPU", median(ours.cpu_s) / min(theirs.cpu_s), bound),
+    ]
+    return Section(f"Join storm: {what}", [TABLE, ours.row, theirs.row], targets)
