@@ -7,10 +7,10 @@ carries it out. Nothing here knows a socket, a file or a clock; every time is an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from protocol.errors import ErrorCode
 
@@ -99,6 +99,28 @@ class Record:
 
     key: Any
     value: Any | None
+    count: ClassVar[int] = 1  # Against a run.
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRun:
+    """The commits of many partitions of one topic in one request, by columns: as many records of the log.
+
+    None has a note, or an expiry of its own; those are single records.
+    """
+
+    group_id: str
+    topic: str
+    topic_id: bytes
+    commit_wall_ms: int
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    leader_epochs: Sequence[int]
+
+    @property
+    def count(self) -> int:
+        """Of the records."""
+        return len(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +189,9 @@ class Result:
     Results add up: `a + b` asks for all of `a` and then all of `b`. At most one of them may name `then`.
     """
 
-    records: tuple[Record, ...] = ()  # Appended to the offsets partition as one atomic batch, and replayed.
+    records: tuple[
+        Record | CommitRun, ...
+    ] = ()  # Appended to the offsets partition as one atomic batch, and replayed.
     replies: tuple[Reply, ...] = ()  # Sent once the log is durable up to what this handler has seen.
     timers: tuple[SetTimer, ...] = ()  # Armed at `deadline_ms`; cancelled if that is None.
     history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.effects import ProducerAndEpoch, Record
+from coordinator.effects import CommitRun, ProducerAndEpoch, Record
+from coordinator.groups.records import encode_commit_run
 from coordinator.groups.shard import Shard
 from coordinator.held import Done
 from coordinator.shard_runner import NO_ROOM_ANSWER, ShardRunner, ShardState
 from coordinator.topics.producer_checks import ProducerError, check_marker
 from protocol.control_records import Marker, encode_marker
 from protocol.errors import ErrorCode
+from protocol.record_run import RecordRun
+from protocol.records import Record as LogRecord
 from storage.files import StorageError
 
 MARKER_ANSWER: Final = dict.fromkeys(
@@ -75,9 +78,17 @@ class GroupRunner(ShardRunner[Shard]):
         self._note_dirty()
         return ErrorCode.NONE
 
-    def _replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+    def _encoded(self, record: Record | CommitRun, wall_ms: int) -> LogRecord | RecordRun:
+        if isinstance(record, CommitRun):
+            return encode_commit_run(record, wall_ms)
+        return super()._encoded(record, wall_ms)
+
+    def _replay(self, record: Record | CommitRun, offset: int, producer: ProducerAndEpoch | None) -> None:
         assert self.shard is not None
-        if producer is None:
+        if isinstance(record, CommitRun):
+            assert producer is None, "a transaction commits record by record"
+            self.shard.replay_run(record, offset)
+        elif producer is None:
             self.shard.replay(record, offset)
         else:
             self.shard.replay_transactional(producer, record, offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.effects import ProducerAndEpoch
+from protocol.record_run import RecordRun
 from protocol.records import BATCH_OVERHEAD, Codec, Record, encode_batch
 from storage.partition_log import PartitionLog
 
@@ -26,29 +27,34 @@ class OpenBatch:
         self._log = partition_log
         self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
         self._codec = codec
-        self._gathered: list[Record] = []
+        self._gathered: list[Record | RecordRun] = []
+        self._count = 0  # Of records; a run is several.
         self._gathered_bytes = BATCH_OVERHEAD
         self._producer: ProducerAndEpoch | None = None
 
     @property
     def position(self) -> int:
         """The offset that the next record gets."""
-        return self._log.next_offset + len(self._gathered)
+        return self._log.next_offset + self._count
 
-    def add(self, records: Sequence[Record], wall_ms: int, producer: ProducerAndEpoch | None = None) -> bool:
+    def add(
+        self,
+        records: Sequence[Record | RecordRun],
+        wall_ms: int,
+        producer: ProducerAndEpoch | None = None,
+    ) -> bool:
         """Take `records`, all in one batch; False, and nothing is taken, if no batch can hold them.
 
         Those of a `producer` are a part of its transaction: they share a batch with nothing else.
         """
-        size_bytes = sum(
-            len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES for record in records
-        )
+        size_bytes = sum([each.size_bytes + each.count * RECORD_OVERHEAD_BYTES for each in records])
         if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
             return False
         if producer != self._producer or self._gathered_bytes + size_bytes > self._max_batch_bytes:
             self.cut(wall_ms)
         self._producer = producer
         self._gathered += records
+        self._count += sum([each.count for each in records])
         self._gathered_bytes += size_bytes
         return True
 
@@ -79,4 +85,5 @@ class OpenBatch:
 
     def forget(self) -> None:
         """Drop what is gathered."""
-        self._gathered, self._gathered_bytes, self._producer = [], BATCH_OVERHEAD, None
+        self._gathered, self._count = [], 0
+        self._gathered_bytes, self._producer = BATCH_OVERHEAD, None

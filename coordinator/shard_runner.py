@@ -23,6 +23,7 @@ import structlog
 
 from coordinator.effects import (
     AppendFinished,
+    CommitRun,
     Event,
     GroupEvent,
     MarkersWanted,
@@ -41,6 +42,7 @@ from coordinator.loading import Loaded
 from coordinator.open_batch import OpenBatch
 from coordinator.shard_kind import S, ShardKind
 from protocol.errors import EncodeError, ErrorCode
+from protocol.record_run import RecordRun
 from protocol.records import Codec
 from protocol.records import Record as LogRecord
 from storage.files import StorageError
@@ -243,24 +245,32 @@ class ShardRunner(Generic[S]):
             assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
 
-    def _append(self, records: tuple[Record, ...], producer: ProducerAndEpoch | None = None) -> ErrorCode:
+    def _append(
+        self, records: tuple[Record | CommitRun, ...], producer: ProducerAndEpoch | None = None
+    ) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
-        encode = self.kind.encode_record
         try:
-            encoded = [LogRecord(*encode(record), timestamp_ms=wall_ms) for record in records]
+            encoded = [self._encoded(record, wall_ms) for record in records]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
         if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        for offset, record in enumerate(records, self.position - len(records)):
+        offset = self.position - sum([record.count for record in records])
+        for record in records:
             self._replay(record, offset, producer)
+            offset += record.count
         self._note_dirty()
         return ErrorCode.NONE
 
-    def _replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+    def _encoded(self, record: Record | CommitRun, wall_ms: int) -> LogRecord | RecordRun:
+        assert isinstance(record, Record), "only groups commit"
+        return LogRecord(*self.kind.encode_record(record), timestamp_ms=wall_ms)
+
+    def _replay(self, record: Record | CommitRun, offset: int, producer: ProducerAndEpoch | None) -> None:
         assert self.shard is not None
+        assert isinstance(record, Record), "only groups commit"
         assert producer is None, "only shards of groups write transactional batches"
         self.shard.replay(record, offset)
 

@@ -11,7 +11,7 @@ from protocol.decoding import Decoder, compile_decoder
 from protocol.encoding import Encoder, compile_encoder
 from protocol.errors import DecodeError, EncodeError
 from protocol.primitives import Buffer
-from protocol.schema import MessageSpec, data, request, response, since, spec, struct
+from protocol.schema import MessageSpec, data, packed, request, response, since, spec, struct
 
 __all__ = [
     "MessageSpec",
@@ -22,6 +22,7 @@ __all__ = [
     "encode",
     "encode_into",
     "encoder",
+    "packed",
     "request",
     "response",
     "since",

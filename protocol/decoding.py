@@ -16,8 +16,9 @@ from struct import unpack_from
 from typing import Any, TypeAlias
 
 from protocol.errors import DecodeError
+from protocol.packed import PACKED_FROM, packing_of
 from protocol.primitives import MAX_STRING_BYTES, Buffer, Fixed, RecordSet, read_uvarint, replaced_text
-from protocol.schema import Array, Blob, FieldSpec, Struct, Text, WireType, layout_of
+from protocol.schema import Array, Blob, FieldSpec, Struct, Text, WireType, is_packed, layout_of
 from protocol.source import Source
 
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
@@ -251,6 +252,23 @@ class _DecodeWriter:
         self._source.line(f"pos += {count} * {element.size_bytes}")
 
     def _elements(self, element: WireType, target: str, count: str, where: str) -> None:
+        if isinstance(element, Struct) and is_packed(element.cls):
+            self._packed_elements(element, target, count, where)
+        else:
+            self._elements_one_by_one(element, target, count, where)
+
+    def _packed_elements(self, element: Struct, target: str, count: str, where: str) -> None:
+        """By columns if there are many and they lie so, else one by one."""
+        packing, items = packing_of(element.cls, self._version, self._flexible), self._source.fresh("items")
+        take = self._source.bind("take", packing.take)
+        self._source.line(f"{items} = {take}(buf, pos, {count}) if {count} >= {PACKED_FROM} else None")
+        with self._source.block(f"if {items} is None"):
+            self._elements_one_by_one(element, target, count, where)
+        with self._source.block("else"):
+            self._source.line(f"{target} = {items}")
+            self._source.line(f"pos += {count} * {packing.form.size}")
+
+    def _elements_one_by_one(self, element: WireType, target: str, count: str, where: str) -> None:
         items, item = self._source.fresh("items"), self._source.fresh("item")
         self._source.line(f"{target} = {items} = []")
         with self._source.block(f"for _ in range({count})"):

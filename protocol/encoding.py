@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 
 from protocol.errors import EncodeError
 from protocol.faults import explain
+from protocol.packed import PackedArray, packing_of
 from protocol.primitives import MAX_STRING_BYTES, Buffer, Fixed, encode_uvarint
-from protocol.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
+from protocol.schema import Array, FieldSpec, Struct, Text, WireType, is_packed, layout_of
 from protocol.source import Source
 
 Encoder: TypeAlias = Callable[[Any, list[Any]], None]
@@ -207,6 +208,17 @@ class _EncodeWriter:
             self._chunks.append(f"{packed}('>%d{element.code}' % len({items}), *{items})")
             return
         self._flush()
+        if isinstance(element, Struct) and is_packed(element.cls):
+            packing = self._source.bind("packing", packing_of(element.cls, self._version, self._flexible))
+            array = self._source.bind("array", PackedArray)
+            with self._source.block(f"if type({items}) is {array} and {items}.packing is {packing}"):
+                self._source.line(f"{self._out}.append({items}.raw)")
+            with self._source.block("else"):
+                self._elements(element, items)
+        else:
+            self._elements(element, items)
+
+    def _elements(self, element: WireType, items: str) -> None:
         item = self._source.fresh("item")
         with self._source.block(f"for {item} in {items}"):
             if isinstance(element, Struct):

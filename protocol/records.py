@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from protocol.compression import MAX_INFLATED_BYTES, compress, decompress
 from protocol.record_batch import (
@@ -42,6 +42,7 @@ from protocol.record_batch import (
     set_max_timestamp,
     walk,
 )
+from protocol.record_run import RecordRun
 from protocol.varint import VARINTS, read_varint
 
 __all__ = [
@@ -89,10 +90,16 @@ class Record:
     timestamp_ms: int
     headers: Headers = ()
     offset: int = -1
+    count: ClassVar[int] = 1  # Against a run.
+
+    @property
+    def size_bytes(self) -> int:
+        """Of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
 
 
 def encode_batch(
-    records: Sequence[Record],
+    records: Sequence[Record | RecordRun],
     *,
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
@@ -112,7 +119,7 @@ def encode_batch(
         raise ValueError("a batch holds at least one record")
     attributes = codec | transactional * TRANSACTIONAL_BIT | control * CONTROL_BIT
     attributes |= log_append_time * LOG_APPEND_TIME_BIT
-    count = len(records)
+    count = sum([record.count for record in records])
     base_ms = records[0].timestamp_ms
     max_ms = max([record.timestamp_ms for record in records])
     payload = b"".join(encode_records(records, base_ms))
@@ -127,11 +134,17 @@ def encode_batch(
     return batch
 
 
-def encode_records(records: Iterable[Record], base_ms: int) -> list[bytes]:
-    """The chunks of the payload: for each record its length, then its body."""
+def encode_records(records: Iterable[Record | RecordRun], base_ms: int) -> list[bytes]:
+    """The chunks of the payload: for each record its length, then its body; a run is one chunk."""
     chunks: list[bytes] = []
     varints, join, null, none = VARINTS, b"".join, NULL_LENGTH, b""
-    for delta, record in enumerate(records):
+    delta = -1
+    for record in records:
+        delta += 1
+        if isinstance(record, RecordRun):
+            chunks.append(record.encode(delta, base_ms))
+            delta += record.count - 1
+            continue
         key, value, headers = record.key, record.value, record.headers
         if key is None:
             key, key_length = none, null

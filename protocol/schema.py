@@ -197,6 +197,7 @@ class _Since:
 _SINCE: Final = "since"
 _ALWAYS: Final = _Since(VersionRange(0, NO_VERSION - 1), None, None, None, False)
 _SPECS: Final[dict[type, MessageSpec]] = {}
+_PACKED: Final[set[type]] = set()
 _DECLARED: Final[dict[type, type]] = {}
 """By class: what it was declared as, before it had slots."""
 
@@ -223,6 +224,17 @@ def data(*, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
 def struct(cls: type[T]) -> type[T]:
     """Make the class a part of messages: its versions and flexibility come from the message around it."""
     return _remember(cls, MessageSpec(None, "struct", 0, NO_VERSION - 1, NO_VERSION))
+
+
+def packed(cls: type[T]) -> type[T]:
+    """Let long arrays of this struct be read as `packed.PackedArray`s: its readers know both."""
+    _PACKED.add(cls)
+    return cls
+
+
+def is_packed(cls: type) -> bool:
+    """Whether arrays of it may be packed."""
+    return cls in _PACKED
 
 
 def spec(cls: type) -> MessageSpec:

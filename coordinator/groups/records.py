@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final
 
-from coordinator.effects import Record
+from coordinator.effects import CommitRun, Record
 from coordinator.groups.group import Group
 from coordinator.groups.record_schemas import (
     GROUP_METADATA,
@@ -26,8 +26,11 @@ from coordinator.groups.record_schemas import (
 )
 from protocol.codec import decode, encode, spec
 from protocol.errors import DecodeError
+from protocol.record_run import Columns, RecordRun
 
 _PREFIX: Final = Struct(">h")
+_PARTITION: Final = Struct(">i")
+_STAND: Final = Struct(">qi")  # Offset and leader epoch.
 _KEY_VERSION: Final = 0  # Key bodies have one version each; the int16 before them is the record type.
 _NO_TIMESTAMP: Final = -1
 GROUP_METADATA_VALUE_VERSION: Final = 3  # As Kafka 4.3 writes it; 4 is only read.
@@ -110,6 +113,25 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
         return key, None
     version = _value_version(record.value)
     return key, _PREFIX.pack(version) + encode(record.value, version)
+
+
+def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
+    """The bytes of a run, written at `wall_ms`. Raises EncodeError for what the schema cannot hold.
+
+    What its records share is taken from one of them: the partition ends a key, and a value begins with version,
+    offset and epoch.
+    """
+    value = OffsetCommitValue(
+        offset=0, metadata="", commit_timestamp=run.commit_wall_ms, topic_id=run.topic_id
+    )
+    key, shared = encode_record(
+        Record(OffsetCommitKey(group=run.group_id, topic=run.topic, partition=0), value)
+    )
+    assert shared is not None
+    keys = Columns(key[: -_PARTITION.size], "i", (run.partitions,))
+    columns = (run.offsets, run.leader_epochs)
+    values = Columns(shared[: _PREFIX.size], "qi", columns, shared[_PREFIX.size + _STAND.size :])
+    return RecordRun(keys, values, run.count, wall_ms)
 
 
 def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> Record | None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from coordinator.effects import (
     NOTHING,
     AppendFinished,
+    CommitRun,
     Event,
     MarkersWritten,
     Moment,
@@ -135,6 +136,11 @@ class Shard:
             committed = committed_from_record(record.value, offset)
             self.offsets.put(key.group, key.topic, key.partition, committed)
             self._expect_group(key.group)
+
+    def replay_run(self, run: CommitRun, first_offset: int) -> None:
+        """As `replay` of each of its records."""
+        self.offsets.put_run(run, first_offset)
+        self._expect_group(run.group_id)
 
     def replay_transactional(self, producer: ProducerAndEpoch, record: Record, offset: int) -> None:
         """As `replay`, for a record of a transactional batch: what it commits is held until the marker comes.

@@ -7,16 +7,17 @@ offset makes sense is not asked (O4). The reply waits for the disk; the offset c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from coordinator.effects import Moment, Record, Reply, RequestContext, Result
+from coordinator.effects import CommitRun, Moment, Record, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.states import COMMIT_ANSWER, EMPTY
 from coordinator.offsets.committed import NO_EXPIRY
 from coordinator.offsets.topic_catalog import TopicCatalog
+from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -26,6 +27,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.packed import PackedArray, packing_of
 from protocol.primitives import ZERO_UUID
 
 TOPIC_IDS_SINCE: Final = 10
@@ -42,6 +44,8 @@ class CommitAnswers:
 
     def __init__(self, api_version: int) -> None:
         self._by_id = api_version >= TOPIC_IDS_SINCE
+        self._api_version = api_version
+        self._flexible = spec(OffsetCommitResponse).is_flexible(api_version)
         self._refused: dict[str | bytes, OffsetCommitResponseTopic] = {}
         self._answered: list[OffsetCommitResponseTopic] = []
 
@@ -57,6 +61,14 @@ class CommitAnswers:
         self._answered.append(_answer_for(topic))
         return self._answered[-1].partitions
 
+    def accept_all(self, topic: OffsetCommitRequestTopic, partitions: Sequence[int]) -> None:
+        """Say of these partitions of `topic` that they are stored."""
+        packing = packing_of(OffsetCommitResponsePartition, self._api_version, self._flexible)
+        answer = _answer_for(topic)
+        packed: Any = packing.pack(partition_index=partitions, error_code=bytes(len(partitions)))
+        answer.partitions = packed
+        self._answered.append(answer)
+
     def response(self) -> OffsetCommitResponse:
         """The whole reply."""
         if not self._refused:
@@ -64,7 +76,7 @@ class CommitAnswers:
         merged = self._refused
         for topic in self._answered:
             if (known := merged.setdefault(self._key(topic), topic)) is not topic:
-                known.partitions += topic.partitions
+                known.partitions = [*known.partitions, *topic.partitions]
         return OffsetCommitResponse(topics=list(merged.values()))
 
     def _key(self, topic: OffsetCommitRequestTopic | OffsetCommitResponseTopic) -> str | bytes:
@@ -95,7 +107,7 @@ def commit_offsets(
     """
     answers = CommitAnswers(context.api_version)
     existing = existing_partitions(request, catalog, answers, context.api_version)
-    records: tuple[Record, ...] = ()
+    records: tuple[Record | CommitRun, ...] = ()
     if existing:  # With nothing left to store, Kafka does not even look at the group.
         group = groups.get(request.group_id)
         error = commit_error(group, request, context.api_version)
@@ -145,6 +157,8 @@ def _existing(
             answers.refuse(topic, partition.partition_index, error)
         return None
     topic_id = topic.topic_id if by_id else catalog.topic_id(name) or ZERO_UUID
+    if _all_exist(topic.partitions, count):
+        return OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=topic.partitions)
     found = OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[])
     for partition in topic.partitions:
         if 0 <= partition.partition_index < count:
@@ -152,6 +166,14 @@ def _existing(
         else:
             answers.refuse(found, partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return found if found.partitions else None
+
+
+def _all_exist(partitions: Sequence[OffsetCommitRequestPartition], count: int) -> bool:
+    """Whether these can be stored as they lie; else they are looked at one by one."""
+    if not isinstance(partitions, PackedArray):
+        return False
+    indexes = partitions.columns["partition_index"]
+    return min(indexes) >= 0 and max(indexes) < count
 
 
 def _refresh_session(group: Group, member_id: str, now_ms: int) -> None:
@@ -168,17 +190,41 @@ def store(
     request: OffsetCommitRequest,
     settings: GroupSettings,
     wall_ms: int,
-) -> Iterator[Record]:
-    """Answer every partition, and make a record for each that is stored."""
+) -> Iterator[Record | CommitRun]:
+    """Answer every partition, and make a record for each that is stored; of many without notes one run."""
     asked_ms = request.retention_time_ms
     expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
     for topic in topics:
+        partitions: Sequence[OffsetCommitRequestPartition] = topic.partitions
+        if isinstance(partitions, PackedArray) and error is ErrorCode.NONE and expire_wall_ms == NO_EXPIRY:
+            answers.accept_all(topic, partitions.columns["partition_index"])
+            yield _run(request.group_id, topic, partitions, wall_ms)
+            continue
         answered = answers.begin(topic)
         for partition in topic.partitions:
             outcome = error or metadata_error(partition, settings)
             answered.append(_partition_answer(partition.partition_index, outcome))
             if outcome is ErrorCode.NONE:
                 yield new_offset_commit_record(request.group_id, topic, partition, wall_ms, expire_wall_ms)
+
+
+def _run(
+    group_id: str,
+    topic: OffsetCommitRequestTopic,
+    partitions: PackedArray[OffsetCommitRequestPartition],
+    wall_ms: int,
+) -> CommitRun:
+    columns = partitions.columns
+    indexes = columns["partition_index"]
+    return CommitRun(
+        group_id=group_id,
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        commit_wall_ms=wall_ms,
+        partitions=indexes,
+        offsets=columns["committed_offset"],
+        leader_epochs=columns.get("committed_leader_epoch") or (-1,) * len(indexes),
+    )
 
 
 def metadata_error(partition: OffsetCommitRequestPartition, settings: GroupSettings) -> ErrorCode:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from coordinator.effects import CommitRun
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
 from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
@@ -59,13 +60,21 @@ class CommittedOffsets:
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a commit."""
+        self._of(group_id, topic).put(partition, committed)
+
+    def put_run(self, run: CommitRun, first_log_offset: int) -> None:
+        """Replay the commits of a run, whose records lie in the log from there on."""
+        self._of(run.group_id, run.topic).put_run(run, first_log_offset)
+
+    def _of(self, group_id: str, topic: str) -> TopicOffsets:
+        """To be changed, and made if there are none."""
         topics = self._by_group.get(group_id)
         if topics is None:
             topics = self._by_group[group_id] = {}
         offsets = topics.get(topic)
         if offsets is None:
             offsets = topics[topic] = TopicOffsets()
-        offsets.put(partition, committed)
+        return offsets
 
     def put_all(self, group_id: str, topic: str, offsets: TopicOffsets) -> None:
         """Take what the replay of a whole log left of one topic, of which nothing was known before."""

@@ -11,9 +11,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import repeat
+from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from coordinator.effects import CommitRun
 from protocol.primitives import ZERO_UUID
 
 NO_EXPIRY: Final = -1
@@ -109,6 +112,21 @@ class TopicOffsets:
             pack_row_into(self._rows, slot * ROW_BYTES, offset, epoch, commit_wall_ms, log_offset)
         if self._extras or metadata or expire_wall_ms != NO_EXPIRY or topic_id != self._topic_id:
             self._note_extra(partition, committed)
+
+    def put_run(self, run: CommitRun, first_log_offset: int) -> None:
+        """The newest commits of many partitions; all rows at once where there are no other partitions."""
+        numbers = array("i", run.partitions)
+        if not self._partitions and all(map(lt, numbers, numbers[1:])):
+            self._partitions, self._topic_id, self._extras = numbers, run.topic_id, None
+        log_offsets = range(first_log_offset, first_log_offset + run.count)
+        if numbers == self._partitions and self._extras is None and run.topic_id == self._topic_id:
+            times = repeat(run.commit_wall_ms)
+            self._rows[:] = b"".join(map(ROW.pack, run.offsets, run.leader_epochs, times, log_offsets))
+            return
+        rows = zip(run.partitions, run.offsets, run.leader_epochs, log_offsets, strict=True)
+        for partition, offset, epoch, log_offset in rows:
+            fields = (offset, epoch, "", run.commit_wall_ms, NO_EXPIRY, run.topic_id, log_offset)
+            self.put(partition, new_tuple(CommittedOffset, fields))
 
     def _note_extra(self, partition: int, committed: CommittedOffset) -> None:
         extras = {} if self._extras is None else self._extras

@@ -18,10 +18,11 @@ commits with generation -1 and no member id. Versions 0 and 1 are gone since Kaf
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
+from protocol.codec import packed, request, response, since, struct
 from protocol.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
 
 
+@packed
 @struct
 class OffsetCommitRequestPartition:
     """`committed_offset` is the next offset to read, not the last one read."""
@@ -55,6 +56,7 @@ class OffsetCommitRequest:
     topics: list[OffsetCommitRequestTopic]
 
 
+@packed
 @struct
 class OffsetCommitResponsePartition:
     """How it went for one partition."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from coordinator.effects import (
     AppendFinished,
+    CommitRun,
     Event,
     GroupEvent,
     ProducerAndEpoch,
@@ -28,11 +29,12 @@ from coordinator.effects import (
 from coordinator.groups.failures import error_response
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.records import decode_record, encode_record
+from coordinator.groups.records import decode_record, encode_commit_run, encode_record
 from coordinator.groups.shard import Shard
 from protocol.codec import encode
 from protocol.control_records import Marker
 from protocol.errors import ErrorCode
+from protocol.records import encode_batch, parse_header, read_records
 
 WALL_START_MS = 1_700_000_000_000
 
@@ -229,11 +231,22 @@ class Driver:
         elif result.then is not None:
             self.handle(AppendFinished(result.then, self.refusal, self.wall_ms))
 
-    def _append(self, record: Record, producer: ProducerAndEpoch | None) -> None:
+    def _append(self, record: Record | CommitRun, producer: ProducerAndEpoch | None) -> None:
+        if isinstance(record, CommitRun):
+            self._append_run(record)
+            return
         self.log.append(Entry(*encode_record(record), producer))
         if not self.disk_is_held:
             self._durable = len(self.log)
         replay_one(self.shard, len(self.log) - 1, record, producer)
+
+    def _append_run(self, run: CommitRun) -> None:
+        batch = encode_batch([encode_commit_run(run, self.wall_ms)])
+        written = read_records(batch, parse_header(batch))
+        self.log += [Entry(record.key or b"", record.value) for record in written]
+        if not self.disk_is_held:
+            self._durable = len(self.log)
+        self.shard.replay_run(run, len(self.log) - len(written))
 
     def end_transaction(self, producer_id: int, is_commit: bool = True, epoch: int = 0) -> None:
         """A marker is written."""

@@ -167,6 +167,7 @@ class Story:
     def _carry_out(self, plan: GroupPlan, result: Result) -> None:
         shard = self.shards[plan.partition]
         for record in result.records:
+            assert isinstance(record, Record), "these clients commit elsewhere"
             self.records.append((self.now_ms, plan.partition, record))
             shard.replay(record, 0)
         if result.then is not None:
