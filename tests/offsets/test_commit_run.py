@@ -95,9 +95,7 @@ def test_a_refused_one_stores_nothing_and_says_so_for_each() -> None:
 
 ids = st.sampled_from([ZERO_UUID, b"\1" * 16])
 few = st.integers(0, 1)  # So that a run often names just the partitions that there are.
-before = st.lists(
-    st.tuples(few, st.sampled_from(["", "", "note"]), ids, st.booleans()), max_size=6
-)
+before = st.lists(st.tuples(few, st.sampled_from(["", "", "note"]), ids, st.booleans()), max_size=6)
 runs = st.lists(st.tuples(st.lists(few, min_size=1, max_size=4), ids), max_size=4)
 
 
