@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import repeat
 from struct import Struct as StructFormat
-from typing import Any, Final, SupportsIndex, TypeVar, overload
+from typing import Any, Final, Generic, SupportsIndex, TypeVar, overload
 
 from protocol.primitives import Fixed
 from protocol.schema import FieldSpec, Text, layout_of
@@ -104,8 +104,8 @@ packing_of: Final = cache(Packing)
 """The packing of a class in a version; always the same object, so that it can be compared by identity."""
 
 
-class PackedArray(Sequence[T]):
-    """Elements that lie in `raw`, one after the other; equal to a list of equal elements."""
+class PackedArray(Generic[T]):
+    """Elements that lie in `raw`, one after the other: read as a list is, and equal to one of equal elements."""
 
     def __init__(self, packing: Packing, raw: bytes) -> None:
         self.packing = packing

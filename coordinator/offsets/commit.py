@@ -8,7 +8,7 @@ offset makes sense is not asked (O4). The reply waits for the disk; the offset c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from coordinator.effects import CommitRun, Moment, Record, Reply, RequestContext, Result
 from coordinator.groups.group import Group
@@ -33,6 +33,9 @@ from protocol.primitives import ZERO_UUID
 TOPIC_IDS_SINCE: Final = 10
 GROUP_NOT_FOUND_SINCE: Final = 9  # Before: an absent group is an old generation.
 DEFAULT_RETENTION: Final = -1
+
+Partitions: TypeAlias = "list[OffsetCommitRequestPartition] | PackedArray[OffsetCommitRequestPartition]"
+"""What a topic's partitions are: many without notes come packed."""
 
 
 class CommitAnswers:
@@ -168,7 +171,7 @@ def _existing(
     return found if found.partitions else None
 
 
-def _all_exist(partitions: Sequence[OffsetCommitRequestPartition], count: int) -> bool:
+def _all_exist(partitions: Partitions, count: int) -> bool:
     """Whether these can be stored as they lie; else they are looked at one by one."""
     if not isinstance(partitions, PackedArray):
         return False
@@ -195,7 +198,7 @@ def store(
     asked_ms = request.retention_time_ms
     expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
     for topic in topics:
-        partitions: Sequence[OffsetCommitRequestPartition] = topic.partitions
+        partitions: Partitions = topic.partitions
         if isinstance(partitions, PackedArray) and error is ErrorCode.NONE and expire_wall_ms == NO_EXPIRY:
             answers.accept_all(topic, partitions.columns["partition_index"])
             yield _run(request.group_id, topic, partitions, wall_ms)
