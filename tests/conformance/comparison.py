@@ -14,6 +14,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
+from protocol.packed import PackedArray
+
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 ZERO_ID: Final = bytes(16)
 PLAUSIBLE_THROTTLE_MS: Final = range(60_000)
@@ -122,7 +124,7 @@ def _changes(theirs: Plain, ours: Plain, path: str) -> Iterator[tuple[str, Any, 
 def _plain(value: Any, unordered: Set[tuple[str, str]]) -> Plain:
     if is_dataclass(value) and not isinstance(value, type):
         return _plain_message(value, unordered)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | PackedArray):
         return [_plain(item, unordered) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return f"bytes {bytes(value).hex()}"
