@@ -23,11 +23,11 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick bench-log bench-throughput docs constraints clean
+.PHONY: help run test test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick profile bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, profile, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -109,6 +109,12 @@ bench: $(VENV)/.dev
 bench-quick: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m bench.pairs --quick
+
+# Flame graphs of the daemon under load, for docs/performance.md.
+profile: $(VENV)/.dev
+	$(BIN)/python -m bench.pairs.profile heartbeat
+	$(BIN)/python -m bench.pairs.profile commit
+	$(BIN)/python -m bench.pairs.profile large-commit
 
 bench-log: $(VENV)/.dev
 	$(BIN)/python -m bench.loading
