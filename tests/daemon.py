@@ -15,6 +15,8 @@ from tests.processes import HOST, ServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = "muster: ready on {address}"
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""As users have it: two hundred modules that are compiled anew at each start would be half of it."""
 
 
 class MusterDaemon(ServerProcess):
@@ -57,7 +59,7 @@ class MusterDaemon(ServerProcess):
     def _environment(self) -> Mapping[str, str]:
         # The checkout is on the path also where Muster is not installed; unbuffered, or the ready line
         # would wait.
-        return {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **self._extra_environment}
+        return {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **COMPILED, **self._extra_environment}
 
     def _prepare(self) -> None:
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from typing import Final
 from bench.pairs import page, starts, steady, storms, weight, wheel
 from bench.pairs.plan import Plan, quick
 from bench.pairs.rounds import Section
+from bench.pairs.servers import kafka
 
 SCENARIOS: Final[dict[str, Callable[[Plan], list[Section]]]] = {
     "wheel": wheel.wheel,
@@ -41,32 +43,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unknown = set(asked.only) - set(SCENARIOS)
     if unknown:
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
-    sections: list[Section] = []
-    with TemporaryDirectory(prefix="bench-") as directory:
+    measured: dict[str, str] = {}
+    with ExitStack() as stack:
+        directory = stack.enter_context(TemporaryDirectory(prefix="bench-"))
         plan = quick(Path(directory)) if asked.quick else Plan(Path(directory))
         if asked.rounds:
             plan = replace(plan, rounds=asked.rounds)
+        if asked.quick:
+            plan = replace(plan, shared=stack.enter_context(kafka(Path(directory) / "kafka")))
         for name in asked.only:
-            sections += _play(name, replace(plan, directory=Path(directory) / name))
-    print(page.measured(sections, plan))
+            measured[name] = _play(name, replace(plan, directory=Path(directory) / name))
     if asked.write:
-        page.write(sections, plan)
+        page.write(measured, list(SCENARIOS))
 
 
-def _play(name: str, plan: Plan) -> list[Section]:
+def _play(name: str, plan: Plan) -> str:
     plan.directory.mkdir()
     start = time.perf_counter()
-    sections = SCENARIOS[name](plan)
-    for section in sections:
-        print(
-            f"\n{section.title}\n",
-            *section.lines,
-            *(target.row for target in section.targets),
-            sep="\n",
-            flush=True,
-        )
-    print(f"\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
-    return sections
+    told = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.conditions(plan)}"
+    print(f"\n{told}\n\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
+    return told
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-"""The page: tables of what was measured, targets met and missed, and a chart of the ratios."""
+"""The page: what each scenario measured, the targets met and missed, and a chart of the ratios.
+
+A scenario has a place of its own on the page, so that one can be measured anew without the others; what is said of
+all of them is read from those places.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -16,38 +21,53 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "performance.md"
 CHART: Final = ROOT / "docs" / "images" / "performance.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+PLACE: Final = re.compile(r"<!-- scenario: (\w+) -->\n(.*?)\n<!-- end of (?:\w+) -->", re.DOTALL)
+TARGETS: Final = "| ratio to Kafka in the same run | measured | asked | met |\n|---|---|---|---|"
+ROW: Final = re.compile(
+    r"^\| (.+) \| ([\d.]+) \| at (least|most) ([\d.]+) \| (?:yes|\*\*no\*\*) \|$", re.MULTILINE
+)
 
 WIDTH, BAR, GAP, LABELS = 900, 16, 8, 470
 
 
-def measured(sections: Sequence[Section], plan: Plan) -> str:
-    """What `make bench` has to say, as Markdown."""
-    targets = [target for section in sections for target in section.targets]
-    met = sum(target.is_met for target in targets)
-    lines = [
-        f"Measured {datetime.now(UTC):%d %B %Y} on {machine()};",
-        "Apache Kafka 4.3.1 with its production defaults and a",
-        f"heap of 1 GB. {plan.rounds} rounds of {plan.seconds:g} s in turns, after Kafka had {plan.warm_s:g} s",
-        "under the same load.",
-        "",
-        f"{met} of {len(targets)} targets are met.",
-        "",
-        "| ratio to Kafka in the same run | measured | asked | met |",
-        "|---|---|---|---|",
-        *(target.row for target in targets),
-    ]
+def scenario(sections: Sequence[Section]) -> str:
+    """What one scenario has to say, as Markdown."""
+    lines: list[str] = []
     for section in sections:
-        lines += ["", f"### {section.title}", "", *section.lines]
-    return "\n".join(lines)
+        lines += [f"### {section.title}", "", *section.lines, ""]
+    targets = [target.row for section in sections for target in section.targets]
+    return "\n".join([*lines, TARGETS, *targets])
 
 
-def write(sections: Sequence[Section], plan: Plan) -> None:
-    """Put the measured part into the page, between its two marks, and draw the chart."""
+def conditions(plan: Plan) -> str:
+    return (
+        f"{datetime.now(UTC):%d %B %Y}, {machine()}. Kafka with its production defaults and a heap of 1 GB; "
+        f"{plan.rounds} rounds in turns, of {plan.seconds:g} s where a load is steady, after {plan.warm_s:g} s "
+        f"under the same load."
+    )
+
+
+def write(measured: dict[str, str], names: Sequence[str]) -> None:
+    """Put the scenarios that were measured into their places; `names` is the order of all there are."""
     text = PAGE.read_text()
     head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{measured(sections, plan)}\n\n{END}{tail}")
-    CHART.write_text(chart([target for section in sections for target in section.targets]))
+    old, _, tail = rest.partition(END)
+    places = dict(PLACE.findall(old)) | measured
+    blocks = [f"<!-- scenario: {n} -->\n{places[n]}\n<!-- end of {n} -->" for n in names if n in places]
+    targets = targets_in("\n".join(blocks))
+    met = sum(target.is_met for target in targets)
+    figure = "![How each ratio stands to its target](images/performance.svg)"
+    summary = f"{met} of {len(targets)} targets are met.\n\n{figure}"
+    PAGE.write_text("\n\n".join([head + BEGIN, summary, *blocks, END + tail]))
+    CHART.write_text(chart(targets))
+
+
+def targets_in(text: str) -> list[Target]:
+    """The targets whose rows are in `text`."""
+    return [
+        Target(what, float(ratio), float(bound), at_least=side == "least")
+        for what, ratio, side, bound in ROW.findall(text)
+    ]
 
 
 def chart(targets: Sequence[Target]) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.pairs.servers import kafka
+from tests.kafka_broker import KafkaBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,18 @@ class Plan:
     idle_rounds: int = 3
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    shared: KafkaBroker | None = (
+        None  # One for all scenarios, where figures do not matter: it takes long to start.
+    )
+
+    @contextmanager
+    def kafka(self) -> Iterator[KafkaBroker]:
+        """A broker to be measured: one of the scenario's own, unless there is one for all."""
+        if self.shared is not None:
+            yield self.shared
+            return
+        with kafka(self.directory / "kafka") as broker:
+            yield broker
 
 
 def quick(directory: Path) -> Plan:

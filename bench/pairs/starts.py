@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
 from bench.pairs.servers import cpu_of, kafka, muster
 from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, make_topic
 from protocol.errors import ErrorCode
+from tests.daemon import COMPILED
 from tests.processes import ServerProcess
 
 IMPORT: Final = """\
@@ -65,7 +67,10 @@ def _row(name: str, times: Sequence[float], cpu_s: Sequence[float]) -> str:
 
 
 def _import_s() -> float:
-    ran = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
+    environment = {**os.environ, **COMPILED}
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORT], env=environment, capture_output=True, text=True, check=True
+    )
     return float(ran.stdout)
 
 
@@ -73,7 +78,7 @@ def restarts(plan: Plan) -> list[Section]:
     """With offsets and live members, who keep heartbeating while their server is away."""
     times: dict[str, list[float]] = {MUSTER: [], KAFKA: []}
     cpu_s: dict[str, list[float]] = {MUSTER: [], KAFKA: []}
-    with muster(plan.directory / "muster") as ours, kafka(plan.directory / "kafka") as theirs:
+    with muster(plan.directory / "muster") as ours, plan.kafka() as theirs:
         servers: dict[str, ServerProcess] = {MUSTER: ours, KAFKA: theirs}
         members = {name: filled(server, plan.groups, plan.group_size) for name, server in servers.items()}
         for _ in range(plan.restart_rounds):

@@ -26,7 +26,7 @@ from bench.pairs.rounds import (
     take_turns,
     throughput,
 )
-from bench.pairs.servers import Floor, kafka, muster
+from bench.pairs.servers import Floor, muster
 from bench.pairs.singles import PARTITIONS, TOPIC, lanes_of, make_topic
 from tests.processes import ServerProcess
 
@@ -53,8 +53,9 @@ def heartbeats(plan: Plan) -> list[Section]:
     sections = []
     with ExitStack() as stack:
         servers: dict[str, ServerProcess] = {
-            name: stack.enter_context(start(plan.directory / name.lower()))
-            for name, start in ((MUSTER, muster), (KAFKA, kafka), (FLOOR, Floor))
+            MUSTER: stack.enter_context(muster(plan.directory / "muster")),
+            KAFKA: stack.enter_context(plan.kafka()),
+            FLOOR: stack.enter_context(Floor(plan.directory / "floor")),
         }
         for count, in_flight in ((plan.connections, 1), (plan.connections * 10, 1), (plan.connections, 16)):
             sections.append(_heartbeats(plan, servers, count, in_flight))
@@ -92,7 +93,7 @@ def commits(plan: Plan) -> list[Section]:
             stack.enter_context(muster(plan.directory / policy, {"muster.flush.policy": policy}))
             for policy in ("fsync", "os")
         )
-        theirs = stack.enter_context(kafka(plan.directory / "kafka"))
+        theirs = stack.enter_context(plan.kafka())
         servers = {f"{MUSTER}, `fsync`": synced, f"{MUSTER}, `os`": cached, KAFKA: theirs}
         for server in servers.values():
             make_topic(server)

@@ -15,7 +15,7 @@ from bench.pairs.crowd import Crowd, await_coordinator
 from bench.pairs.lanes import connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
-from bench.pairs.servers import cpu_of, kafka, muster
+from bench.pairs.servers import cpu_of, muster
 from tests.processes import ServerProcess
 
 DELAY_S: Final = 6.0
@@ -60,7 +60,7 @@ class Storms:
 
 def storms(plan: Plan) -> list[Section]:
     few = max(1, plan.connections // 10)
-    with muster(plan.directory / "muster") as ours, kafka(plan.directory / "kafka") as theirs:
+    with muster(plan.directory / "muster") as ours, plan.kafka() as theirs:
         contenders = [(MUSTER, ours), (KAFKA, theirs)]
         many = _section(plan, contenders, groups=plan.connections * 2, size=10, bound=0.6)
         large = _section(plan, contenders, groups=1, size=few * 40, bound=0.7)

@@ -14,7 +14,7 @@ from bench.pairs.frames import COMMIT, Joined
 from bench.pairs.lanes import RECEIVE_BYTES, LoadError, ask, connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
-from bench.pairs.servers import Cpu, cpu_of, kafka, muster, resident_mb
+from bench.pairs.servers import Cpu, cpu_of, muster, resident_mb
 from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, make_topic
 from bench.pairs.storms import DEADLINE_S
 from tests.processes import ServerProcess
@@ -27,27 +27,28 @@ MEMBERS_PER_CONNECTION: Final = 4
 def idle(plan: Plan) -> list[Section]:
     """Members who beat every three seconds: the share of a core that this takes."""
     used: dict[str, list[Cpu]] = {}
-    for name, start in ((MUSTER, muster), (KAFKA, kafka)):
-        with start(plan.directory / name.lower()) as server:
-            used[name] = _idle(plan, server)
+    with muster(plan.directory / "muster") as ours:
+        used[MUSTER] = _idle(plan, ours)
+    with plan.kafka() as theirs:
+        used[KAFKA] = _idle(plan, theirs)
     shares = {name: [each.total_us / 1e6 / plan.idle_s * 100 for each in used[name]] for name in used}
     rows = [
         f"| {name} | {min(shares[name]):.1f} | {', '.join(f'{e:.1f}' for e in shares[name])} |"
         for name in used
     ]
     what = f"{plan.idle_members:,} members that beat every {INTERVAL_S:g} s"
-    ours = sorted(shares[MUSTER])[len(shares[MUSTER]) // 2]
+    usual = sorted(shares[MUSTER])[len(shares[MUSTER]) // 2]
     head = ["| server | % of a core, least | all rounds |", "|---|---|---|"]
     return [
-        Section(f"Idle: {what}", [*head, *rows], [Target(f"{what}: CPU", ours / min(shares[KAFKA]), 0.4)])
+        Section(f"Idle: {what}", [*head, *rows], [Target(f"{what}: CPU", usual / min(shares[KAFKA]), 0.4)])
     ]
 
 
 def _idle(plan: Plan, server: ServerProcess) -> list[Cpu]:
     """CPU in each of several spans; Kafka's first ones are its warm-up like any."""
-    members = crowds(
-        server, plan.idle_members // (plan.groups * plan.group_size) or 1, plan.groups, plan.group_size
-    )
+    joined_at_once = plan.groups * plan.group_size
+    count = max(1, plan.idle_members // joined_at_once)
+    members = crowds(server, "idle", count, plan.groups, plan.group_size)
     connections = [connect(server.port) for _ in range(-(-len(members) // MEMBERS_PER_CONNECTION))]
     beats = [
         (connections[index // MEMBERS_PER_CONNECTION], frames.heartbeat(member))
@@ -78,12 +79,12 @@ def _beat(beats: Sequence[tuple[socket.socket, bytes]], seconds: float) -> None:
         time.sleep(0.002)
 
 
-def crowds(server: ServerProcess, count: int, groups: int, size: int) -> list[Joined]:
+def crowds(server: ServerProcess, name: str, count: int, groups: int, size: int) -> list[Joined]:
     """`count` times `groups` stable groups, which join one crowd after the other over the same connections."""
     members: list[Joined] = []
     connections = [connect(server.port) for _ in range(groups * size)]
     for number in range(count):
-        group_ids = [f"crowd-{number}-{index:05d}" for index in range(groups)]
+        group_ids = [f"{name}-{number}-{index:05d}" for index in range(groups)]
         await_coordinator(server.port, group_ids)
         crowd = Crowd(group_ids, size, connections)
         crowd.join(DEADLINE_S)
@@ -97,9 +98,10 @@ def memory(plan: Plan) -> list[Section]:
     """Resident memory with many members, and with a million offsets more."""
     head = ["| server | empty, MB | with members, MB | and offsets, MB |", "|---|---|---|---|"]
     found: dict[str, tuple[float, float, float]] = {}
-    for name, start in ((MUSTER, muster), (KAFKA, kafka)):
-        with start(plan.directory / name.lower()) as server:
-            found[name] = _memory(plan, server)
+    with muster(plan.directory / "muster") as ours:
+        found[MUSTER] = _memory(plan, ours)
+    with plan.kafka() as theirs:
+        found[KAFKA] = _memory(plan, theirs)
     rows = [f"| {name} | {' | '.join(f'{each:,.0f}' for each in found[name])} |" for name in found]
     members = plan.crowds * plan.groups * plan.group_size
     what = f"{members:,} members in {plan.crowds * plan.groups:,} groups"
@@ -115,9 +117,11 @@ def memory(plan: Plan) -> list[Section]:
 def _memory(plan: Plan, server: ServerProcess) -> tuple[float, float, float]:
     make_topic(server)
     empty = resident_mb(server.pid)
-    crowds(server, plan.crowds, plan.groups, plan.group_size)
+    crowds(server, "memory", plan.crowds, plan.groups, plan.group_size)
     with_members = resident_mb(server.pid)
-    for connection, member in joined(server.port, [f"full-{index:05d}" for index in range(plan.groups)], 1):
+    for connection, member in joined(
+        server.port, [f"offsets-{index:05d}" for index in range(plan.groups)], 1
+    ):
         with closing(connection):
             if any(
                 errors_in(COMMIT, ask(connection, frames.commit(member, TOPIC, range(PARTITIONS), offset=42)))

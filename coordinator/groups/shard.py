@@ -34,7 +34,7 @@ from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.describe_groups import describe_groups
 from coordinator.groups.group import AssignmentStored, Group
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.heartbeat import heartbeat
+from coordinator.groups.heartbeat import Beat, beat_of
 from coordinator.groups.join_group import GroupCreated, join_group, on_group_created
 from coordinator.groups.leave_group import leave_group
 from coordinator.groups.list_groups import list_groups
@@ -121,9 +121,9 @@ class Shard:
             case TopicDeleted(topic, topic_id, _):
                 return delete_topic_offsets(self.offsets, topic, topic_id)
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+    def beat_of(self, request: HeartbeatRequest) -> Beat:
         """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
-        return heartbeat(self.groups, request, now_ms)
+        return beat_of(self.groups, request)
 
     def replay(self, record: Record, offset: int) -> None:
         """Take in one record of the log, in order. Only here, and in `replay_newest`, does stored state change."""
@@ -246,7 +246,7 @@ class Shard:
         raise AssertionError(f"nobody waits for {then!r}")
 
     def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
-        answer = HeartbeatResponse(error_code=self.heartbeat(request, at.now_ms))
+        answer = HeartbeatResponse(error_code=self.beat_of(request)(at.now_ms))
         return Result(replies=(Reply(context.reply_to, answer, reveals_stored=False),))
 
     def _join_group(self, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from coordinator.effects import RequestContext
+from coordinator.groups.heartbeat import Beat
 from coordinator.groups.shard import Shard
 from coordinator.offsets.transactional_commit import (
     Verification,
@@ -86,7 +87,7 @@ class GroupApis:
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
         """It reveals nothing stored, so it never waits for the disk."""
         runner = self._runtime.runner_for(request.group_id)
-        error = _beat(runner, request, self._runtime.now_ms())
+        error = _beat_of(runner, request)(self._runtime.now_ms())
         pending.reply(HeartbeatResponse(error_code=error))
 
     def repeat_heartbeat(self, request: HeartbeatRequest, version: int) -> Repeat:
@@ -96,11 +97,13 @@ class GroupApis:
         """
         runner = self._runtime.runner_for(request.group_id)
         answers = _heartbeat_answers(version)
+        shard, beat = runner.shard, _beat_of(runner, request)
 
         def repeat(now_ms: int) -> tuple[bytes, bytes]:
-            shard = runner.shard
-            error = _beat(runner, request, now_ms) if shard is None else shard.heartbeat(request, now_ms)
-            return answers[error]
+            nonlocal shard, beat
+            if shard is not runner.shard or shard is None:  # Another life of it.
+                shard, beat = runner.shard, _beat_of(runner, request)
+            return answers[beat(now_ms)]
 
         return repeat
 
@@ -194,11 +197,12 @@ class GroupApis:
         ask_all(self._runtime.runners, request, pending, self._runtime.wall_ms(), put_together)
 
 
-def _beat(runner: ShardRunner[Shard], request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+def _beat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Beat:
     if runner.shard is not None:
-        return runner.shard.heartbeat(request, now_ms)
+        return runner.shard.beat_of(request)
     is_loading = runner.state is ShardState.LOADING
-    return ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # KAFKA.md 3.69
+    error = ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # KAFKA.md 3.69
+    return lambda now_ms: error
 
 
 @cache
