@@ -14,6 +14,11 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 CLIENT_ID: Final = "bench"
@@ -22,6 +27,7 @@ CORRELATION_ID: Final = 1
 
 HEARTBEAT: Final = (12, 4)
 COMMIT: Final = (8, 8)
+FETCH: Final = (9, 8)
 JOIN: Final = (11, 9)
 SYNC: Final = (14, 5)
 
@@ -62,6 +68,13 @@ def commit(member: Joined, topic: str, partitions: Sequence[int], offset: int) -
         topics=[OffsetCommitRequestTopic(name=topic, partitions=committed)],
     )
     return _frame(request, COMMIT)
+
+
+def fetch(group_id: str, topic: str, partition: int) -> bytes:
+    wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+    return _frame(
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)]), FETCH
+    )
 
 
 def join(group_id: str, member_id: str, rebalance_timeout_ms: int) -> bytes:

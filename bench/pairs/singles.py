@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bench.pairs.crowd import ANSWER_HEADER_BYTES, joined
-from bench.pairs.frames import HEARTBEAT, Joined
+from bench.pairs.frames import FETCH, HEARTBEAT, Joined
 from bench.pairs.lanes import Lane, LoadError, ask
 from protocol.codec import decode
 from protocol.errors import ErrorCode
@@ -24,6 +24,8 @@ def errors_in(api: tuple[int, int], answer: bytes) -> list[int]:
     told = decode(RESPONSES[api[0]], api[1], answer, ANSWER_HEADER_BYTES)
     if api == HEARTBEAT:
         return [told.error_code]
+    if api == FETCH:
+        return [group.error_code for group in told.groups]
     return [partition.error_code for topic in told.topics for partition in topic.partitions]
 
 
