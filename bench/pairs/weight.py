@@ -20,8 +20,8 @@ from bench.pairs.storms import DEADLINE_S
 from tests.processes import ServerProcess
 
 INTERVAL_S: Final = 3.0
-MEMBERS_PER_CONNECTION: Final = 4
-"""A process may have 20,000 descriptors here: a connection beats for this many members, one after the other."""
+CONNECTIONS_MAX: Final = 18_000
+"""A process may have 20,000 descriptors here: some connections beat for two members, one after the other."""
 
 
 def idle(plan: Plan) -> list[Section]:
@@ -49,10 +49,11 @@ def _idle(plan: Plan, server: ServerProcess) -> list[Cpu]:
     joined_at_once = plan.groups * plan.group_size
     count = max(1, plan.idle_members // joined_at_once)
     members = crowds(server, "idle", count, plan.groups, plan.group_size)
-    connections = [connect(server.port) for _ in range(-(-len(members) // MEMBERS_PER_CONNECTION))]
+    members = members[: plan.idle_members]
+    connections = [connect(server.port) for _ in range(min(len(members), CONNECTIONS_MAX))]
     beats = [
-        (connections[index // MEMBERS_PER_CONNECTION], frames.heartbeat(member))
-        for index, member in enumerate(members[: plan.idle_members])
+        (connections[index % len(connections)], frames.heartbeat(member))
+        for index, member in enumerate(members)
     ]
     spans = []
     for _ in range(plan.idle_rounds):

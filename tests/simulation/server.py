@@ -15,6 +15,7 @@ from coordinator.effects import Event, Result
 from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.heartbeat import Beat
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
@@ -93,11 +94,16 @@ class WatchedShard(Shard):
         self._witness.after(self, event, result, before, now_ms)
         return result
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
-        error = super().heartbeat(request, now_ms)
-        if error in ALIVE:
-            self._witness.heard(request.group_id, request.member_id, now_ms)
-        return error
+    def beat_of(self, request: HeartbeatRequest) -> Beat:
+        beat = super().beat_of(request)
+
+        def heard(now_ms: int) -> ErrorCode:
+            error = beat(now_ms)
+            if error in ALIVE:
+                self._witness.heard(request.group_id, request.member_id, now_ms)
+            return error
+
+        return heard
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         result = super().loaded(now_ms, wall_ms)

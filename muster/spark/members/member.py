@@ -264,19 +264,25 @@ class Member:
 
     def _arrive_together(self) -> None:
         """Wait until all members have come to this point, and stay in the group meanwhile."""
-        self._commit(self._share.uncommitted())
         self._consumer.pause(self._consumer.assignment())
+        deadline_s = time.monotonic() + self._plan.stall_timeout_s
+        self._commit(self._share.uncommitted())
+        while self._share.uncommitted() and time.monotonic() < deadline_s:
+            self._stay()  # It was refused: a rebalance is under way, and is taken part in by polling.
+            self._commit(self._share.uncommitted())
         arrived: Future[None] = Future()
         threading.Thread(target=_settle, args=(arrived, self._task.arrive), daemon=True).start()
-        deadline_s = time.monotonic() + self._plan.stall_timeout_s
         while not arrived.done():
-            # What comes of a partition that was given to us only now is not taken, and so not committed.
-            for _ in self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)):
-                continue
+            self._stay()
             if time.monotonic() > deadline_s:
                 waited = f"{self._plan.stall_timeout_s:g} s"
                 raise MembersError(f"other members have not come to the end within {waited} of this one")
         arrived.result()
+
+    def _stay(self) -> None:
+        """Poll, and take nothing: what comes of a partition that is given to us only now is not committed."""
+        for _ in self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)):
+            continue
 
     def _report(self) -> MemberReport:
         counts = self._counts
