@@ -18,10 +18,9 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from bench.pairs import frames
-from bench.pairs.frames import COMMIT, Joined
+from bench.pairs.frames import COMMIT
 from bench.pairs.lanes import run
-from bench.pairs.singles import TOPIC, lanes_of, make_topic
+from bench.pairs.singles import commit_of, lanes_of, make_topic
 from coordinator.cleaner_pace import Pace
 from coordinator.effects import Record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -141,16 +140,12 @@ def one_round(folder: Path, cleaning: bool, seconds: float, offsets: int) -> tup
         dirty(daemon.log_dir, partitions=8, offsets=offsets)
         daemon.start()
         wait_until(partial(is_loaded, daemon), "shards are loaded", LOADING_S)
-        lanes = lanes_of(daemon, "compaction", CONNECTIONS, commit, COMMIT)
+        lanes = lanes_of(daemon, "compaction", CONNECTIONS, commit_of(1), COMMIT)
         run(lanes, 0.5, daemon.pid)
         found = [each * 1000 for each in run(lanes, seconds, daemon.pid).latencies_s]
         for lane in lanes:
             lane.socket.close()
     return found, daemon.log_path.read_text().count("log cleaned")
-
-
-def commit(member: Joined) -> bytes:
-    return frames.commit(member, TOPIC, [0], offset=42)
 
 
 def is_loaded(daemon: MusterDaemon) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.pairs.servers import cpu_of
+from bench.pairs.servers import KAFKA_HEAP, KAFKA_THREADS, cpu_of
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.daemon import MusterDaemon
@@ -31,12 +31,8 @@ from tests.processes import ServerProcess
 from tests.wire import WireClient
 
 MB: Final = 1_000_000
-KAFKA_HEAP: Final = "1g"
 CREATE_VERSION, DELETE_VERSION = 5, 4
 ROUND_TIMEOUT_S: Final = 150
-
-PRODUCTION: Final = {"num.network.threads": "3", "num.io.threads": "8"}
-"""Kafka's own defaults where the broker for tests has smaller ones."""
 
 WORKS: Final = ("produce", "consume")
 
@@ -145,7 +141,7 @@ HEAD: Final = (
 def start(name: str, directory: Path) -> ServerProcess:
     if name == "Muster":
         return MusterDaemon(directory / name)
-    return KafkaBroker(directory / name, {**SMALL, **PRODUCTION}, heap=KAFKA_HEAP)
+    return KafkaBroker(directory / name, {**SMALL, **KAFKA_THREADS}, heap=KAFKA_HEAP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -123,6 +123,9 @@ class CommitRun:
         return len(self.partitions)
 
 
+Records: TypeAlias = tuple[Record | CommitRun, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An answer to one parked request.
@@ -189,9 +192,7 @@ class Result:
     Results add up: `a + b` asks for all of `a` and then all of `b`. At most one of them may name `then`.
     """
 
-    records: tuple[
-        Record | CommitRun, ...
-    ] = ()  # Appended to the offsets partition as one atomic batch, and replayed.
+    records: Records = ()  # Appended to the offsets partition as one atomic batch, and replayed.
     replies: tuple[Reply, ...] = ()  # Sent once the log is durable up to what this handler has seen.
     timers: tuple[SetTimer, ...] = ()  # Armed at `deadline_ms`; cancelled if that is None.
     history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.

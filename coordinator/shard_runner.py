@@ -30,6 +30,7 @@ from coordinator.effects import (
     MarkersWritten,
     ProducerAndEpoch,
     Record,
+    Records,
     Reply,
     RequestContext,
     RequestReceived,
@@ -245,9 +246,7 @@ class ShardRunner(Generic[S]):
             assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
 
-    def _append(
-        self, records: tuple[Record | CommitRun, ...], producer: ProducerAndEpoch | None = None
-    ) -> ErrorCode:
+    def _append(self, records: Records, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
@@ -255,9 +254,9 @@ class ShardRunner(Generic[S]):
             encoded = [self._encoded(record, wall_ms) for record in records]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
+        offset = self.position  # Of the first of them, whether `add` cuts what is before them or not.
         if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        offset = self.position - sum([record.count for record in records])
         for record in records:
             self._replay(record, offset, producer)
             offset += record.count

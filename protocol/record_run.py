@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from struct import Struct, calcsize
+from typing import Final
 
 from protocol.varint import VARINTS
 
-NO_ATTRIBUTES, NO_HEADERS = b"\0", b"\0"
+NO_ATTRIBUTES: Final = b"\0"  # Records have had none so far.
+NO_HEADERS: Final = VARINTS[0]
 
 
 @dataclass(frozen=True, slots=True)

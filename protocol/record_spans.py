@@ -7,12 +7,11 @@ again relative to another base timestamp, a record changes its first two numbers
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from protocol.record_batch import CorruptBatch
+from protocol.record_run import NO_ATTRIBUTES
 from protocol.varint import VARINTS, read_varint
-
-NO_ATTRIBUTES: Final = b"\0"  # Records have had none so far.
 
 Span: TypeAlias = tuple[int, bytes | None, bool, int, int, int, int]
 """One record in `data[start:end]`: offset delta, key, whether its value is null, timestamp delta in ms, `start`

@@ -42,7 +42,7 @@ from protocol.record_batch import (
     set_max_timestamp,
     walk,
 )
-from protocol.record_run import RecordRun
+from protocol.record_run import NO_ATTRIBUTES, NO_HEADERS, RecordRun
 from protocol.varint import VARINTS, read_varint
 
 __all__ = [
@@ -75,8 +75,6 @@ MIN_RECORD_BYTES: Final = (
 )
 MIN_HEADER_BYTES: Final = 2
 NULL_LENGTH: Final = VARINTS[-1]
-NO_HEADERS: Final = VARINTS[0]
-NO_ATTRIBUTES: Final = b"\0"  # Records have had none so far.
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -138,12 +136,11 @@ def encode_records(records: Iterable[Record | RecordRun], base_ms: int) -> list[
     """The chunks of the payload: for each record its length, then its body; a run is one chunk."""
     chunks: list[bytes] = []
     varints, join, null, none = VARINTS, b"".join, NULL_LENGTH, b""
-    delta = -1
+    delta = 0
     for record in records:
-        delta += 1
         if isinstance(record, RecordRun):
             chunks.append(record.encode(delta, base_ms))
-            delta += record.count - 1
+            delta += record.count
             continue
         key, value, headers = record.key, record.value, record.headers
         if key is None:
@@ -167,6 +164,7 @@ def encode_records(records: Iterable[Record | RecordRun], base_ms: int) -> list[
             )
         )
         chunks += (varints[len(body)], body)
+        delta += 1
     return chunks
 
 

@@ -17,7 +17,7 @@ from bench.pairs import frames, lanes
 from bench.pairs.frames import COMMIT, HEARTBEAT, Joined
 from bench.pairs.lanes import Lane
 from bench.pairs.servers import Floor, cpu_of, muster
-from bench.pairs.singles import TOPIC, lanes_of, make_topic
+from bench.pairs.singles import commit_of, lanes_of, make_topic
 from bench.pairs.steady import floor_lanes
 from tests.processes import ServerProcess
 
@@ -39,38 +39,34 @@ def cpu_us(server: ServerProcess, loaded: list[Lane]) -> float:
 
 
 def in_floors(
-    servers: tuple[ServerProcess, ServerProcess], frame_of: Callable[[Joined], bytes], api: tuple[int, int]
+    servers: tuple[ServerProcess, ServerProcess],
+    name: str,
+    frame_of: Callable[[Joined], bytes],
+    api: tuple[int, int],
 ) -> float:
     """The CPU time of a request, over that of the floor's answer to a heartbeat: the median of the pairs."""
     daemon, floor = servers
-    ours = lanes_of(daemon, frame_of.__name__, CONNECTIONS, frame_of, api)
-    beating = lanes_of(daemon, f"unit-{frame_of.__name__}", CONNECTIONS, frames.heartbeat, HEARTBEAT)
+    ours = lanes_of(daemon, name, CONNECTIONS, frame_of, api)
+    beating = lanes_of(daemon, f"unit-{name}", CONNECTIONS, frames.heartbeat, HEARTBEAT)
     bare = floor_lanes(floor, beating)
     pairs = [cpu_us(daemon, ours) / cpu_us(floor, bare) for _ in range(ROUNDS)]
     for lane in (*ours, *beating, *bare):
         lane.socket.close()
-    print(f"{frame_of.__name__}: {median(pairs):.2f} floors ({min(pairs):.2f} to {max(pairs):.2f})")
+    print(f"{name}: {median(pairs):.2f} floors ({min(pairs):.2f} to {max(pairs):.2f})")
     return median(pairs)
 
 
 def test_a_heartbeat(servers: tuple[ServerProcess, ServerProcess]) -> None:
-    assert in_floors(servers, frames.heartbeat, HEARTBEAT) < 2.2
+    assert in_floors(servers, "heartbeat", frames.heartbeat, HEARTBEAT) < 2.2
 
 
 def test_a_commit_of_one_partition(servers: tuple[ServerProcess, ServerProcess]) -> None:
-    def commit_one(member: Joined) -> bytes:
-        return frames.commit(member, TOPIC, [0], offset=42)
-
-    assert in_floors(servers, commit_one, COMMIT) < 60
+    assert in_floors(servers, "commit-1", commit_of(1), COMMIT) < 60
 
 
 def test_a_commit_of_a_thousand_partitions(servers: tuple[ServerProcess, ServerProcess]) -> None:
     """By columns: one that goes object by object costs some thousand floors."""
-
-    def commit_many(member: Joined) -> bytes:
-        return frames.commit(member, TOPIC, range(1000), offset=42)
-
-    assert in_floors(servers, commit_many, COMMIT) < 600
+    assert in_floors(servers, "commit-1000", commit_of(1000), COMMIT) < 600
 
 
 def test_the_account_is_of_this_process_and_grows() -> None:

@@ -17,24 +17,16 @@ from bench.pairs import frames, lanes
 from bench.pairs.frames import COMMIT, HEARTBEAT, Joined
 from bench.pairs.page import ROOT
 from bench.pairs.servers import muster
-from bench.pairs.singles import PARTITIONS, TOPIC, lanes_of, make_topic
+from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
 
 SAMPLES_PER_S: Final = 400
 PY_SPY: Final = Path(sys.executable).with_name("py-spy")
 
 
-def _commit(member: Joined) -> bytes:
-    return frames.commit(member, TOPIC, [0], offset=42)
-
-
-def _large_commit(member: Joined) -> bytes:
-    return frames.commit(member, TOPIC, range(PARTITIONS), offset=42)
-
-
 LOADS: Final[dict[str, tuple[Callable[[Joined], bytes], tuple[int, int], int]]] = {
     "heartbeat": (frames.heartbeat, HEARTBEAT, 500),
-    "commit": (_commit, COMMIT, 500),
-    "large-commit": (_large_commit, COMMIT, 50),
+    "commit": (commit_of(1), COMMIT, 500),
+    "large-commit": (commit_of(PARTITIONS), COMMIT, 50),
 }
 
 

@@ -15,6 +15,7 @@ from tests.kafka_broker import SMALL, KafkaBroker
 from tests.processes import HOST, ServerProcess
 
 KAFKA_HEAP: Final = "1g"
+KAFKA_THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
 TICK_US: Final = 1_000_000 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -23,8 +24,7 @@ KAFKA_PRODUCTION: Final = {
     "offsets.topic.num.partitions": "50",
     "transaction.state.log.num.partitions": "50",
     "log.cleaner.dedupe.buffer.size": "134217728",
-    "num.network.threads": "3",
-    "num.io.threads": "8",
+    **KAFKA_THREADS,
 }
 """Kafka's own defaults where the broker for tests has smaller ones; but one node can have only one replica."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from bench.pairs import frames
 from bench.pairs.crowd import ANSWER_HEADER_BYTES, joined
-from bench.pairs.frames import FETCH, HEARTBEAT, Joined
+from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
 from bench.pairs.lanes import Lane, LoadError, ask
 from protocol.codec import decode
 from protocol.errors import ErrorCode
@@ -18,6 +20,23 @@ from tests.wire import WireClient
 TOPIC: Final = "bench"
 PARTITIONS: Final = 1_000
 CREATE_VERSION: Final = 5
+
+
+def commit_of(partitions: int) -> Callable[[Joined], bytes]:
+    """Makes a member's commit of the topic's first partitions."""
+
+    def commit(member: Joined) -> bytes:
+        return frames.commit(member, TOPIC, range(partitions), offset=42)
+
+    return commit
+
+
+def fill(members: Iterable[tuple[socket.socket, Joined]]) -> None:
+    """Have each of these members commit `PARTITIONS` offsets, over its connection."""
+    commit = commit_of(PARTITIONS)
+    for connection, member in members:
+        if any(errors_in(COMMIT, ask(connection, commit(member)))):
+            raise LoadError(f"a commit of {member.group_id} was refused")
 
 
 def errors_in(api: tuple[int, int], answer: bytes) -> list[int]:

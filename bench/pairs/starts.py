@@ -13,12 +13,12 @@ from typing import Final
 
 from bench.pairs import frames
 from bench.pairs.crowd import joined
-from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
+from bench.pairs.frames import FETCH, HEARTBEAT, Joined
 from bench.pairs.lanes import LoadError, ask, connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
 from bench.pairs.servers import cpu_of, kafka, muster
-from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, make_topic
+from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, fill, make_topic
 from protocol.errors import ErrorCode
 from tests.daemon import COMPILED
 from tests.processes import ServerProcess
@@ -97,12 +97,7 @@ def filled(server: ServerProcess, groups: int, size: int) -> list[Joined]:
     """Stable groups of `size` members, and `PARTITIONS` offsets in each group; their connections are closed."""
     make_topic(server)
     made = joined(server.port, [f"full-{index:05d}" for index in range(groups)], size)
-    by_group = {member.group_id: (connection, member) for connection, member in made}
-    for connection, member in by_group.values():
-        if any(
-            errors_in(COMMIT, ask(connection, frames.commit(member, TOPIC, range(PARTITIONS), offset=42)))
-        ):
-            raise LoadError(f"{server}: a commit was refused")
+    fill({member.group_id: (connection, member) for connection, member in made}.values())
     for connection, _ in made:
         connection.close()
     return [member for _, member in made]

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from bench.pairs import frames
-from bench.pairs.frames import COMMIT, HEARTBEAT, Joined
+from bench.pairs.frames import COMMIT, HEARTBEAT
 from bench.pairs.lanes import Lane, ask, connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import (
@@ -27,7 +27,7 @@ from bench.pairs.rounds import (
     throughput,
 )
 from bench.pairs.servers import Floor, muster
-from bench.pairs.singles import PARTITIONS, TOPIC, lanes_of, make_topic
+from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
 from tests.processes import ServerProcess
 
 SYNC_PROBES: Final = 200
@@ -126,11 +126,10 @@ def commits(plan: Plan) -> list[Section]:
 
 
 def _commits(plan: Plan, servers: dict[str, ServerProcess], count: int, partitions: int) -> list[Contender]:
-    def commit(member: Joined) -> bytes:
-        return frames.commit(member, TOPIC, range(partitions), offset=42)
-
     contenders = [
-        Contender(name, server, lanes_of(server, f"commit-{partitions}", count, commit, COMMIT))
+        Contender(
+            name, server, lanes_of(server, f"commit-{partitions}", count, commit_of(partitions), COMMIT)
+        )
         for name, server in servers.items()
     ]
     take_turns(contenders, plan.rounds, plan.seconds, 1, plan.warm_s)

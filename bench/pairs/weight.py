@@ -5,17 +5,16 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 from bench.pairs import frames
 from bench.pairs.crowd import Crowd, await_coordinator, joined
-from bench.pairs.frames import COMMIT, Joined
-from bench.pairs.lanes import RECEIVE_BYTES, LoadError, ask, connect
+from bench.pairs.frames import Joined
+from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
 from bench.pairs.servers import Cpu, cpu_of, muster, resident_mb
-from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, make_topic
+from bench.pairs.singles import PARTITIONS, fill, make_topic
 from bench.pairs.storms import DEADLINE_S
 from tests.processes import ServerProcess
 
@@ -120,12 +119,8 @@ def _memory(plan: Plan, server: ServerProcess) -> tuple[float, float, float]:
     empty = resident_mb(server.pid)
     crowds(server, "memory", plan.crowds, plan.groups, plan.group_size)
     with_members = resident_mb(server.pid)
-    for connection, member in joined(
-        server.port, [f"offsets-{index:05d}" for index in range(plan.groups)], 1
-    ):
-        with closing(connection):
-            if any(
-                errors_in(COMMIT, ask(connection, frames.commit(member, TOPIC, range(PARTITIONS), offset=42)))
-            ):
-                raise LoadError(f"{server}: a commit was refused")
+    made = joined(server.port, [f"offsets-{index:05d}" for index in range(plan.groups)], 1)
+    fill(made)
+    for connection, _ in made:
+        connection.close()
     return empty, with_members, resident_mb(server.pid)

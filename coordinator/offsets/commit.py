@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from coordinator.effects import CommitRun, Moment, Record, Reply, RequestContext, Result
+from coordinator.effects import CommitRun, Moment, Record, Records, Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -48,7 +48,6 @@ class CommitAnswers:
     def __init__(self, api_version: int) -> None:
         self._by_id = api_version >= TOPIC_IDS_SINCE
         self._api_version = api_version
-        self._flexible = spec(OffsetCommitResponse).is_flexible(api_version)
         self._refused: dict[str | bytes, OffsetCommitResponseTopic] = {}
         self._answered: list[OffsetCommitResponseTopic] = []
 
@@ -66,7 +65,8 @@ class CommitAnswers:
 
     def accept_all(self, topic: OffsetCommitRequestTopic, partitions: Sequence[int]) -> None:
         """Say of these partitions of `topic` that they are stored."""
-        packing = packing_of(OffsetCommitResponsePartition, self._api_version, self._flexible)
+        flexible = spec(OffsetCommitResponse).is_flexible(self._api_version)
+        packing = packing_of(OffsetCommitResponsePartition, self._api_version, flexible)
         answer = _answer_for(topic)
         packed: Any = packing.pack(partition_index=partitions, error_code=bytes(len(partitions)))
         answer.partitions = packed
@@ -110,7 +110,7 @@ def commit_offsets(
     """
     answers = CommitAnswers(context.api_version)
     existing = existing_partitions(request, catalog, answers, context.api_version)
-    records: tuple[Record | CommitRun, ...] = ()
+    records: Records = ()
     if existing:  # With nothing left to store, Kafka does not even look at the group.
         group = groups.get(request.group_id)
         error = commit_error(group, request, context.api_version)
