@@ -23,11 +23,11 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run test test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick profile bench-log bench-throughput docs constraints clean
+.PHONY: help run compiled run-compiled test test-compiled test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick profile bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, profile, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: compiled, run-compiled, test-compiled, test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, profile, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -43,6 +43,26 @@ $(VENV)/.dev: $(VENV)/.runtime
 
 run: $(VENV)/.runtime
 	@exec $(BIN)/muster serve $(ARGS)
+
+# The same with what requests run through as C (setup.py says what): some two minutes, and a C compiler is needed.
+# The tests and the bench go with it, so that they run against what was built, from its own folder.
+COMPILED = build/compiled
+compiled: $(COMPILED)/.built
+
+$(COMPILED)/.built: $(VENV)/.dev setup.py $(shell find $(SHIPPED) tests bench -name '*.py')
+	rm -rf build
+	MUSTER_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
+	cp -R pyproject.toml tests bench docs $(COMPILED)
+	@touch $@
+
+run-compiled: $(COMPILED)/.built
+	@PYTHONPATH=$(COMPILED) exec $(BIN)/python -P -m muster serve $(ARGS)
+
+# What is compiled has to pass what its source passes: the core, the protocol, the daemon, and the simulation.
+test-compiled: $(COMPILED)/.built
+	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
+		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/simulation \
+		$(PYTEST_ARGS)
 
 # Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
 test: $(VENV)/.dev
@@ -141,7 +161,7 @@ constraints:
 	$(PYTHON) -m venv $(VENV)-resolve
 	$(VENV)-resolve/bin/python -m pip --disable-pip-version-check install --quiet '.[dev,spark]'
 	{ sed -n '/^#/p' constraints.txt; \
-	  $(VENV)-resolve/bin/python -m pip --disable-pip-version-check freeze --exclude muster; } > constraints.new
+	  $(VENV)-resolve/bin/python -m pip --disable-pip-version-check freeze --all --exclude muster --exclude pip; } > constraints.new
 	mv constraints.new constraints.txt
 	rm -rf $(VENV)-resolve
 

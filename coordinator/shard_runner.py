@@ -149,9 +149,13 @@ class ShardRunner(Generic[S]):
             return
         self._current = asked
         self._handle(RequestReceived(request, context))
-        if self._current is not None:
+        self._park_current()
+
+    def _park_current(self) -> None:
+        """Keep the request at hand, unless it has been answered."""
+        asked, self._current = self._current, None
+        if asked is not None:
             self._parked[asked.reply_to] = (asked.request, asked.api_version)
-            self._current = None
 
     def _refuse(self, asked: Asked) -> None:
         is_loading = self.state is ShardState.LOADING

@@ -144,3 +144,9 @@ class PackedArray(Generic[T]):
 
     def __repr__(self) -> str:
         return repr(list(self))
+
+
+def as_packed(items: Sequence[T]) -> PackedArray[T] | None:
+    """`items` if they came packed: messages declare such an array as a sequence, which may be a list as well."""
+    lying: object = items
+    return lying if isinstance(lying, PackedArray) else None

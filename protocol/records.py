@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from protocol.compression import MAX_INFLATED_BYTES, compress, decompress
 from protocol.record_batch import (
@@ -88,7 +88,11 @@ class Record:
     timestamp_ms: int
     headers: Headers = ()
     offset: int = -1
-    count: ClassVar[int] = 1  # Against a run.
+
+    @property
+    def count(self) -> int:
+        """Of records, as a run has it."""
+        return 1
 
     @property
     def size_bytes(self) -> int:

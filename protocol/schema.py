@@ -7,7 +7,7 @@ Nothing here knows how a value is read or written.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -376,7 +376,7 @@ def _wire_type(where: str, hint: Any) -> tuple[WireType, bool]:
                 return marker, False
     if get_origin(hint) in (Union, UnionType):
         return _optional_type(where, hint)
-    if get_origin(hint) is list:
+    if get_origin(hint) in (list, Sequence):
         return Array(_element_type(where, get_args(hint)[0])), False
     if hint in _PLAIN:
         return _PLAIN[hint], False

@@ -27,15 +27,17 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.packed import PackedArray, packing_of
+from protocol.packed import PackedArray, as_packed, packing_of
 from protocol.primitives import ZERO_UUID
 
 TOPIC_IDS_SINCE: Final = 10
 GROUP_NOT_FOUND_SINCE: Final = 9  # Before: an absent group is an old generation.
 DEFAULT_RETENTION: Final = -1
 
-Partitions: TypeAlias = "list[OffsetCommitRequestPartition] | PackedArray[OffsetCommitRequestPartition]"
-"""What a topic's partitions are: many without notes come packed."""
+Partitions: TypeAlias = Sequence[OffsetCommitRequestPartition]
+"""A list; or a `PackedArray`, if there are many without notes."""
+
+PartitionAnswers: TypeAlias = list[OffsetCommitResponsePartition]
 
 
 class CommitAnswers:
@@ -48,35 +50,35 @@ class CommitAnswers:
     def __init__(self, api_version: int) -> None:
         self._by_id = api_version >= TOPIC_IDS_SINCE
         self._api_version = api_version
-        self._refused: dict[str | bytes, OffsetCommitResponseTopic] = {}
+        self._refused: dict[str | bytes, tuple[OffsetCommitResponseTopic, PartitionAnswers]] = {}
         self._answered: list[OffsetCommitResponseTopic] = []
 
     def refuse(self, topic: OffsetCommitRequestTopic, partition_index: int, error: ErrorCode) -> None:
         """Answer a partition that does not exist."""
         key = self._key(topic)
         if key not in self._refused:
-            self._refused[key] = _answer_for(topic)
-        self._refused[key].partitions.append(_partition_answer(partition_index, error))
+            partitions: PartitionAnswers = []
+            self._refused[key] = _answer_for(topic, partitions), partitions
+        self._refused[key][1].append(_partition_answer(partition_index, error))
 
-    def begin(self, topic: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
+    def begin(self, topic: OffsetCommitRequestTopic) -> PartitionAnswers:
         """The list to be filled with the answers for what exists of `topic`."""
-        self._answered.append(_answer_for(topic))
-        return self._answered[-1].partitions
+        partitions: PartitionAnswers = []
+        self._answered.append(_answer_for(topic, partitions))
+        return partitions
 
     def accept_all(self, topic: OffsetCommitRequestTopic, partitions: Sequence[int]) -> None:
         """Say of these partitions of `topic` that they are stored."""
         flexible = spec(OffsetCommitResponse).is_flexible(self._api_version)
         packing = packing_of(OffsetCommitResponsePartition, self._api_version, flexible)
-        answer = _answer_for(topic)
         packed: Any = packing.pack(partition_index=partitions, error_code=bytes(len(partitions)))
-        answer.partitions = packed
-        self._answered.append(answer)
+        self._answered.append(_answer_for(topic, packed))
 
     def response(self) -> OffsetCommitResponse:
         """The whole reply."""
         if not self._refused:
             return OffsetCommitResponse(topics=self._answered)
-        merged = self._refused
+        merged = {key: topic for key, (topic, _) in self._refused.items()}
         for topic in self._answered:
             if (known := merged.setdefault(self._key(topic), topic)) is not topic:
                 known.partitions = [*known.partitions, *topic.partitions]
@@ -86,8 +88,10 @@ class CommitAnswers:
         return topic.topic_id if self._by_id else topic.name
 
 
-def _answer_for(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+def _answer_for(
+    topic: OffsetCommitRequestTopic, partitions: Sequence[OffsetCommitResponsePartition]
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _partition_answer(partition_index: int, error: ErrorCode) -> OffsetCommitResponsePartition:
@@ -160,22 +164,25 @@ def _existing(
             answers.refuse(topic, partition.partition_index, error)
         return None
     topic_id = topic.topic_id if by_id else catalog.topic_id(name) or ZERO_UUID
+    found = OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=topic.partitions)
     if _all_exist(topic.partitions, count):
-        return OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=topic.partitions)
-    found = OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[])
+        return found
+    kept = []
     for partition in topic.partitions:
         if 0 <= partition.partition_index < count:
-            found.partitions.append(partition)
+            kept.append(partition)
         else:
             answers.refuse(found, partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return found if found.partitions else None
+    found.partitions = kept
+    return found if kept else None
 
 
 def _all_exist(partitions: Partitions, count: int) -> bool:
     """Whether these can be stored as they lie; else they are looked at one by one."""
-    if not isinstance(partitions, PackedArray):
+    packed = as_packed(partitions)
+    if packed is None:
         return False
-    indexes = partitions.columns["partition_index"]
+    indexes = packed.columns["partition_index"]
     return min(indexes) >= 0 and max(indexes) < count
 
 
@@ -198,10 +205,10 @@ def store(
     asked_ms = request.retention_time_ms
     expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
     for topic in topics:
-        partitions: Partitions = topic.partitions
-        if isinstance(partitions, PackedArray) and error is ErrorCode.NONE and expire_wall_ms == NO_EXPIRY:
-            answers.accept_all(topic, partitions.columns["partition_index"])
-            yield _run(request.group_id, topic, partitions, wall_ms)
+        packed = as_packed(topic.partitions)
+        if packed is not None and error is ErrorCode.NONE and expire_wall_ms == NO_EXPIRY:
+            answers.accept_all(topic, packed.columns["partition_index"])
+            yield _run(request.group_id, topic, packed, wall_ms)
             continue
         answered = answers.begin(topic)
         for partition in topic.partitions:

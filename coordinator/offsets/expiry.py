@@ -30,9 +30,12 @@ BaseTime: TypeAlias = Callable[[CommittedOffset], int]
 class OffsetSweep:
     """One shard's sweep: who is yet to be looked at in the round that is on."""
 
-    def __init__(self, partition: int, settings: GroupSettings) -> None:
+    def __init__(
+        self, partition: int, settings: GroupSettings, slice_offsets: int = SWEEP_SLICE_OFFSETS
+    ) -> None:
         self._key = OffsetExpiryTimer(partition)
         self._settings = settings
+        self._slice_offsets = slice_offsets
         self._ahead: Iterator[str] | None = None
 
     def schedule(self, now_ms: int) -> Result:
@@ -52,7 +55,7 @@ class OffsetSweep:
                 weight += sum(len(offsets.of_topic(group_id, topic)) for topic in offsets.topics_of(group_id))
                 results.append(expire_group(groups, offsets, group, self._settings.offsets_retention_ms, at))
             weight += 1
-            if weight >= SWEEP_SLICE_OFFSETS:
+            if weight >= self._slice_offsets:
                 return combine([*results, Result(timers=(SetTimer(self._key, at.now_ms + 1),))])
         return combine([*results, self.schedule(at.now_ms)])
 

@@ -73,9 +73,6 @@ class Bucket(Node):
 
     __slots__ = ("number", "start")
 
-    next_node: Node
-    previous_node: Node
-
     def __init__(self, number: int) -> None:
         self.next_node = self.previous_node = self
         self.number = number  # Unique: it keeps the heap from comparing buckets.
@@ -166,6 +163,7 @@ class TimingWheel:
             bucket.start = start
             heappush(self._queue, (start, bucket.number, bucket))
         last = bucket.previous_node
+        assert last is not None, "a bucket is in its own list"
         entry.previous_node = last
         entry.next_node = bucket
         last.next_node = bucket.previous_node = entry

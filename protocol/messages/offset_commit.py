@@ -16,6 +16,7 @@ commits with generation -1 and no member id. Versions 0 and 1 are gone since Kaf
 | 10 | topics go by id and no longer by name (KIP-848) |
 """
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from protocol.codec import packed, request, response, since, struct
@@ -39,7 +40,7 @@ class OffsetCommitRequestTopic:
 
     name: str = since(0, until=9, default="", ignorable=True)
     topic_id: Uuid = since(10, default=ZERO_UUID, ignorable=True)
-    partitions: list[OffsetCommitRequestPartition]
+    partitions: Sequence[OffsetCommitRequestPartition]
 
 
 @request(key=8, versions="2-10", flexible="8+")
@@ -71,7 +72,7 @@ class OffsetCommitResponseTopic:
 
     name: str = since(0, until=9, default="", ignorable=True)
     topic_id: Uuid = since(10, default=ZERO_UUID, ignorable=True)
-    partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
+    partitions: Sequence[OffsetCommitResponsePartition] = field(default_factory=list)
 
 
 @response(key=8, versions="2-10", flexible="8+")

@@ -8,7 +8,7 @@ from coordinator.effects import TimerFired
 from coordinator.groups.group_settings import MS_PER_MINUTE, GroupSettings
 from coordinator.groups.states import EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.groups.timers import OffsetExpiryTimer
-from coordinator.offsets import expiry
+from coordinator.offsets.expiry import OffsetSweep
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -145,10 +145,8 @@ def test_o17_the_sweep_comes_again_and_again(driver: Driver) -> None:
         assert driver.timers[OffsetExpiryTimer(0)] == driver.now_ms + CHECK_MS
 
 
-def test_the_sweep_lets_others_go_first_and_still_comes_round(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(expiry, "SWEEP_SLICE_OFFSETS", 4)
+def test_the_sweep_lets_others_go_first_and_still_comes_round(driver: Driver) -> None:
+    driver.shard._sweep = OffsetSweep(0, driver.shard.settings, slice_offsets=4)
     for i in range(10):
         Consumer(driver, group_id=f"g{i}").commit(1)
     driver.now_ms += RETENTION_MS  # As if the timer had slept.

@@ -8,7 +8,7 @@ from coordinator.topics import fetch_read
 from coordinator.topics.delayed_fetch import SLICE_MS
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.records import parse_header, walk
+from protocol.records import Codec, parse_header, walk
 from storage.files import File
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
 from tests.topics.world import FakePending, World, batch
@@ -118,8 +118,8 @@ def test_the_daemons_own_limit_holds_for_every_fetch(world: World) -> None:
 
 
 def test_compressed_batches_come_out_as_they_went_in(world: World) -> None:
-    produce(world, batch(b"a" * 1000, codec=4))
-    assert parse_header(fetch(world).records or b"").codec == 4
+    produce(world, batch(b"a" * 1000, codec=Codec.ZSTD))
+    assert parse_header(fetch(world).records or b"").codec is Codec.ZSTD
 
 
 # Waiting.

@@ -1,0 +1,61 @@
+"""The build: pure Python, unless MUSTER_COMPILE=1 asks for the modules of the request path as C, made by mypyc.
+
+What is compiled behaves as its source does, which stays beside it: tracebacks name its lines. A C compiler is
+needed, and mypy in the environment (`pip install --no-build-isolation`); `make compiled` sees to it. Everything
+else about the project is in pyproject.toml.
+"""
+
+import os
+from glob import glob
+
+from setuptools import setup
+
+COMPILED = [
+    "coordinator/clock.py",
+    "coordinator/group_runner.py",
+    "coordinator/groups/*.py",
+    "coordinator/held.py",
+    "coordinator/offsets/*.py",
+    "coordinator/open_batch.py",
+    "coordinator/runtime.py",
+    "coordinator/server/connection.py",
+    "coordinator/server/group_apis.py",
+    "coordinator/server/outgoing.py",
+    "coordinator/server/remembered.py",
+    "coordinator/server/splitting.py",
+    "coordinator/shard_runner.py",
+    "protocol/codec.py",
+    "protocol/framing.py",
+    "protocol/primitives.py",
+    "protocol/record_batch.py",
+    "protocol/records.py",
+    "protocol/varint.py",
+    "storage/indexes.py",
+    "storage/key_map.py",
+    "storage/log_writer.py",
+    "storage/producer_state.py",
+    "storage/segment.py",
+    "storage/segment_indexes.py",
+]
+"""What one heartbeat, one commit and one join run through; but for what tests put a double of their own in the
+place of (the log, the flusher, timers), what is referred to weakly (`Pending`), and columns of numbers, which C
+is no quicker with: `struct` and `zip` are C."""
+
+INTERPRETED = {
+    "coordinator/groups/__init__.py",
+    "coordinator/groups/causes.py",  # An enum whose members are made by its own `__init__`.
+    "coordinator/groups/record_schemas.py",  # Read by the decorators that make codecs.
+    "coordinator/groups/shard.py",  # The simulation watches it from a class of its own.
+    "coordinator/groups/states.py",  # An enum, and the diagram that is drawn of it.
+    "coordinator/offsets/__init__.py",
+}
+
+
+def compiled() -> list[object]:
+    from mypyc.build import mypycify  # Only here: whoever builds pure Python need not have it.
+
+    files = sorted({path for pattern in COMPILED for path in glob(pattern)} - INTERPRETED)
+    return list(mypycify(files, opt_level="2", debug_level="0"))
+
+
+setup(ext_modules=compiled() if os.environ.get("MUSTER_COMPILE") == "1" else [])
