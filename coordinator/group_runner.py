@@ -7,13 +7,15 @@ then on whoever asks is told what it decided, and nobody before.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from coordinator.effects import CommitRun, ProducerAndEpoch, Record
 from coordinator.groups.records import encode_commit_run
 from coordinator.groups.shard import Shard
 from coordinator.held import Done
-from coordinator.shard_runner import NO_ROOM_ANSWER, ShardRunner, ShardState
+from coordinator.offsets.recommit import Recommit
+from coordinator.shard_runner import NO_ROOM_ANSWER, Asked, ShardRunner, ShardState
 from coordinator.topics.producer_checks import ProducerError, check_marker
 from protocol.control_records import Marker, encode_marker
 from protocol.errors import ErrorCode
@@ -34,6 +36,38 @@ MARKER_ANSWER: Final = dict.fromkeys(
 
 class GroupRunner(ShardRunner[Shard]):
     """Drives one shard of groups; all calls on the event-loop thread."""
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a shard is served that has room on its disk."""
+        return self.shard is not None and not self._is_full
+
+    def commit_again(
+        self, recommit: Recommit, offsets: Sequence[int], reply_to: Any, answered: Callable[[], None]
+    ) -> None:
+        """Store these offsets of a commit that `may_be_stored`; the short way of `request`, with the same end.
+
+        `answered` is called when they are durable. All else is answered through `reply_to`, as ever.
+        """
+        asked = self._current = Asked(reply_to, recommit.request, recommit.api_version)
+        try:
+            error = self._append_again(recommit, offsets)
+        except Exception as failure:  # Ours or the log's, as in every event.
+            self._fail_on(failure, recommit.request)
+            return
+        self._current = None
+        if error:
+            self._fail_one(asked, error)
+        else:
+            self._hold(lambda outcome: self._fail_one(asked, outcome) if outcome else answered())
+
+    def _append_again(self, recommit: Recommit, offsets: Sequence[int]) -> ErrorCode:
+        wall_ms, position = self._world.wall_ms(), self.position
+        if not self._open.add(recommit.records(offsets, wall_ms), wall_ms):
+            return ErrorCode.RECORD_LIST_TOO_LARGE
+        recommit.replay(offsets, wall_ms, position)
+        self._note_dirty()
+        return ErrorCode.NONE
 
     def write_marker(self, marker: Marker, done: Done) -> None:
         """End the transaction of the marker's producer here; `done` is told when that is durable.

@@ -61,6 +61,7 @@ from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
+from coordinator.offsets.recommit import Recommit, recommit_of
 from coordinator.offsets.topic_catalog import TopicCatalog
 from coordinator.offsets.topic_offsets import NewestOffsets, TopicOffsets
 from coordinator.offsets.transactional_commit import Verifications, VerifiedCommit, commit_in_transaction
@@ -125,8 +126,15 @@ class Shard:
         """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
         return beat_of(self.groups, request)
 
+    def recommit_of(self, request: OffsetCommitRequest, api_version: int) -> Recommit | None:
+        """The whole of an OffsetCommit but its offsets, for callers that have met one like it before."""
+        return recommit_of(self.groups, self.offsets, self.topics, self.settings, request, api_version)
+
     def replay(self, record: Record, offset: int) -> None:
-        """Take in one record of the log, in order. Only here, and in `replay_newest`, does stored state change."""
+        """Take in one record of the log, in order.
+
+        Only here, in `replay_newest` and in `Recommit` does stored state change.
+        """
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)

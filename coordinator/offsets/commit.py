@@ -119,7 +119,7 @@ def commit_offsets(
         group = groups.get(request.group_id)
         error = commit_error(group, request, context.api_version)
         if group is not None and error is ErrorCode.NONE:
-            _refresh_session(group, request.member_id, at.now_ms)
+            refresh_session(group, request.member_id, at.now_ms)
         records = tuple(store(existing, answers, error, request, settings, at.wall_ms))
     return Result(records=records, replies=(Reply(context.reply_to, answers.response()),))
 
@@ -186,7 +186,7 @@ def _all_exist(partitions: Partitions, count: int) -> bool:
     return min(indexes) >= 0 and max(indexes) < count
 
 
-def _refresh_session(group: Group, member_id: str, now_ms: int) -> None:
+def refresh_session(group: Group, member_id: str, now_ms: int) -> None:
     """A member that commits is alive (3.57): its timer will find the deadline moved on."""
     member = group.members.get(member_id)
     if member is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.server.pending import Pending
 from protocol.codec import spec
@@ -33,6 +33,26 @@ Repeater = Callable[[Any, int], Repeat]
 """Makes a `Repeat` of a decoded request and its API version."""
 
 
+class Again(Protocol):
+    """A remembered request that differs from the next of its like in some numbers alone."""
+
+    def numbers_in(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
+        """Those of the frame `data[start:stop]`; None if it is not the like of it."""
+        ...
+
+    def may_come(self, now_ms: int) -> bool:
+        """Whether it would be handled as before; if not, it is to be decoded and handled as any other."""
+        ...
+
+    def handle(self, numbers: tuple[int, ...], pending: Pending) -> None:
+        """Handle it again, with these numbers."""
+        ...
+
+
+Recaller = Callable[[Any, int, bytes], "Again | None"]
+"""Makes an `Again` of a decoded request, its API version and its frame, if it lends itself to that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """One row: an API, the versions that are served, and how it behaves in its connection's order."""
@@ -48,6 +68,8 @@ class Api:
     """Its state applies at once and only its answer waits, so the next such request need not wait for it."""
     repeater: Repeater | None = None
     """For an API that clients send again and again: the same bytes are then not decoded anew."""
+    recaller: Recaller | None = None
+    """For one that they send again and again with other numbers."""
 
 
 TRANSACTION_FEATURE = "transaction.version"
@@ -65,15 +87,22 @@ PIPELINED = {0, 8, 9, 12}
 
 
 def api_table(
-    handlers: Mapping[int, Handler], repeaters: Mapping[int, Repeater] | None = None
+    handlers: Mapping[int, Handler],
+    repeaters: Mapping[int, Repeater] | None = None,
+    recallers: Mapping[int, Recaller] | None = None,
 ) -> dict[int, Api]:
     """Build the table from handlers by API key; a key without a handler is not served."""
-    table = {key: _api(key, handle, (repeaters or {}).get(key)) for key, handle in handlers.items()}
+    table = {
+        key: _api(key, handle, (repeaters or {}).get(key), (recallers or {}).get(key))
+        for key, handle in handlers.items()
+    }
     table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table))
     return table
 
 
-def _api(key: int, handle: Handler, repeater: Repeater | None = None) -> Api:
+def _api(
+    key: int, handle: Handler, repeater: Repeater | None = None, recaller: Recaller | None = None
+) -> Api:
     request_class = REQUESTS[key]
     message = spec(request_class)
     return Api(
@@ -86,6 +115,7 @@ def _api(key: int, handle: Handler, repeater: Repeater | None = None) -> Api:
         handle=handle,
         pipelines=key in PIPELINED,
         repeater=repeater,
+        recaller=recaller,
     )
 
 

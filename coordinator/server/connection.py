@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import structlog
 
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
-from coordinator.server.large_frame import LargeFrame
-from coordinator.server.outgoing import Outgoing
+from coordinator.server.large_frame import LARGE_FRAME_SHARE, LargeFrame
+from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
-from coordinator.server.remembered import NOTHING_REMEMBERED, Remembered
+from coordinator.server.remembered import NOTHING_REMEMBERED, Recalled, Remembered
 from protocol.codec import decode
 from protocol.errors import DecodeError
 from protocol.framing import skip_tagged_fields
@@ -47,9 +47,6 @@ TURN_BYTES = 1 << 16
 
 LARGE_FROM_BYTES = 1 << 16
 """Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
-
-LARGE_FRAME_SHARE = 4
-"""A frame is taken for a large one when `LARGE_FROM_BYTES` divided by this have come: a length alone is none."""
 
 Frames: TypeAlias = bytes | bytearray
 """What was received; a bytearray is one large frame that is nobody else's."""
@@ -80,6 +77,7 @@ class Connection(asyncio.Protocol):
         "_out",
         "_out_bytes",
         "_outgoing",
+        "_recalled",
         "_remembered",
         "_sending",
         "_server",
@@ -123,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
         self._sending: Sized = ()  # Its queue.
         self._remembered = NOTHING_REMEMBERED
+        self._recalled = Recalled()
         self._client_id_bytes = b""
         self._client_id = ""
 
@@ -264,12 +263,15 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name}: client id: {error}")
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
+        if (numbers := self._recalled.numbers_in(data, start, stop, self._now_ms())) is not None:
+            self._handle(self._recalled.handle, numbers, pending)
+            return True
         if not api.min_version <= version <= api.max_version:
             return self._unsupported(pending)
-        self._handle(pending, data, start, body, stop)
+        self._decode(pending, data, start, body, stop)
         return True
 
-    def _handle(self, pending: Pending, data: Frames, start: int, body: int, stop: int) -> None:
+    def _decode(self, pending: Pending, data: Frames, start: int, body: int, stop: int) -> None:
         api = pending.api
         try:
             frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
@@ -281,12 +283,19 @@ class Connection(asyncio.Protocol):
         if api.repeater is not None:
             repeat = api.repeater(request, pending.api_version)
             self._remembered = Remembered(bytes(data[start - 4 : stop]), repeat)
+        if api.recaller is not None:
+            self._recalled.learn(api.recaller, request, pending.api_version, bytes(data[start:stop]))
+        self._handle(api.handle, request, pending)
+
+    def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
+        """Give `pending` its place in the order, and have what was asked handled."""
+        api = pending.api
         self.last_request_ms = self._now_ms()
         self._is_pipelining = api.pipelines and (self._is_pipelining or not self._unanswered)
         self._unanswered.append(pending)
         self._unanswered_bytes += pending.frame_bytes
         try:
-            api.handle(request, pending)
+            handle(request, pending)
         except Exception:  # Ours, not the peer's: it is told by closing, we by the trace.
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
@@ -376,7 +385,7 @@ class Connection(asyncio.Protocol):
         out = self._out
         if out and self.is_open:
             assert self._outgoing is not None
-            if self._outgoing.is_idle and (whole := _joined(out)) is not None:
+            if self._outgoing.is_idle and (whole := joined(out)) is not None:
                 self._write(whole)
             else:
                 self._outgoing.send(out)
@@ -435,14 +444,6 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         if self._transport is not None and (self._outgoing is None or self._outgoing.is_idle):
             self._transport.close()  # Else it is when the rest of the answers is out.
-
-
-def _joined(chunks: list[Buffer | FileRange]) -> bytes | None:
-    """The bytes of an answer; None if some are ranges: `join` says so, and quicker than a look at each chunk."""
-    try:
-        return b"".join(cast(list[Buffer], chunks))
-    except TypeError:
-        return None
 
 
 def _not_connected(data: bytes) -> None:

@@ -22,7 +22,8 @@ from coordinator.offsets.transactional_commit import (
     verification_answer,
 )
 from coordinator.runtime import Runtime
-from coordinator.server.api_table import Handler, Repeat, Repeater
+from coordinator.server.api_table import Again, Handler, Recaller, Repeat, Repeater
+from coordinator.server.commit_again import commit_again_of
 from coordinator.server.pending import Pending
 from coordinator.server.splitting import ask_all, context_of, first_error, split
 from coordinator.shard_runner import ShardRunner, ShardState
@@ -35,6 +36,7 @@ from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGro
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -71,6 +73,9 @@ class GroupApis:
     def repeaters(self) -> dict[int, Repeater]:
         return {12: self.repeat_heartbeat}
 
+    def recallers(self) -> dict[int, Recaller]:
+        return {8: self.recall_commit}
+
     def _context(self, pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
         return context_of(pending, reply_to, self._runtime.wall_ms(), new_uuid)
 
@@ -106,6 +111,10 @@ class GroupApis:
             return answers[beat(now_ms)]
 
         return repeat
+
+    def recall_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Again | None:
+        """What to keep of a commit, whose like is going to come with other offsets."""
+        return commit_again_of(self._runtime.runner_for(request.group_id), request, version, frame)
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, pending: Pending) -> None:
         """To the shard of the group, once the coordinator of the transaction knows of it."""

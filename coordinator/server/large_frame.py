@@ -19,6 +19,10 @@ GROWTH: Final = 4
 Taken = Callable[[bytearray], None]
 
 
+LARGE_FRAME_SHARE = 4
+"""A frame is taken for a large one when its size divided by this has come: a length alone is none."""
+
+
 class LargeFrame(asyncio.BufferedProtocol):
     """Gathers the frame of `size_bytes` of which `received` has come; then `taken` gets it whole.
 

@@ -7,6 +7,7 @@ later; it knows no groups and no topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import EncodeError
@@ -16,6 +17,9 @@ from protocol.primitives import Buffer
 if TYPE_CHECKING:
     from coordinator.server.api_table import Api
     from coordinator.server.connection import Connection
+
+
+_CORRELATION = Struct(">i")
 
 
 class Pending:
@@ -79,6 +83,12 @@ class Pending:
             self.drop(str(error))
             return
         self.connection.on_answered(self)
+
+    def reply_frame(self, before: bytes, after: bytes) -> None:
+        """As `reply`, with an answer that is framed already: what comes before and after the correlation id."""
+        if self.connection.is_open:
+            self.chunks = (before + _CORRELATION.pack(self.correlation_id) + after,)
+            self.connection.on_answered(self)
 
     def no_reply(self) -> None:
         """Give up the place in the order without a byte: Produce with acks=0."""

@@ -1,13 +1,19 @@
-"""The request that a connection sent last, if its like can be answered without being decoded.
+"""The requests that a connection sent last, if their like can be handled without being decoded.
 
 A member sends the same heartbeat again and again: equal bytes, but for the correlation id. So those that come are
-compared with those that came, and the API's own `Repeat` says what to answer now. This knows no groups, and
-nothing of the order in which a connection answers.
+compared with those that came, and the API's own `Repeat` says what to answer now. Others come again with other
+numbers, as commits do with other offsets: the API's own `Again` finds them. This knows no groups, and nothing of
+the order in which a connection answers.
 """
 
 from __future__ import annotations
 
-from coordinator.server.api_table import Repeat
+from typing import TYPE_CHECKING, Any
+
+from coordinator.server.api_table import Again, Recaller, Repeat
+
+if TYPE_CHECKING:
+    from coordinator.server.pending import Pending
 
 HEAD_BYTES = 8  # Size, API key, version: what comes before the correlation id.
 REST_AT = 12
@@ -36,6 +42,39 @@ class Remembered:
             pieces += (before, bytes(data[position + HEAD_BYTES : position + REST_AT]), after)
             position += self.size_bytes
         return pieces, position
+
+
+class Recalled:
+    """The request of which others differ in their numbers alone."""
+
+    __slots__ = ("_again", "_frame_bytes")
+
+    def __init__(self) -> None:
+        self._again: Again | None = None
+        self._frame_bytes = 0  # Of the request that was met last.
+
+    def numbers_in(
+        self, data: bytes | bytearray, start: int, stop: int, now_ms: int
+    ) -> tuple[int, ...] | None:
+        """Those of the frame `data[start:stop]`, if it is the like of what was learned, and may come now."""
+        again = self._again
+        if again is None or (numbers := again.numbers_in(data, start, stop)) is None:
+            return None
+        return numbers if again.may_come(now_ms) else None
+
+    def handle(self, numbers: tuple[int, ...], pending: Pending) -> None:
+        """Handle the request that has these."""
+        assert self._again is not None
+        self._again.handle(numbers, pending)
+
+    def learn(self, recaller: Recaller, request: Any, version: int, frame: bytes) -> None:
+        """`request` came in `frame` and was decoded.
+
+        To learn takes longer than to decode, so it begins with the second of a size: many clients commit once.
+        """
+        is_second = len(frame) == self._frame_bytes
+        self._frame_bytes = len(frame)
+        self._again = recaller(request, version, frame) if is_second else None
 
 
 def _nothing_to_repeat(now_ms: int) -> tuple[bytes, bytes]:

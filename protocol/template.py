@@ -1,0 +1,45 @@
+"""Bytes that come again and again, and of which only some 64-bit numbers differ from one time to the next.
+
+Where those numbers lie is not told but found: the codec writes the same message twice, once with 0 in their place
+and once with -1, and where the two differ is a number. So this knows no schema, and cannot disagree with one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+_NUMBER: Final = re.compile(rb"\xff{8}")
+
+
+class Template:
+    """A form that reads the numbers out of such bytes, or writes them into it."""
+
+    __slots__ = ("_blank", "_fixed", "_form")
+
+    def __init__(self, zeros: bytes, ones: bytes) -> None:
+        """The bytes with 0 for each number, and with -1. ValueError if they differ in anything else."""
+        differing = bytes(a ^ b for a, b in zip(zeros, ones, strict=True))
+        between = _NUMBER.split(differing)
+        if any(any(fixed) for fixed in between):
+            raise ValueError("the two differ in more than 64-bit numbers")
+        self._form = Struct(">" + "q".join(f"{len(fixed)}s" for fixed in between))
+        self._blank = list(self._form.unpack(zeros))
+        self._fixed = tuple(self._blank[::2])
+
+    @property
+    def size_bytes(self) -> int:
+        return self._form.size
+
+    def read(self, data: bytes) -> tuple[int, ...] | None:
+        """The numbers in `data`, which has `size_bytes`; None if anything else in it is not as it was."""
+        parts = self._form.unpack(data)
+        return parts[1::2] if parts[::2] == self._fixed else None
+
+    def fill(self, numbers: Sequence[int]) -> bytes:
+        """The bytes with these numbers."""
+        parts = self._blank.copy()
+        parts[1::2] = numbers
+        return self._form.pack(*parts)

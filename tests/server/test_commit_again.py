@@ -1,0 +1,296 @@
+"""A commit that comes again takes a short way: it ends as the long one does, whatever has happened in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.effects import RequestContext
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.server.commit_again import commit_again_of
+from coordinator.server.remembered import Recalled
+from protocol.codec import decode
+from protocol.errors import ErrorCode
+from protocol.framing import decode_response, encode_request, response_frame, skip_tagged_fields
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.primitives import ZERO_UUID
+from tests.groups.driver import topic_id_of
+from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, ShardWorld
+from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, join, sync
+from tests.server.test_standing_still import FULL
+
+CLIENT_ID = "client"
+HEADER_BYTES = 4 + 8 + 2 + len(CLIENT_ID)
+FLEXIBLE_SINCE = 8
+VERSIONS = (2, 5, 6, 7, 8, 9, 10)
+
+
+class Framed:
+    """Whoever asked by a frame: keeps the framed answers."""
+
+    def __init__(self, correlation_id: int, version: int) -> None:
+        self.correlation_id, self.version = correlation_id, version
+        self.frames: list[bytes] = []
+
+    def reply(self, response: Any) -> None:
+        self.frames.append(b"".join(response_frame(self.correlation_id, response, self.version)))
+
+    def reply_frame(self, before: bytes, after: bytes) -> None:
+        self.frames.append(before + pack(">i", self.correlation_id) + after)
+
+
+class Peer:
+    """A connection to a world of its own; one that `recalls` knows a commit that comes again by its bytes."""
+
+    def __init__(self, recalls: bool, **world: Any) -> None:
+        self.world = ShardWorld(**world)
+        self.asked: list[Framed] = []
+        self.short = 0  # Commits that went the short way.
+        self._recalled, self._recalls = Recalled(), recalls
+
+    def send(self, frame: bytes, version: int) -> Framed:
+        framed = Framed(len(self.asked), version)
+        self.asked.append(framed)
+        numbers = self._recalled.numbers_in(frame, 4, len(frame), self.world.now_ms())
+        if numbers is not None:
+            self.short += 1
+            self._recalled.handle(numbers, framed)  # type: ignore[arg-type]
+            return framed
+        start = skip_tagged_fields(frame, HEADER_BYTES) if version >= FLEXIBLE_SINCE else HEADER_BYTES
+        request = decode(OffsetCommitRequest, version, frame, start)
+        if self._recalls:
+            self._recalled.learn(self._again, request, version, frame[4:])
+        context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)
+        self.world.runner.request(request, context)
+        return framed
+
+    def _again(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Any:
+        return commit_again_of(self.world.runner, request, version, frame)
+
+    def flush(self) -> None:
+        self.world.end_turn()
+        while self.world.flushes:
+            self.world.end_flush()
+
+    @property
+    def seen(self) -> Any:
+        """All that can be told apart of it."""
+        shard = self.world.runner.shard
+        return [asked.frames for asked in self.asked], self.world.log.stored, shard and shard.offsets
+
+
+def commit(
+    offset: int, version: int = 8, number: int = 0, count: int = 2, note: str = "note", **more: Any
+) -> bytes:
+    partitions = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset + index, committed_metadata=note if index else ""
+        )
+        for index in range(count)
+    ]
+    name, topic_id = ("", topic_id_of(1)) if version >= 10 else ("orders", ZERO_UUID)
+    topics = [OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=partitions)]
+    return encode_request(OffsetCommitRequest(topics=topics, **more), version, number, CLIENT_ID)
+
+
+def pair(**world: Any) -> tuple[Peer, Peer]:
+    return Peer(True, **world), Peer(False, **world)
+
+
+def both(peers: tuple[Peer, Peer], step: Callable[[Peer], Any]) -> None:
+    """Do it to both, and find no difference."""
+    for peer in peers:
+        step(peer)
+    short, long = peers
+    assert short.seen == long.seen
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_the_short_way_ends_as_the_long_one(version: int, count: int) -> None:
+    peers = pair()
+    for number in range(4):
+        frame = commit(1 << 10 * number, version, number, count, group_id="g")
+        both(peers, lambda peer, frame=frame: (peer.send(frame, version), peer.flush()))
+    assert peers[0].short == 2, "the second taught it"
+    assert fetched(peers[0].world) == 1 << 30
+    peers[0].world.load()
+    assert fetched(peers[0].world) == 1 << 30, "and so says the log"
+
+
+def test_what_is_not_stored_for_all_goes_the_long_way_each_time() -> None:
+    peers = pair()
+    for number in range(4):
+        frame = commit(number, count=5, group_id="g")  # There are four partitions.
+        both(peers, lambda peer, frame=frame: (peer.send(frame, 8), peer.flush()))
+    assert peers[0].short == 0
+
+
+def test_a_retention_of_its_own_goes_the_long_way() -> None:
+    peers = pair()
+    for number in range(4):
+        frame = commit(number, 4, group_id="g", retention_time_ms=5_000)
+        both(peers, lambda peer, frame=frame: (peer.send(frame, 4), peer.flush()))
+    assert peers[0].short == 0
+
+
+def test_many_partitions_go_by_columns_and_not_the_short_way() -> None:
+    peers = pair()
+    for peer in peers:
+        peer.world.topics.grow("orders", 100)
+    for number in range(4):
+        frame = commit(number, count=100, note="", group_id="g")
+        both(peers, lambda peer, frame=frame: (peer.send(frame, 8), peer.flush()))
+    assert peers[0].short == 0
+
+
+def test_tagged_fields_that_we_do_not_know_go_the_long_way() -> None:
+    peers = pair()
+    for number in range(4):
+        frame = commit(number, group_id="g")
+        size = int.from_bytes(frame[:4], "big") + 2
+        tagged = pack(">i", size) + frame[4:-1] + b"\x01\x05\x00"  # One, number 5, empty.
+        both(peers, lambda peer, tagged=tagged: (peer.send(tagged, 8), peer.flush()))
+    assert peers[0].short == 0
+
+
+def taught(**world: Any) -> Peer:
+    peer = Peer(True, **world)
+    for number in range(2):
+        peer.send(commit(number, group_id="g"), 8)
+        peer.flush()
+    return peer
+
+
+def error_of(framed: Framed) -> int:
+    """What its first partition was answered."""
+    (frame,) = framed.frames
+    _, response = decode_response(OffsetCommitResponse, framed.version, frame[4:])
+    return response.topics[0].partitions[0].error_code
+
+
+def test_the_answer_waits_for_the_disk_and_tells_of_its_fault() -> None:
+    peer = taught()
+    framed = peer.send(commit(7, group_id="g"), 8)
+    peer.world.end_turn()
+    assert peer.short == 1
+    assert framed.frames == []
+    peer.world.end_flush(BROKEN)
+    assert len(framed.frames) == 1
+    assert error_of(framed) == ErrorCode.NOT_COORDINATOR
+    peer.world.load()
+    assert fetched(peer.world) == 1, "as if it had never been"
+
+
+def test_a_disk_that_hangs_is_told() -> None:
+    peer = taught()
+    framed = peer.send(commit(7, group_id="g"), 8)
+    peer.world.end_turn()
+    peer.world.time_ms += COMMIT_TIMEOUT_MS
+    peer.world.fire_due()
+    assert error_of(framed) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_bug_is_answered_and_costs_a_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = taught(max_batch_bytes=300)
+    waiting = peer.send(commit(7, group_id="g"), 8)
+    monkeypatch.setattr(peer.world.log, "append", a_bug)
+    framed = peer.send(commit(8, group_id="g"), 8)  # There is no room for it in the batch, so that is cut.
+    assert peer.short == 2
+    assert [error_of(each) for each in (waiting, framed)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert peer.world.reloads == 1
+
+
+def test_what_no_batch_can_hold_is_refused() -> None:
+    peers = pair(max_batch_bytes=200)
+    for number in range(4):
+        frame = commit(number, group_id="g")
+        both(peers, lambda peer, frame=frame: (peer.send(frame, 8), peer.flush()))
+    assert peers[0].short == 0, "what was refused made no group"
+
+
+def test_a_full_disk_and_another_life_are_the_long_ways_affair() -> None:
+    peer = taught()
+    peer.send(commit(7, group_id="g"), 8)
+    peer.world.end_turn()
+    peer.world.end_flush(FULL)
+    peer.world.load()
+    assert error_of(peer.send(commit(8, group_id="g"), 8)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert peer.short == 1
+
+
+def test_it_keeps_a_member_alive() -> None:
+    peers = pair(settings=GroupSettings(group_initial_rebalance_delay_ms=0))
+    for peer in peers:
+        joined = member_of(peer)
+        for _ in range(6):
+            peer.world.time_ms += 6_000
+            peer.send(commit(5, group_id="m", **joined), 8)
+            peer.flush()
+            peer.world.fire_due()
+    assert peers[0].short == 4
+    assert peers[0].seen == peers[1].seen
+    assert peers[0].world.runner.shard is not None
+    assert peers[0].world.runner.shard.groups["m"].members
+
+
+def member_of(peer: Peer) -> dict[str, Any]:
+    """A group `m` of one member, stable; who commits for it."""
+    joined = peer.world.answer(join(), JOIN)
+    peer.world.answer(sync(joined), SYNC)
+    return {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+
+
+def leave(peer: Peer) -> None:
+    shard = peer.world.runner.shard
+    if shard is not None and (group := shard.groups.get("m")) is not None:
+        gone = [MemberIdentity(member_id=member_id) for member_id in group.members]
+        peer.world.answer(LeaveGroupRequest(group_id="m", members=gone), 5)
+
+
+STEPS: dict[str, Callable[[Peer], Any]] = {
+    "join": lambda peer: peer.world.answer(join(), JOIN),
+    "leave": leave,
+    "grow": lambda peer: peer.world.topics.grow("orders", 8),
+    "shrink": lambda peer: peer.world.topics.grow("orders", 1),
+    "recreate": lambda peer: peer.world.topics.recreate("orders", topic_id_of(9)),
+    "flush": Peer.flush,
+    "load": lambda peer: (peer.flush(), peer.world.load()),
+    "end of turn": lambda peer: peer.world.end_turn(),
+    "later": lambda peer: (setattr(peer.world, "time_ms", peer.world.time_ms + 6_000), peer.world.fire_due()),
+}
+commits = st.tuples(st.integers(-1, 1 << 40), st.integers(1, 2), st.sampled_from(["g", "m", "member"]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(VERSIONS),
+    st.lists(st.one_of(commits, commits, st.sampled_from(list(STEPS))), max_size=25),
+)
+def test_whatever_happens_in_between(version: int, steps: list[Any]) -> None:
+    peers = pair(settings=GroupSettings(group_initial_rebalance_delay_ms=0))
+    who = [member_of(peer) for peer in peers]
+    for number, step in enumerate(steps):
+        if isinstance(step, str):
+            both(peers, STEPS[step])
+            continue
+        offset, count, name = step
+        group_id = "m" if name == "member" else name
+        frames = [
+            commit(offset, version, number, count, group_id=group_id, **(each if name == "member" else {}))
+            for each in who
+        ]
+        assert frames[0] == frames[1]
+        both(peers, lambda peer, frame=frames[0]: peer.send(frame, version))
+    both(peers, Peer.flush)
