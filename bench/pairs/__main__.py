@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench.pairs import page, starts, steady, storms, weight, wheel
+from bench.pairs import growth, page, starts, steady, storms, weight, wheel
 from bench.pairs.plan import Plan, quick
 from bench.pairs.rounds import Section
 from bench.pairs.servers import kafka
@@ -28,7 +28,9 @@ SCENARIOS: Final[dict[str, Callable[[Plan], list[Section]]]] = {
     "restarts": starts.restarts,
     "idle": weight.idle,
     "memory": weight.memory,
+    "growth": growth.growth,
 }
+ALONE: Final = {"wheel", "growth"}  # Need no Kafka.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plan = quick(Path(directory)) if asked.quick else Plan(Path(directory))
         if asked.rounds:
             plan = replace(plan, rounds=asked.rounds)
-        if asked.quick:
+        if asked.quick and set(asked.only) - ALONE:
             plan = replace(plan, shared=stack.enter_context(kafka(Path(directory) / "kafka")))
         for name in asked.only:
             measured[name] = _play(name, replace(plan, directory=Path(directory) / name))
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _play(name: str, plan: Plan) -> str:
     plan.directory.mkdir()
     start = time.perf_counter()
-    told = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.conditions(plan)}"
+    told = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.conditions(plan, name not in ALONE)}"
     print(f"\n{told}\n\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
     return told
 

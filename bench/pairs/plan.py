@@ -29,6 +29,8 @@ class Plan:
     idle_rounds: int = 3
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
+    growth_s: float = 0.7
     shared: KafkaBroker | None = (
         None  # One for all scenarios, where figures do not matter: it takes long to start.
     )
@@ -59,4 +61,6 @@ def quick(directory: Path) -> Plan:
         idle_rounds=1,
         crowds=1,
         timers=(1_000, 10_000),
+        steps=(1, 3),
+        growth_s=0.1,
     )

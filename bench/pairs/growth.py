@@ -1,0 +1,158 @@
+"""How cost grows: each operation at 1, 10 and 100 times the size, of Muster alone.
+
+Nothing on the path of a request may grow with the groups, members or offsets that it does not touch. So the same
+few connections ask for the same, beside more and more that only lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Final
+
+from bench.pairs import curves, frames
+from bench.pairs.crowd import joined
+from bench.pairs.curves import Curve
+from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
+from bench.pairs.growth_joins import joins, leaders_reply_us, rebalances
+from bench.pairs.lanes import Lane, ask
+from bench.pairs.plan import Plan
+from bench.pairs.rounds import Contender, Section
+from bench.pairs.servers import muster
+from bench.pairs.singles import PARTITIONS, TOPIC, commit_of, lanes_of, make_topic
+from bench.pairs.starts import filled
+from bench.pairs.weight import crowds
+from tests.processes import ServerProcess
+
+GROUPS, OFFSET_GROUPS, MEMBERS = 100, 10, 10
+"""The smallest sizes: groups of one member, groups of a thousand offsets, members of one group."""
+
+LANES: Final = 100
+JOIN_AT_ONCE: Final = 1_000
+AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0", "muster.flush.policy": "os"}
+"""A group of one need not wait for others; and how many commits share a sync depends on the disk, not on sizes."""
+
+SHORT_DELAY: Final = {**AT_ONCE, "group.initial.rebalance.delay.ms": "500"}
+
+FIGURE: Final = "![Cost of each operation as sizes grow, relative to the smallest](images/growth.svg)"
+ABOUT: Final = (
+    "Muster alone. What is told is the server's CPU time for each operation, or for each partition or member "
+    "of it, the median of {rounds} rounds in which sizes take turns. The p50 latency is that of a load which "
+    "keeps every connection busy, so it follows the cost. A member joins with two requests; its join is "
+    "measured while the initial delay lasts, so that it only waits. A rebalance is measured from the first join "
+    "until all are stable."
+)
+
+Servers = Mapping[int, ServerProcess]
+
+
+def growth(plan: Plan) -> list[Section]:
+    found = [*_beside_groups(plan), *_beside_offsets(plan), *_within_one(plan)]
+    with muster(plan.directory / "rebalances", SHORT_DELAY) as server:
+        rebalance = rebalances(server, plan)
+    found += [rebalance, joins(plan)]
+    largest = rebalance.points[-1]
+    note = (
+        f"Of the {largest.cost_us:.0f} us of a rebalance for each of {largest.size:,} members, the leader's "
+        f"answer, which names them all, takes {leaders_reply_us(largest.size):.1f} us (timed alone)."
+    )
+    rows = [row for curve in found for row in curve.rows]
+    lines = [ABOUT.format(rounds=plan.rounds), "", FIGURE, "", curves.TABLE, *rows, "", note]
+    return [Section("How cost grows", lines, [curve.target for curve in found])]
+
+
+def _beside_groups(plan: Plan) -> Iterator[Curve]:
+    """Heartbeats and commits of groups that others live beside."""
+    sizes = [GROUPS * step for step in plan.steps]
+    with _servers(plan, "groups", sizes, _fill_with_groups) as servers:
+        yield _curve(plan, "heartbeat, by other groups", servers, frames.heartbeat, HEARTBEAT)
+        yield _curve(plan, "commit, by other groups", servers, commit_of(1), COMMIT)
+
+
+def _beside_offsets(plan: Plan) -> Iterator[Curve]:
+    """Commits and fetches of one offset where others have many."""
+    sizes = [OFFSET_GROUPS * PARTITIONS * step for step in plan.steps]
+    with _servers(plan, "offsets", sizes, _fill_with_offsets) as servers:
+        yield _curve(plan, "commit, by others' offsets", servers, commit_of(1), COMMIT)
+        yield _curve(plan, "fetch, by others' offsets", servers, _fetch, FETCH)
+
+
+def _within_one(plan: Plan) -> Iterator[Curve]:
+    """Heartbeats within one group, and commits, as there is more in each."""
+    with muster(plan.directory / "one", SHORT_DELAY) as server:
+        make_topic(server)
+        grown = {size: _members_of_one(server, size) for size in (MEMBERS * step for step in plan.steps)}
+        yield _measured(plan, "heartbeat, by its group's members", dict.fromkeys(grown, server), grown)
+        wide = {
+            size: lanes_of(server, f"wide-{size}", LANES // 2, commit_of(size), COMMIT)
+            for size in (*plan.steps, plan.steps[-1] * 10)
+        }
+        whole = _measured(plan, "commit, for each of its partitions", dict.fromkeys(wide, server), wide)
+        yield _of_each(whole)
+
+
+def _of_each(whole: Curve) -> Curve:
+    """The cost of each of the parts that an operation is made of; it has to fall."""
+    points = [replace(each, costs_us=[cost / each.size for cost in each.costs_us]) for each in whole.points]
+    return replace(whole, points=points, bound=1.0)
+
+
+@contextmanager
+def _servers(
+    plan: Plan, name: str, sizes: Sequence[int], fill: Callable[[ServerProcess, int], None]
+) -> Iterator[Servers]:
+    """A server for each size, all up at once, so that they can take turns."""
+    with ExitStack() as stack:
+        servers: dict[int, ServerProcess] = {
+            size: stack.enter_context(muster(plan.directory / f"{name}-{size}", AT_ONCE)) for size in sizes
+        }
+        for size, server in servers.items():
+            fill(server, size)
+        yield servers
+
+
+def _fill_with_groups(server: ServerProcess, size: int) -> None:
+    make_topic(server)
+    at_once = min(size, JOIN_AT_ONCE)
+    crowds(server, "other", size // at_once, at_once, 1)
+
+
+def _fill_with_offsets(server: ServerProcess, size: int) -> None:
+    filled(server, size // PARTITIONS, 1)
+
+
+def _curve(
+    plan: Plan,
+    operation: str,
+    servers: Servers,
+    frame_of: Callable[[Joined], bytes],
+    api: tuple[int, int],
+) -> Curve:
+    prefix = operation.partition(",")[0].replace(" ", "-")
+    lanes = {size: lanes_of(server, prefix, LANES, frame_of, api) for size, server in servers.items()}
+    return _measured(plan, operation, servers, lanes)
+
+
+def _measured(plan: Plan, operation: str, servers: Servers, lanes: Mapping[int, Sequence[Lane]]) -> Curve:
+    contenders = {size: Contender(f"{size:,}", servers[size], lanes[size]) for size in servers}
+    curve = curves.steady(operation, contenders, plan)
+    for lane in (lane for each in lanes.values() for lane in each):
+        lane.socket.close()
+    return curve
+
+
+def _fetch(member: Joined) -> bytes:
+    return frames.fetch(member.group_id, TOPIC, 0)
+
+
+def _members_of_one(server: ServerProcess, size: int) -> list[Lane]:
+    """As many of its members as the smallest group has, each on its connection; the others only live."""
+    made = joined(server.port, [f"one-{size}"], size)
+    for connection, _ in made[MEMBERS:]:
+        connection.close()
+    lanes = []
+    for connection, member in made[:MEMBERS]:
+        frame = frames.heartbeat(member)
+        lanes.append(Lane(connection, frame, ask(connection, frame)))
+    return lanes
