@@ -59,7 +59,7 @@ class Curve:
         return [self._row(point) for point in self.points]
 
     def relative(self, point: Point) -> float:
-        return point.cost_us / self.points[0].cost_us
+        return point.cost_us / max(self.points[0].cost_us, 1e-9)
 
     def _row(self, point: Point) -> str:
         latency = f"{median(point.latencies_us):,.0f}" if point.latencies_us else ""
@@ -91,14 +91,12 @@ def steady(operation: str, contenders: Mapping[int, Contender], plan: Plan) -> C
     return Curve(operation, points)
 
 
-def in_turns(
-    operation: str, sizes: Sequence[int], rounds: int, cost_us: Callable[[int, str], float]
-) -> Curve:
-    """`cost_us` is asked for each size in each round, with a name of its own; the first round does not count."""
+def in_turns(operation: str, sizes: Sequence[int], plan: Plan, cost_us: Callable[[int, str], float]) -> Curve:
+    """`cost_us` is asked for each size in each round, with a name of its own; the warm-up does not count."""
     points = [Point(size) for size in sizes]
-    for number in range(rounds + 1):
+    for number in range(plan.growth_warm_ups + plan.rounds):
         for point in points:
             cost = cost_us(point.size, f"{point.size}-{number}")
-            if number:
+            if number >= plan.growth_warm_ups:
                 point.costs_us.append(cost)
     return Curve(operation, points)

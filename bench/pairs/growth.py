@@ -33,25 +33,21 @@ JOIN_AT_ONCE: Final = 1_000
 AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0", "muster.flush.policy": "os"}
 """A group of one need not wait for others; and how many commits share a sync depends on the disk, not on sizes."""
 
-SHORT_DELAY: Final = {**AT_ONCE, "group.initial.rebalance.delay.ms": "500"}
-
 FIGURE: Final = "![Cost of each operation as sizes grow, relative to the smallest](images/growth.svg)"
 ABOUT: Final = (
     "Muster alone. What is told is the server's CPU time for each operation, or for each partition or member "
     "of it, the median of {rounds} rounds in which sizes take turns. The p50 latency is that of a load which "
-    "keeps every connection busy, so it follows the cost. A member joins with two requests; its join is "
-    "measured while the initial delay lasts, so that it only waits. A rebalance is measured from the first join "
-    "until all are stable."
+    "keeps every connection busy, so it follows the cost. Commits are kept under the policy `os`. A member joins "
+    "with two requests; its join is measured while the initial delay lasts, so that it only waits. A rebalance "
+    "is measured from the first join until all are stable."
 )
 
 Servers = Mapping[int, ServerProcess]
 
 
 def growth(plan: Plan) -> list[Section]:
-    found = [*_beside_groups(plan), *_beside_offsets(plan), *_within_one(plan)]
-    with muster(plan.directory / "rebalances", SHORT_DELAY) as server:
-        rebalance = rebalances(server, plan)
-    found += [rebalance, joins(plan)]
+    *inside, rebalance = _with_more_inside(plan)
+    found = [*_beside_others(plan), *inside, rebalance, joins(plan)]
     largest = rebalance.points[-1]
     note = (
         f"Of the {largest.cost_us:.0f} us of a rebalance for each of {largest.size:,} members, the leader's "
@@ -62,64 +58,56 @@ def growth(plan: Plan) -> list[Section]:
     return [Section("How cost grows", lines, [curve.target for curve in found])]
 
 
-def _beside_groups(plan: Plan) -> Iterator[Curve]:
-    """Heartbeats and commits of groups that others live beside."""
-    sizes = [GROUPS * step for step in plan.steps]
-    with _servers(plan, "groups", sizes, _fill_with_groups) as servers:
-        yield _curve(plan, "heartbeat, by other groups", servers, frames.heartbeat, HEARTBEAT)
-        yield _curve(plan, "commit, by other groups", servers, commit_of(1), COMMIT)
+def _beside_others(plan: Plan) -> Iterator[Curve]:
+    """What groups ask for that others live beside; then the others have offsets too."""
+    with _servers(plan) as servers:
+        for step, server in servers.items():
+            at_once = min(GROUPS * step, JOIN_AT_ONCE)
+            crowds(server, "other", GROUPS * step // at_once, at_once, 1)
+        groups = {GROUPS * step: server for step, server in servers.items()}
+        yield _curve(plan, "heartbeat, by other groups", groups, frames.heartbeat, HEARTBEAT)
+        yield _curve(plan, "commit, by other groups", groups, commit_of(1), COMMIT)
+        for step, server in servers.items():
+            filled(server, OFFSET_GROUPS * step, 1)
+        offsets = {OFFSET_GROUPS * PARTITIONS * step: server for step, server in servers.items()}
+        yield _curve(plan, "commit, by others' offsets", offsets, commit_of(1), COMMIT)
+        yield _curve(plan, "fetch, by others' offsets", offsets, _fetch, FETCH)
 
 
-def _beside_offsets(plan: Plan) -> Iterator[Curve]:
-    """Commits and fetches of one offset where others have many."""
-    sizes = [OFFSET_GROUPS * PARTITIONS * step for step in plan.steps]
-    with _servers(plan, "offsets", sizes, _fill_with_offsets) as servers:
-        yield _curve(plan, "commit, by others' offsets", servers, commit_of(1), COMMIT)
-        yield _curve(plan, "fetch, by others' offsets", servers, _fetch, FETCH)
-
-
-def _within_one(plan: Plan) -> Iterator[Curve]:
-    """Heartbeats within one group, and commits, as there is more in each."""
-    with muster(plan.directory / "one", SHORT_DELAY) as server:
-        make_topic(server)
-        grown = {size: _members_of_one(server, size) for size in (MEMBERS * step for step in plan.steps)}
-        yield _measured(plan, "heartbeat, by its group's members", dict.fromkeys(grown, server), grown)
-        wide = {
-            size: lanes_of(server, f"wide-{size}", LANES // 2, commit_of(size), COMMIT)
-            for size in (*plan.steps, plan.steps[-1] * 10)
+@contextmanager
+def _servers(plan: Plan) -> Iterator[Servers]:
+    """A server for each step, all up at once, so that they can take turns."""
+    with ExitStack() as stack:
+        servers: dict[int, ServerProcess] = {
+            step: stack.enter_context(muster(plan.directory / f"beside-{step}", AT_ONCE))
+            for step in plan.steps
         }
+        for server in servers.values():
+            make_topic(server)
+        yield servers
+
+
+def _with_more_inside(plan: Plan) -> Iterator[Curve]:
+    """Commits with more in each; heartbeats in one group, as it has more members; and whole rebalances."""
+    delay = {"group.initial.rebalance.delay.ms": f"{plan.growth_delay_ms}"}
+    with muster(plan.directory / "inside", {**AT_ONCE, **delay}) as server:
+        make_topic(server)
+        wide = {size: _committing(plan, server, size) for size in (*plan.steps, plan.steps[-1] * 10)}
         whole = _measured(plan, "commit, for each of its partitions", dict.fromkeys(wide, server), wide)
         yield _of_each(whole)
+        grown = {MEMBERS * step: _members_of_one(server, MEMBERS * step) for step in plan.steps}
+        yield _measured(plan, "heartbeat, by its group's members", dict.fromkeys(grown, server), grown)
+        yield rebalances(server, plan)
+
+
+def _committing(plan: Plan, server: ServerProcess, partitions: int) -> list[Lane]:
+    return lanes_of(server, f"wide-{partitions}", _lanes(plan) // 2, commit_of(partitions), COMMIT)
 
 
 def _of_each(whole: Curve) -> Curve:
     """The cost of each of the parts that an operation is made of; it has to fall."""
     points = [replace(each, costs_us=[cost / each.size for cost in each.costs_us]) for each in whole.points]
     return replace(whole, points=points, bound=1.0)
-
-
-@contextmanager
-def _servers(
-    plan: Plan, name: str, sizes: Sequence[int], fill: Callable[[ServerProcess, int], None]
-) -> Iterator[Servers]:
-    """A server for each size, all up at once, so that they can take turns."""
-    with ExitStack() as stack:
-        servers: dict[int, ServerProcess] = {
-            size: stack.enter_context(muster(plan.directory / f"{name}-{size}", AT_ONCE)) for size in sizes
-        }
-        for size, server in servers.items():
-            fill(server, size)
-        yield servers
-
-
-def _fill_with_groups(server: ServerProcess, size: int) -> None:
-    make_topic(server)
-    at_once = min(size, JOIN_AT_ONCE)
-    crowds(server, "other", size // at_once, at_once, 1)
-
-
-def _fill_with_offsets(server: ServerProcess, size: int) -> None:
-    filled(server, size // PARTITIONS, 1)
 
 
 def _curve(
@@ -129,8 +117,8 @@ def _curve(
     frame_of: Callable[[Joined], bytes],
     api: tuple[int, int],
 ) -> Curve:
-    prefix = operation.partition(",")[0].replace(" ", "-")
-    lanes = {size: lanes_of(server, prefix, LANES, frame_of, api) for size, server in servers.items()}
+    prefix = operation.replace(" ", "-")
+    lanes = {size: lanes_of(server, prefix, _lanes(plan), frame_of, api) for size, server in servers.items()}
     return _measured(plan, operation, servers, lanes)
 
 
@@ -142,8 +130,13 @@ def _measured(plan: Plan, operation: str, servers: Servers, lanes: Mapping[int, 
     return curve
 
 
+def _lanes(plan: Plan) -> int:
+    return min(LANES, plan.connections)
+
+
 def _fetch(member: Joined) -> bytes:
-    return frames.fetch(member.group_id, TOPIC, 0)
+    """Of what the group of the same number has committed under the load before."""
+    return frames.fetch(member.group_id.replace("fetch", "commit"), TOPIC, 0)
 
 
 def _members_of_one(server: ServerProcess, size: int) -> list[Lane]:

@@ -56,7 +56,7 @@ def rebalances(server: ServerProcess, plan: Plan) -> Curve:
         _close(connections)
         return cost / len(connections)
 
-    return curves.in_turns("rebalance, for each member", _sizes(plan), plan.rounds, cost_us)
+    return curves.in_turns("rebalance, for each member", _sizes(plan), plan, cost_us)
 
 
 def joins(plan: Plan) -> Curve:
@@ -75,7 +75,7 @@ def joins(plan: Plan) -> Curve:
             _close([*waiting, *later])
             return cost / len(later)
 
-        return curves.in_turns("join, by members that wait", _sizes(plan), plan.rounds, cost_us)
+        return curves.in_turns("join, by members that wait", _sizes(plan), plan, cost_us)
 
 
 def leaders_reply_us(size: int) -> float:

@@ -31,6 +31,8 @@ class Plan:
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
     growth_s: float = 0.7
+    growth_warm_ups: int = 1
+    growth_delay_ms: int = 500  # Begins once more while members come: enough that all do.
     shared: KafkaBroker | None = (
         None  # One for all scenarios, where figures do not matter: it takes long to start.
     )
@@ -61,6 +63,8 @@ def quick(directory: Path) -> Plan:
         idle_rounds=1,
         crowds=1,
         timers=(1_000, 10_000),
-        steps=(1, 3),
-        growth_s=0.1,
+        steps=(1, 2),
+        growth_s=0.05,
+        growth_warm_ups=0,
+        growth_delay_ms=100,
     )
