@@ -31,8 +31,8 @@ from tests.processes import ServerProcess
 MEMBERS: Final = 20
 """Of the smallest group."""
 
-LATER: Final = 10
-"""One in so many of a group's members join when the others are there, and are measured."""
+LATER: Final = 5
+"""One newcomer for so many members of a group that wait already: those are measured."""
 
 LONG_DELAY: Final = {"group.initial.rebalance.delay.ms": "3600000"}
 QUIET_S: Final = 0.05

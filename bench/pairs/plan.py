@@ -30,7 +30,7 @@ class Plan:
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
-    growth_s: float = 0.7
+    growth_s: float = 0.6
     growth_warm_ups: int = 1
     growth_delay_ms: int = 500  # Begins once more while members come: enough that all do.
     shared: KafkaBroker | None = (
