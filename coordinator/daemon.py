@@ -123,6 +123,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         post = loop.call_soon_threadsafe
         self._settings = settings
+        self._group_settings = group_settings(settings)
+        self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
         self._history_flusher = Flusher(1, post)  # Its disk may be stuck: no commit is to queue behind it.
@@ -191,7 +193,7 @@ class Daemon:
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
 
     def _new_shard(self, partition: int) -> Shard:
-        return Shard(partition, group_settings(self._settings), self.registry)
+        return Shard(partition, self._group_settings, self.registry)
 
     def _new_transactions(self, partition: int) -> TransactionShard:
         groups = self._settings.offsets_topic_num_partitions
@@ -200,7 +202,7 @@ class Daemon:
             partition_count=self.registry.partition_count,
             offsets_partition=lambda group_id: partition_for(group_id, groups),
         )
-        return TransactionShard(partition, transaction_settings(self._settings), surroundings)
+        return TransactionShard(partition, self._transaction_settings, surroundings)
 
     def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
         assert self._history is not None

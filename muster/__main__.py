@@ -3,6 +3,7 @@ answers within a second of its start, and reading the other commands would take 
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 
@@ -14,6 +15,7 @@ def main() -> int:
     """Run the command line; return the exit status: 0 well, 1 failed, 2 not understood."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
+        gc.disable()  # Nothing that is imported is garbage; `serve` looks for some again when all has been.
         from muster.serve import serve_command
 
         return serve_command(arguments[1:], STARTED_S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -101,6 +102,7 @@ def _tell_what_was_passed_over(loaded: Loaded) -> None:
 def _run(settings: Settings, started_s: float) -> int:
     from coordinator.daemon import StartupError  # After the settings: mistakes in them should be cheap.
 
+    gc.enable()  # It was off while we imported; see `__main__`.
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve_until_signalled(settings, started_s))
