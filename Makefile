@@ -122,7 +122,7 @@ soak-transactions: $(VENV)/.dev
 	$(BIN)/python -m tests.soak_transactions --minutes $(or $(MINUTES),10)
 
 # Beside Apache Kafka, every scenario: half an hour, and docs/performance.md is written anew.
-bench: $(VENV)/.dev
+bench: $(COMPILED)/.built
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m bench.pairs --write
 

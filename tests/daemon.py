@@ -23,7 +23,7 @@ class MusterDaemon(ServerProcess):
     """A Muster daemon with `overrides` (Kafka's option names) over its defaults, data under `data_dir`.
 
     `terminate()` returns its exit status: 0 for a clean stop. `environment` adds variables for the daemon
-    alone.
+    alone; `tree` is the folder with the packages that it runs.
     """
 
     start_timeout_s = 20.0
@@ -35,6 +35,7 @@ class MusterDaemon(ServerProcess):
         *,
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
+        tree: Path = ROOT,
     ) -> None:
         super().__init__(data_dir)
         self.overrides = {
@@ -44,6 +45,7 @@ class MusterDaemon(ServerProcess):
         }
         self._extra_environment = dict(environment or {})
         self._python = python
+        self._tree = tree
         self._log_start = 0
 
     @property
@@ -54,12 +56,12 @@ class MusterDaemon(ServerProcess):
         settings = [
             part for name, value in self.overrides.items() for part in ("--override", f"{name}={value}")
         ]
-        return [self._python, "-m", "muster", "serve", *settings]
+        # -P: what is in the folder that the tests run in comes not before `tree`.
+        return [self._python, "-P", "-m", "muster", "serve", *settings]
 
     def _environment(self) -> Mapping[str, str]:
-        # The checkout is on the path also where Muster is not installed; unbuffered, or the ready line
-        # would wait.
-        return {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **COMPILED, **self._extra_environment}
+        # `tree` is on the path also where Muster is not installed; unbuffered, or the ready line would wait.
+        return {"PYTHONPATH": str(self._tree), "PYTHONUNBUFFERED": "1", **COMPILED, **self._extra_environment}
 
     def _prepare(self) -> None:
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0

@@ -17,7 +17,6 @@ from typing import Final
 from bench.pairs import growth, page, starts, steady, storms, weight, wheel
 from bench.pairs.plan import Plan, quick
 from bench.pairs.rounds import Section
-from bench.pairs.servers import kafka
 
 SCENARIOS: Final[dict[str, Callable[[Plan], list[Section]]]] = {
     "wheel": wheel.wheel,
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if asked.rounds:
             plan = replace(plan, rounds=asked.rounds)
         if asked.quick and set(asked.only) - ALONE:
-            plan = replace(plan, shared=stack.enter_context(kafka(Path(directory) / "kafka")))
+            plan = replace(plan, shared=stack.enter_context(plan.new_kafka()))
         for name in asked.only:
             measured[name] = _play(name, replace(plan, directory=Path(directory) / name))
     if asked.write:

@@ -17,6 +17,7 @@ from bench.machine import machine
 from bench.pairs import curves, growth_chart
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import Section, Target
+from bench.pairs.servers import IS_COMPILED
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "performance.md"
@@ -45,7 +46,8 @@ def scenario(sections: Sequence[Section]) -> str:
 
 
 def conditions(plan: Plan, with_kafka: bool = True) -> str:
-    here = f"{datetime.now(UTC):%d %B %Y}, {machine()}."
+    build = "compiled (`make compiled`)" if IS_COMPILED else "in pure Python"
+    here = f"{datetime.now(UTC):%d %B %Y}, {machine()}. Muster {build}."
     if not with_kafka:
         return here
     return (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.pairs.servers import kafka
+from bench.pairs.servers import FASTEST, kafka, muster
+from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
 
 
@@ -26,16 +27,23 @@ class Plan:
     group_size: int = 10
     idle_members: int = 20_000
     idle_s: float = 30.0
-    idle_rounds: int = 3
+    idle_rounds: int = 2
     crowds: int = 10  # Of `groups` x `group_size` members, one after the other: what memory is measured with.
     timers: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     steps: tuple[int, ...] = (1, 10, 100)  # How many times the smallest size: what growth is measured with.
     growth_s: float = 0.6
     growth_warm_ups: int = 1
     growth_delay_ms: int = 500  # Begins once more while members come: enough that all do.
+    initial_delay_ms: int = 3_000  # Of rebalances, in both.
     shared: KafkaBroker | None = (
         None  # One for all scenarios, where figures do not matter: it takes long to start.
     )
+
+    def muster(
+        self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path = FASTEST
+    ) -> MusterDaemon:
+        """A daemon to be measured, of the scenario's own."""
+        return muster(self.directory / name, {**self._delay, **(overrides or {})}, tree)
 
     @contextmanager
     def kafka(self) -> Iterator[KafkaBroker]:
@@ -43,8 +51,15 @@ class Plan:
         if self.shared is not None:
             yield self.shared
             return
-        with kafka(self.directory / "kafka") as broker:
+        with self.new_kafka() as broker:
             yield broker
+
+    def new_kafka(self) -> KafkaBroker:
+        return kafka(self.directory / "kafka", self._delay)
+
+    @property
+    def _delay(self) -> dict[str, str]:
+        return {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
 
 
 def quick(directory: Path) -> Plan:
@@ -67,4 +82,5 @@ def quick(directory: Path) -> Plan:
         growth_s=0.05,
         growth_warm_ups=0,
         growth_delay_ms=100,
+        initial_delay_ms=50,
     )

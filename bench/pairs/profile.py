@@ -48,7 +48,8 @@ def main() -> None:
 def record(directory: Path, load: str, out: Path, seconds: int, policy: str) -> None:
     """Put the load on a daemon of its own, and draw what it does meanwhile."""
     frame_of, api, connections = LOADS[load]
-    with muster(directory, {"muster.flush.policy": policy}) as daemon:
+    # Pure Python: what is compiled has no frames that py-spy could show.
+    with muster(directory, {"muster.flush.policy": policy}, tree=ROOT) as daemon:
         make_topic(daemon)
         loaded = lanes_of(daemon, "profile", connections, frame_of, api)
         lanes.run(loaded, 1.0, daemon.pid)

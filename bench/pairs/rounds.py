@@ -16,7 +16,7 @@ from bench.pairs.lanes import Lane, Load
 from bench.pairs.servers import resident_mb
 from tests.processes import ServerProcess
 
-MUSTER, KAFKA, FLOOR = "Muster", "Kafka", "floor"
+MUSTER, PURE, KAFKA, FLOOR = "Muster", "Muster, pure Python", "Kafka", "floor"
 QUANTILES: Final = (0.5, 0.99, 0.999)
 
 TABLE: Final = (

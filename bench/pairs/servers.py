@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.daemon import MusterDaemon
+from tests.daemon import ROOT, MusterDaemon
 from tests.kafka_broker import SMALL, KafkaBroker
 from tests.processes import HOST, ServerProcess
 
@@ -32,6 +32,11 @@ KAFKA_PRODUCTION: Final = {
 }
 """Kafka's own defaults where the broker for tests has smaller ones; but one node can have only one replica."""
 
+COMPILED_TREE: Final = ROOT / "build" / "compiled"
+IS_COMPILED: Final = (COMPILED_TREE / ".built").exists()
+FASTEST: Final = COMPILED_TREE if IS_COMPILED else ROOT
+"""The daemon that is measured: as C, if `make compiled` was there before, as it is for `make bench`."""
+
 ROOM: Final = {"socket.listen.backlog.size": "4096", "group.max.session.timeout.ms": "3600000"}
 """For both: thousands connect at once, and members that nobody beats for outlive the run."""
 
@@ -51,8 +56,8 @@ class Floor(ServerProcess):
             return probe.connect_ex((HOST, self.port)) == 0
 
 
-def muster(directory: Path, overrides: Mapping[str, str] | None = None) -> MusterDaemon:
-    return MusterDaemon(directory, {**ROOM, **(overrides or {})})
+def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = FASTEST) -> MusterDaemon:
+    return MusterDaemon(directory, {**ROOM, **(overrides or {})}, tree=tree)
 
 
 def kafka(directory: Path, overrides: Mapping[str, str] | None = None) -> KafkaBroker:

@@ -17,7 +17,7 @@ from bench.pairs.frames import FETCH, HEARTBEAT, Joined
 from bench.pairs.lanes import LoadError, ask, connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
-from bench.pairs.servers import cpu_of, kafka, muster
+from bench.pairs.servers import cpu_of
 from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, fill, make_topic
 from protocol.errors import ErrorCode
 from tests.daemon import COMPILED
@@ -38,8 +38,8 @@ TABLE: Final = "| server | s, median | lowest to highest | server CPU, s |\n|---
 def starts(plan: Plan) -> list[Section]:
     """Of servers that have been there before and hold nothing: what a restart costs at least."""
     servers: dict[str, ServerProcess] = {
-        MUSTER: muster(plan.directory / "muster"),
-        KAFKA: kafka(plan.directory / "kafka"),
+        MUSTER: plan.muster(),
+        KAFKA: plan.new_kafka(),
     }
     times: dict[str, list[float]] = {name: [] for name in servers}
     cpu_s: dict[str, list[float]] = {name: [] for name in servers}
@@ -78,7 +78,7 @@ def restarts(plan: Plan) -> list[Section]:
     """With offsets and live members, who keep heartbeating while their server is away."""
     times: dict[str, list[float]] = {MUSTER: [], KAFKA: []}
     cpu_s: dict[str, list[float]] = {MUSTER: [], KAFKA: []}
-    with muster(plan.directory / "muster") as ours, plan.kafka() as theirs:
+    with plan.muster() as ours, plan.kafka() as theirs:
         servers: dict[str, ServerProcess] = {MUSTER: ours, KAFKA: theirs}
         members = {name: filled(server, plan.groups, plan.group_size) for name, server in servers.items()}
         for _ in range(plan.restart_rounds):

@@ -18,6 +18,7 @@ from bench.pairs.rounds import (
     FLOOR,
     KAFKA,
     MUSTER,
+    PURE,
     TABLE,
     Contender,
     Section,
@@ -26,8 +27,9 @@ from bench.pairs.rounds import (
     take_turns,
     throughput,
 )
-from bench.pairs.servers import Floor, muster
+from bench.pairs.servers import Floor
 from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
+from tests.daemon import ROOT
 from tests.processes import ServerProcess
 
 SYNC_PROBES: Final = 200
@@ -53,7 +55,8 @@ def heartbeats(plan: Plan) -> list[Section]:
     sections = []
     with ExitStack() as stack:
         servers: dict[str, ServerProcess] = {
-            MUSTER: stack.enter_context(muster(plan.directory / "muster")),
+            MUSTER: stack.enter_context(plan.muster()),
+            PURE: stack.enter_context(plan.muster("pure", tree=ROOT)),
             KAFKA: stack.enter_context(plan.kafka()),
             FLOOR: stack.enter_context(Floor(plan.directory / "floor")),
         }
@@ -63,18 +66,20 @@ def heartbeats(plan: Plan) -> list[Section]:
 
 
 def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], count: int, in_flight: int) -> Section:
+    is_usual = (count, in_flight) == (plan.connections, 1)
+    names = (MUSTER, PURE, KAFKA) if is_usual else (MUSTER, KAFKA)
     contenders = [
         Contender(
             name,
             servers[name],
             lanes_of(servers[name], f"beat-{count}-{in_flight}", count, frames.heartbeat, HEARTBEAT),
         )
-        for name in (MUSTER, KAFKA)
+        for name in names
     ]
     contenders.append(Contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
     take_turns(contenders, plan.rounds, plan.seconds, in_flight, plan.warm_s)
     close(contenders)
-    ours, theirs, bare = contenders
+    (ours, *_), (theirs, bare) = contenders[:-2], contenders[-2:]
     what = f"heartbeats, {count:,} connections, {in_flight} in flight"
     targets = [throughput(ours, theirs, 2.5 if in_flight > 1 else 1.4, what)]
     if in_flight == 1:
@@ -90,16 +95,22 @@ def commits(plan: Plan) -> list[Section]:
     """Of one partition, under both flush policies, and of a thousand."""
     with ExitStack() as stack:
         synced, cached = (
-            stack.enter_context(muster(plan.directory / policy, {"muster.flush.policy": policy}))
+            stack.enter_context(plan.muster(policy, {"muster.flush.policy": policy}))
             for policy in ("fsync", "os")
         )
+        pure = stack.enter_context(plan.muster("pure", {"muster.flush.policy": "os"}, ROOT))
         theirs = stack.enter_context(plan.kafka())
-        servers = {f"{MUSTER}, `fsync`": synced, f"{MUSTER}, `os`": cached, KAFKA: theirs}
+        servers: dict[str, ServerProcess] = {
+            f"{MUSTER}, `fsync`": synced,
+            f"{MUSTER}, `os`": cached,
+            f"{PURE}, `os`": pure,
+            KAFKA: theirs,
+        }
         for server in servers.values():
             make_topic(server)
         single = _commits(plan, servers, plan.connections, 1)
         whole = _commits(plan, servers, max(1, plan.connections // 10), PARTITIONS)
-    (fsync, os_, kafka_), (_, whole_os, whole_kafka) = single, whole
+    (fsync, os_, _, kafka_), (_, whole_os, _, whole_kafka) = single, whole
     what = "commits of one partition"
     targets = [
         throughput(fsync, kafka_, 1.5, f"{what}, `fsync`"),

@@ -15,11 +15,11 @@ from bench.pairs.crowd import Crowd, await_coordinator
 from bench.pairs.lanes import connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
-from bench.pairs.servers import cpu_of, muster
+from bench.pairs.servers import cpu_of
 from tests.processes import ServerProcess
 
-DELAY_S: Final = 6.0
-"""The initial delay of 3 s begins once more if somebody has joined in it, and here everybody has (KAFKA.md 3)."""
+DELAYS: Final = 2
+"""The initial delay begins once more if somebody has joined in it, and here everybody has (KAFKA.md 3)."""
 
 DEADLINE_S: Final = 150.0
 TABLE: Final = (
@@ -34,6 +34,7 @@ class Storms:
 
     name: str
     server: ServerProcess
+    delay_s: float
     seconds: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
 
@@ -44,7 +45,7 @@ class Storms:
         connections = [connect(self.server.port) for _ in range(groups * size)]
         before = cpu_of(self.server.pid)
         took_s = Crowd(group_ids, size, connections).join(DEADLINE_S)
-        self.seconds.append(took_s - DELAY_S)
+        self.seconds.append(took_s - self.delay_s)
         self.cpu_s.append(cpu_of(self.server.pid).since(before).total_us / 1e6)
         for connection in connections:
             connection.close()
@@ -60,7 +61,7 @@ class Storms:
 
 def storms(plan: Plan) -> list[Section]:
     few = max(1, plan.connections // 10)
-    with muster(plan.directory / "muster") as ours, plan.kafka() as theirs:
+    with plan.muster() as ours, plan.kafka() as theirs:
         contenders = [(MUSTER, ours), (KAFKA, theirs)]
         many = _section(plan, contenders, groups=plan.connections * 2, size=10, bound=0.6)
         large = _section(plan, contenders, groups=1, size=few * 40, bound=0.7)
@@ -70,9 +71,10 @@ def storms(plan: Plan) -> list[Section]:
 def _section(
     plan: Plan, contenders: Sequence[tuple[str, ServerProcess]], groups: int, size: int, bound: float
 ) -> Section:
-    ours, theirs = (Storms(name, server) for name, server in contenders)
+    delay_s = DELAYS * plan.initial_delay_ms / 1000
+    ours, theirs = (Storms(name, server, delay_s) for name, server in contenders)
     for number in range(plan.storm_warm_ups):
-        Storms(KAFKA, theirs.server).storm(f"warm-{groups}-{number}", groups, size)
+        Storms(KAFKA, theirs.server, delay_s).storm(f"warm-{groups}-{number}", groups, size)
     for number in range(plan.rounds):
         for each in (ours, theirs):
             each.storm(f"storm-{groups}-{number}", groups, size)

@@ -13,7 +13,7 @@ from bench.pairs.frames import Joined
 from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
-from bench.pairs.servers import Cpu, cpu_of, muster, resident_mb
+from bench.pairs.servers import Cpu, cpu_of, resident_mb
 from bench.pairs.singles import PARTITIONS, fill, make_topic
 from bench.pairs.storms import DEADLINE_S
 from tests.processes import ServerProcess
@@ -26,7 +26,7 @@ CONNECTIONS_MAX: Final = 18_000
 def idle(plan: Plan) -> list[Section]:
     """Members who beat every three seconds: the share of a core that this takes."""
     used: dict[str, list[Cpu]] = {}
-    with muster(plan.directory / "muster") as ours:
+    with plan.muster() as ours:
         used[MUSTER] = _idle(plan, ours)
     with plan.kafka() as theirs:
         used[KAFKA] = _idle(plan, theirs)
@@ -98,7 +98,7 @@ def memory(plan: Plan) -> list[Section]:
     """Resident memory with many members, and with a million offsets more."""
     head = ["| server | empty, MB | with members, MB | and offsets, MB |", "|---|---|---|---|"]
     found: dict[str, tuple[float, float, float]] = {}
-    with muster(plan.directory / "muster") as ours:
+    with plan.muster() as ours:
         found[MUSTER] = _memory(plan, ours)
     with plan.kafka() as theirs:
         found[KAFKA] = _memory(plan, theirs)
