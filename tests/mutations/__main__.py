@@ -23,6 +23,7 @@ COPIED = ("coordinator", "protocol", "storage", "muster", "tests", "pyproject.to
 TESTS = (
     "tests/groups",
     "tests/offsets",
+    "tests/server/test_commit_again.py",
     "tests/server/test_group_runner.py",
     "tests/server/test_shard_runner.py",
     "tests/server/test_standing_still.py",

@@ -20,10 +20,13 @@ from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.group_apis import GroupApis
+from coordinator.server.remembered import Recalled
 from coordinator.transaction_verifier import TransactionVerifier
 from protocol.codec import spec
 from protocol.errors import ErrorCode
+from protocol.framing import decode_response, encode_request
 from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.records import Codec
 from tests.groups.driver import Topics
 from tests.simulation.disk import Disk, SimulatedLog
@@ -65,6 +68,11 @@ class Call:
         self.answer = response
         if self.is_open:
             self._on_answer(response)
+
+    def reply_frame(self, before: bytes, after: bytes) -> None:
+        """An answer that is framed but for its correlation id."""
+        frame = before + bytes(4) + after
+        self.reply(decode_response(OffsetCommitResponse, self.api_version, frame[4:])[1])
 
     def hang_up(self) -> None:
         """The client waits no longer. The daemon may still do what it was asked."""
@@ -139,6 +147,7 @@ class Server:
         self._disk = disk
         self._open_calls: list[Call] = []
         self._handlers: dict[int, Any] = {}
+        self._recalled: dict[str, Recalled] = {}  # By client.
         self.transactions: TransactionVerifier | None = None  # Who ends them, if there are any.
 
     # Lives.
@@ -159,9 +168,9 @@ class Server:
             self.loop,  # type: ignore[arg-type]
             self._disk.probe_room,
         )
-        self._handlers = GroupApis(
-            self.runtime, lambda: self._random.getrandbits(32), self.transactions
-        ).handlers()
+        self._apis = GroupApis(self.runtime, lambda: self._random.getrandbits(32), self.transactions)
+        self._handlers = self._apis.handlers()
+        self._recalled = {}  # Connections are new, too.
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 
     def crash(self) -> None:
@@ -215,9 +224,30 @@ class Server:
         self.unread.remove(arrived)
         call = arrived[1]
         self.witness.on_read(call)
-        self._handlers[spec(type(call.request)).api_key](call.request, call)
+        if not self._comes_again(call):
+            self._handlers[spec(type(call.request)).api_key](call.request, call)
         if len(self._open_calls) > 200:
             self._open_calls = [each for each in self._open_calls if each.is_open and each.answer is None]
+
+    def _comes_again(self, call: Call) -> bool:
+        """Whether the call is a commit known by its bytes, as connections know it; then it is on its way."""
+        if not isinstance(call.request, OffsetCommitRequest):
+            return False
+        runner, request, version = self.runner_for(call.request.group_id), call.request, call.api_version
+        recalled = self._recalled.setdefault(call.client_id, Recalled())
+        frame = encode_request(request, version, 0, call.client_id)
+        numbers = recalled.numbers_in(frame, 4, len(frame), self._now_ms())
+        if numbers is None:
+            recalled.learn(self._apis.recall_commit, request, version, frame[4:])
+            return False
+        assert runner.shard is not None
+        self.witness.on_commit_again(runner.shard, call, self._now_ms())
+        recalled.handle(numbers, call)  # type: ignore[arg-type]
+        return True
+
+    def _now_ms(self) -> int:
+        assert self.runtime is not None
+        return self.runtime.now_ms()
 
     # Parts.
 

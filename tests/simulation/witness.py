@@ -93,6 +93,9 @@ class Witness:
         self._shadows: dict[int, Shard] = {}
         self._accounts: dict[str, Account] = defaultdict(Account)
         self._due_at: dict[int, tuple[Any, int, int]] = {}  # By call: response, partition, position.
+        self._due_again: dict[
+            int, tuple[int, int]
+        ] = {}  # By call that went the short way: partition, position.
         self._promises = Promises(self.facts, self.require)
         self._grew: set[int] = set()  # Partitions with newly durable records.
 
@@ -123,7 +126,22 @@ class Witness:
         made, partition, position = self._due_at.pop(id(call), (None, 0, 0))
         if made is response and (durable := self._log(partition).durable_offset) < position:
             self.violated(f"answered at {durable}, had seen {position}: {call.request}")
+        partition, position = self._due_again.pop(id(call), (0, 0))
+        if (durable := self._log(partition).durable_offset) < position and _stores_any(response):
+            self.violated(f"answered at {durable}, wrote up to {position}: {call.request}")
         self._promises.on_answer(call, response)
+
+    def on_commit_again(self, shard: Shard, call: Call, now_ms: int) -> None:
+        """A commit is about to go the short way, past `handle`: may it, and what must its answer wait for?"""
+        request = call.request
+        before = self._before_request(shard, request.group_id)
+        if before is None:
+            self.violated(f"a commit for a group that is not there went the short way: {request}")
+            return
+        self._check_commit(before, request)
+        self.heard(request.group_id, request.member_id, now_ms)
+        count = sum(len(topic.partitions) for topic in request.topics)
+        self._due_again[id(call)] = (shard.partition, self._runner_position(shard.partition) + count)
 
     def on_transaction_committed(self, held: dict[OffsetKey, int]) -> None:
         """A producer has been told that its transaction, with these offsets in it, is committed."""
@@ -133,7 +151,10 @@ class Witness:
 
     def before(self, shard: Shard, event: Event, now_ms: int) -> Before | None:
         group_id = _group_of(event)
-        group = shard.groups.get(group_id) if group_id is not None else None
+        return None if group_id is None else self._before_request(shard, group_id)
+
+    def _before_request(self, shard: Shard, group_id: str) -> Before | None:
+        group = shard.groups.get(group_id)
         if group is None:
             return None
         members = {
@@ -337,6 +358,7 @@ class Witness:
     def on_crash(self, logs: list[SimulatedLog]) -> None:
         self.crashes += 1
         self._due_at.clear()
+        self._due_again.clear()
         self._grew.clear()
 
     def on_durable(self, log: SimulatedLog, batch: bytearray) -> None:
