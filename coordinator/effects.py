@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from protocol.errors import ErrorCode
@@ -204,26 +203,47 @@ class Result:
 
     def __add__(self, other: Result) -> Result:
         """Both, this one first."""
+        if self is NOTHING or other is NOTHING:
+            return other if self is NOTHING else self
         return combine((self, other))
 
 
 def combine(results: Iterable[Result]) -> Result:
     """All of `results`, in order; at most one of them may name `then`."""
-    parts = tuple(results)
-    producers = {part.producer for part in parts if part.records}
+    # Field by field and without generators: a join adds up five of these, and took a fifth of its time for that.
+    records: list[Record | CommitRun] = []
+    replies: list[Reply] = []
+    timers: list[SetTimer] = []
+    history: list[GroupEvent] = []
+    superseded: list[ReplyTo] = []
+    markers: list[MarkersWanted] = []
+    thens: list[Any] = []
+    producers: set[ProducerAndEpoch | None] = set()
+    atomic = True
+    for part in results:
+        if part.records:
+            records += part.records
+            producers.add(part.producer)
+        replies += part.replies
+        timers += part.timers
+        history += part.history
+        superseded += part.superseded
+        markers += part.markers
+        if part.then is not None:
+            thens.append(part.then)
+        atomic = atomic and part.atomic
     assert len(producers) <= 1, "a batch is of one producer"
-    thens = [part.then for part in parts if part.then is not None]
     assert len(thens) <= 1, "one event waits for one append"
     return Result(
-        records=tuple(chain.from_iterable(part.records for part in parts)),
-        replies=tuple(chain.from_iterable(part.replies for part in parts)),
-        timers=tuple(chain.from_iterable(part.timers for part in parts)),
-        history=tuple(chain.from_iterable(part.history for part in parts)),
-        then=thens[0] if thens else None,
-        superseded=tuple(chain.from_iterable(part.superseded for part in parts)),
-        markers=tuple(chain.from_iterable(part.markers for part in parts)),
-        atomic=all(part.atomic for part in parts),
-        producer=producers.pop() if producers else None,
+        tuple(records),
+        tuple(replies),
+        tuple(timers),
+        tuple(history),
+        thens[0] if thens else None,
+        tuple(superseded),
+        tuple(markers),
+        atomic,
+        producers.pop() if producers else None,
     )
 
 
