@@ -153,7 +153,7 @@ def _join_pending_member(group: Group, join: Join) -> Result:
 def _add_member(group: Group, member_id: str, join: Join) -> Result:
     """Take in a member the group did not know, parked until the join phase ends."""
     member = _new_member(member_id, join)
-    if group.initial_delay is not None:
+    if group.initial_delay is not None and not group.initial_delay.member_came:
         group.initial_delay = replace(group.initial_delay, member_came=True)
     group.add(member, join.request.protocol_type)
     group.park_join(member, join.parked, join.at.now_ms)
