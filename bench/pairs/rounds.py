@@ -36,7 +36,9 @@ class Target:
 
     @property
     def is_met(self) -> bool:
-        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
+        """By the figure that is shown: the page's chart and summary know no other."""
+        shown = round(self.ratio, 2)
+        return shown >= self.bound if self.at_least else shown <= self.bound
 
     @property
     def row(self) -> str:
