@@ -53,11 +53,11 @@ class MusterDaemon(ServerProcess):
         return self.data_dir / "logs"
 
     def _command(self) -> list[str]:
-        settings = [
-            part for name, value in self.overrides.items() for part in ("--override", f"{name}={value}")
-        ]
         # -P: what is in the folder that the tests run in comes not before `tree`.
-        return [self._python, "-P", "-m", "muster", "serve", *settings]
+        return [self._python, "-P", "-m", "muster", "serve", *self._settings()]
+
+    def _settings(self) -> list[str]:
+        return [part for name, value in self.overrides.items() for part in ("--override", f"{name}={value}")]
 
     def _environment(self) -> Mapping[str, str]:
         # `tree` is on the path also where Muster is not installed; unbuffered, or the ready line would wait.

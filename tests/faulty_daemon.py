@@ -42,8 +42,7 @@ class FillableDaemon(MusterDaemon):
         return text in self.log_path.read_text(errors="replace")
 
     def _command(self) -> list[str]:
-        python, _, _, _, *settings = super()._command()
-        return [python, "-m", "tests.faulty_daemon", str(self._flag), *settings]
+        return [self._python, "-m", "tests.faulty_daemon", str(self._flag), *self._settings()]
 
 
 def fillable_files(root: Path, flag: Path) -> FaultyFiles:
