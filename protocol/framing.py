@@ -21,6 +21,7 @@ M = TypeVar("M")
 
 API_VERSIONS_KEY: Final = 18
 SIZE_BYTES: Final = 4
+_CORRELATION_BYTES: Final = 4
 
 _SIZE: Final = Struct(">i")
 _HEADER: Final = Struct(">hhih")
@@ -105,6 +106,12 @@ def response_frame(correlation_id: int, response: Any, version: int) -> list[Buf
     encode(response, out)
     out[0] = pack_prefix(sum(map(len, out)) + header_bytes, correlation_id)
     return out
+
+
+def response_halves(response: Any, version: int) -> tuple[bytes, bytes]:
+    """The frame of an answer that is sent again and again: what comes before and after the correlation id."""
+    frame = b"".join(response_frame(0, response, version))
+    return frame[:SIZE_BYTES], frame[SIZE_BYTES + _CORRELATION_BYTES :]
 
 
 def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:

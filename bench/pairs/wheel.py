@@ -97,7 +97,7 @@ class OnLoop:
     def __init__(self) -> None:
         self._loop = asyncio.SelectorEventLoop()
         self._now_s = 0.0
-        self._loop.time = lambda: self._now_s  # type: ignore[method-assign]
+        self._loop.time = lambda: self._now_s  # type: ignore[method-assign]  # Its clock is ours.
         self._expired = 0
 
     def add(self, deadline_ms: int) -> object:

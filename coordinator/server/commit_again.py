@@ -10,7 +10,7 @@ from coordinator.groups.shard import Shard
 from coordinator.offsets.recommit import Recommit
 from coordinator.server.pending import Pending
 from protocol.codec import encode
-from protocol.framing import response_frame
+from protocol.framing import response_halves
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.template import Template
 
@@ -29,8 +29,7 @@ class CommitAgain:
         self._runner, self._shard = runner, shard
         self._recommit = recommit
         self._head, self._rest = head, rest
-        frame = b"".join(response_frame(0, recommit.response, recommit.api_version))
-        self._before, self._after = frame[:4], frame[8:]
+        self._before, self._after = response_halves(recommit.response, recommit.api_version)
 
     def numbers_in(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
         if stop - start - REST_AT != self._rest.size_bytes or not data.startswith(self._head, start):

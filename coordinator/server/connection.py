@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import structlog
 
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
-from coordinator.server.large_frame import LARGE_FRAME_SHARE, LargeFrame
+from coordinator.server.large_frame import LARGE_FRAME_SHARE, LARGE_FROM_BYTES, LargeFrame
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.remembered import NOTHING_REMEMBERED, Recalled, Remembered
@@ -44,9 +44,6 @@ WRITE_HIGH_WATER_BYTES = 0
 
 TURN_BYTES = 1 << 16
 """Of answers gathered in one turn before they are written: a peer that does not read them is noticed there."""
-
-LARGE_FROM_BYTES = 1 << 16
-"""Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
 
 Frames: TypeAlias = bytes | bytearray
 """What was received; a bytearray is one large frame that is nobody else's."""

@@ -30,7 +30,7 @@ from coordinator.shard_runner import ShardRunner, ShardState
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.transaction_verifier import TransactionVerifier
 from protocol.errors import ErrorCode
-from protocol.framing import response_frame
+from protocol.framing import response_halves
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -217,8 +217,4 @@ def _beat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Beat:
 @cache
 def _heartbeat_answers(version: int) -> dict[ErrorCode, tuple[bytes, bytes]]:
     """The framed answers of one version, encoded once: the bytes before and after the correlation id."""
-    answers = {}
-    for error in ErrorCode:
-        frame = b"".join(response_frame(0, HeartbeatResponse(error_code=error), version))
-        answers[error] = (frame[:4], frame[8:])
-    return answers
+    return {error: response_halves(HeartbeatResponse(error_code=error), version) for error in ErrorCode}

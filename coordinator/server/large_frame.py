@@ -16,11 +16,13 @@ from typing import Final
 GROWTH: Final = 4
 """The buffer is at most so many times as large as what has arrived."""
 
+LARGE_FROM_BYTES: Final = 1 << 16
+"""Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
+
+LARGE_FRAME_SHARE: Final = 4
+"""A frame is taken for a large one when `LARGE_FROM_BYTES` divided by this have come: a length alone is none."""
+
 Taken = Callable[[bytearray], None]
-
-
-LARGE_FRAME_SHARE = 4
-"""A frame is taken for a large one when its size divided by this has come: a length alone is none."""
 
 
 class LargeFrame(asyncio.BufferedProtocol):

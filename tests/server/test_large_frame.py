@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.server import connection as connection_module
 from coordinator.server.api_table import api_table
-from coordinator.server.connection import LARGE_FROM_BYTES, Connection
-from coordinator.server.large_frame import GROWTH, LargeFrame
+from coordinator.server.connection import Connection
+from coordinator.server.large_frame import GROWTH, LARGE_FROM_BYTES, LargeFrame
 from coordinator.server.pending import Pending
 from protocol.framing import encode_request
 from protocol.messages.heartbeat import HeartbeatResponse
