@@ -45,21 +45,23 @@ run: $(VENV)/.runtime
 	@exec $(BIN)/muster serve $(ARGS)
 
 # The same with what requests run through as C (setup.py says what): some two minutes, and a C compiler is needed.
-# The tests and the bench go with it, so that they run against what was built, from its own folder.
 COMPILED = build/compiled
 compiled: $(COMPILED)/.built
 
-$(COMPILED)/.built: $(VENV)/.dev setup.py $(shell find $(SHIPPED) tests bench -name '*.py')
+$(COMPILED)/.built: $(VENV)/.dev setup.py $(shell find $(SHIPPED) -name '*.py')
 	rm -rf build
 	MUSTER_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
-	cp -R pyproject.toml tests bench docs $(COMPILED)
 	@touch $@
 
 run-compiled: $(COMPILED)/.built
 	@PYTHONPATH=$(COMPILED) exec $(BIN)/python -P -m muster serve $(ARGS)
 
-# What is compiled has to pass what its source passes: the core, the protocol, the daemon, and the simulation.
+# What is compiled has to pass what its source passes: the core, the protocol, the daemon, and the simulation. The tests
+# go to where it is, so that they import what was built.
+BESIDE_COMPILED = pyproject.toml tests bench docs
 test-compiled: $(COMPILED)/.built
+	cd $(COMPILED) && rm -rf $(BESIDE_COMPILED)
+	cp -R $(BESIDE_COMPILED) $(COMPILED)
 	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
 		tests/groups tests/offsets tests/protocol tests/purgatory tests/storage tests/server tests/simulation \
 		$(PYTEST_ARGS)

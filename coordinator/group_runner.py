@@ -38,9 +38,9 @@ class GroupRunner(ShardRunner[Shard]):
     """Drives one shard of groups; all calls on the event-loop thread."""
 
     @property
-    def may_write(self) -> bool:
-        """Whether a shard is served that has room on its disk."""
-        return self.shard is not None and not self._is_full
+    def has_room(self) -> bool:
+        """Whether the disk takes what the shard appends."""
+        return not self._is_full
 
     def commit_again(
         self, recommit: Recommit, offsets: Sequence[int], reply_to: Any, answered: Callable[[], None]

@@ -29,12 +29,8 @@ class Template:
         self._blank = list(self._form.unpack(zeros))
         self._fixed = tuple(self._blank[::2])
 
-    @property
-    def size_bytes(self) -> int:
-        return self._form.size
-
     def read(self, data: bytes) -> tuple[int, ...] | None:
-        """The numbers in `data`, which has `size_bytes`; None if anything else in it is not as it was."""
+        """The numbers in `data`, as long as the bytes were; None if anything else in it is not as it was."""
         parts = self._form.unpack(data)
         return parts[1::2] if parts[::2] == self._fixed else None
 

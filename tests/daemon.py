@@ -15,7 +15,7 @@ from tests.processes import HOST, ServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = "muster: ready on {address}"
-COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 """As users have it: two hundred modules that are compiled anew at each start would be half of it."""
 
 
@@ -61,7 +61,12 @@ class MusterDaemon(ServerProcess):
 
     def _environment(self) -> Mapping[str, str]:
         # `tree` is on the path also where Muster is not installed; unbuffered, or the ready line would wait.
-        return {"PYTHONPATH": str(self._tree), "PYTHONUNBUFFERED": "1", **COMPILED, **self._extra_environment}
+        return {
+            "PYTHONPATH": str(self._tree),
+            "PYTHONUNBUFFERED": "1",
+            **WITH_BYTECODE,
+            **self._extra_environment,
+        }
 
     def _prepare(self) -> None:
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0

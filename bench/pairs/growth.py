@@ -19,7 +19,6 @@ from bench.pairs.growth_joins import joins, leaders_reply_us, rebalances
 from bench.pairs.lanes import Lane, ask
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import Contender, Section
-from bench.pairs.servers import muster
 from bench.pairs.singles import PARTITIONS, TOPIC, commit_of, lanes_of, make_topic
 from bench.pairs.starts import filled
 from bench.pairs.weight import crowds
@@ -79,8 +78,7 @@ def _servers(plan: Plan) -> Iterator[Servers]:
     """A server for each step, all up at once, so that they can take turns."""
     with ExitStack() as stack:
         servers: dict[int, ServerProcess] = {
-            step: stack.enter_context(muster(plan.directory / f"beside-{step}", AT_ONCE))
-            for step in plan.steps
+            step: stack.enter_context(plan.muster(f"beside-{step}", AT_ONCE)) for step in plan.steps
         }
         for server in servers.values():
             make_topic(server)
@@ -90,7 +88,7 @@ def _servers(plan: Plan) -> Iterator[Servers]:
 def _with_more_inside(plan: Plan) -> Iterator[Curve]:
     """Commits with more in each; heartbeats in one group, as it has more members; and whole rebalances."""
     delay = {"group.initial.rebalance.delay.ms": f"{plan.growth_delay_ms}"}
-    with muster(plan.directory / "inside", {**AT_ONCE, **delay}) as server:
+    with plan.muster("inside", {**AT_ONCE, **delay}) as server:
         make_topic(server)
         wide = {size: _committing(plan, server, size) for size in (*plan.steps, plan.steps[-1] * 10)}
         whole = _measured(plan, "commit, for each of its partitions", dict.fromkeys(wide, server), wide)

@@ -17,7 +17,7 @@ from bench.pairs.curves import Curve
 from bench.pairs.frames import JOIN, PROTOCOL, PROTOCOL_TYPE, SUBSCRIPTION
 from bench.pairs.lanes import LoadError, ask, connect
 from bench.pairs.plan import Plan
-from bench.pairs.servers import cpu_us, muster
+from bench.pairs.servers import cpu_us
 from bench.pairs.storms import DEADLINE_S
 from coordinator.groups.answers import join_answer
 from coordinator.groups.group import Group
@@ -61,7 +61,7 @@ def rebalances(server: ServerProcess, plan: Plan) -> Curve:
 
 def joins(plan: Plan) -> Curve:
     """One more member joins a group whose members wait for the initial delay to pass."""
-    with muster(plan.directory / "joins", LONG_DELAY) as server:
+    with plan.muster("joins", LONG_DELAY) as server:
 
         def cost_us(size: int, name: str) -> float:
             group_ids = _group_ids(f"join-{name}", size, plan)

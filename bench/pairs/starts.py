@@ -20,7 +20,7 @@ from bench.pairs.rounds import KAFKA, MUSTER, Section, Target
 from bench.pairs.servers import cpu_of
 from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, fill, make_topic
 from protocol.errors import ErrorCode
-from tests.daemon import COMPILED
+from tests.daemon import WITH_BYTECODE
 from tests.processes import ServerProcess
 
 IMPORT: Final = """\
@@ -67,7 +67,7 @@ def _row(name: str, times: Sequence[float], cpu_s: Sequence[float]) -> str:
 
 
 def _import_s() -> float:
-    environment = {**os.environ, **COMPILED}
+    environment = {**os.environ, **WITH_BYTECODE}
     ran = subprocess.run(
         [sys.executable, "-c", IMPORT], env=environment, capture_output=True, text=True, check=True
     )

@@ -137,11 +137,11 @@ def _naming(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
 
 
 def _drop(group: Group, members: list[Member]) -> Result:
-    timers: tuple[SetTimer, ...] = ()
+    timers: list[SetTimer] = []
     for member in members:
         group.remove(member.member_id)
         timers += stop_expecting(group.group_id, member)
-    return Result(timers=timers)
+    return Result(timers=tuple(timers))
 
 
 def _wait_for_anybody(group: Group, at: Moment, cause: Cause) -> Result:

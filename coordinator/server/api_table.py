@@ -37,7 +37,7 @@ class Again(Protocol):
     """A remembered request that differs from the next of its like in some numbers alone."""
 
     def numbers_in(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
-        """Those of the frame `data[start:stop]`; None if it is not the like of it."""
+        """Those of the frame `data[start:stop]`, which begins with its size; None if it is not the like of it."""
         ...
 
     def may_come(self, now_ms: int) -> bool:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Final
 
 from coordinator.group_runner import GroupRunner
 from coordinator.groups.shard import Shard
 from coordinator.offsets.recommit import Recommit
 from coordinator.server.pending import Pending
+from coordinator.server.remembered import HEAD_BYTES, REST_AT
 from protocol.codec import encode
 from protocol.framing import response_halves
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.template import Template
-
-HEAD_BYTES: Final = 4  # API key and version; the correlation id is between these and the rest.
-REST_AT: Final = 8
 
 
 class CommitAgain:
@@ -32,13 +29,13 @@ class CommitAgain:
         self._before, self._after = response_halves(recommit.response, recommit.api_version)
 
     def numbers_in(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
-        if stop - start - REST_AT != self._rest.size_bytes or not data.startswith(self._head, start):
+        if not data.startswith(self._head, start):  # The size is in it.
             return None
         return self._rest.read(bytes(data[start + REST_AT : stop]))
 
     def may_come(self, now_ms: int) -> bool:
         runner = self._runner
-        if runner.shard is not self._shard or not runner.may_write:  # Another life of it.
+        if runner.shard is not self._shard or not runner.has_room:  # Another life of it.
             return False
         return self._recommit.may_be_stored(now_ms)
 
@@ -52,7 +49,7 @@ class CommitAgain:
 def commit_again_of(
     runner: GroupRunner, request: OffsetCommitRequest, api_version: int, frame: bytes
 ) -> CommitAgain | None:
-    """`frame` is that of `request`, without its size; None if it does not lend itself to that."""
+    """`frame` is that of `request`; None if it does not lend itself to that."""
     shard = runner.shard
     if shard is None or (recommit := shard.recommit_of(request, api_version)) is None:
         return None

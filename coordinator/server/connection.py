@@ -260,7 +260,8 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name}: client id: {error}")
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
-        if (numbers := self._recalled.numbers_in(data, start, stop, self._now_ms())) is not None:
+        self.last_request_ms = now_ms = self._now_ms()
+        if (numbers := self._recalled.numbers_in(data, start - 4, stop, now_ms)) is not None:
             self._handle(self._recalled.handle, numbers, pending)
             return True
         if not api.min_version <= version <= api.max_version:
@@ -281,13 +282,12 @@ class Connection(asyncio.Protocol):
             repeat = api.repeater(request, pending.api_version)
             self._remembered = Remembered(bytes(data[start - 4 : stop]), repeat)
         if api.recaller is not None:
-            self._recalled.learn(api.recaller, request, pending.api_version, bytes(data[start:stop]))
+            self._recalled.learn(api.recaller, request, pending.api_version, bytes(data[start - 4 : stop]))
         self._handle(api.handle, request, pending)
 
     def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
         """Give `pending` its place in the order, and have what was asked handled."""
         api = pending.api
-        self.last_request_ms = self._now_ms()
         self._is_pipelining = api.pipelines and (self._is_pipelining or not self._unanswered)
         self._unanswered.append(pending)
         self._unanswered_bytes += pending.frame_bytes

@@ -187,7 +187,8 @@ class ShardWorld:
 
     def fire_due(self) -> None:
         for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.now_ms()]:
-            del self.timers[key]
+            if self.timers.pop(key, None) is None:  # One that fired before it took it back.
+                continue
             runner, life, timer = key
             runner.timer_fired(life, timer)
 

@@ -16,7 +16,7 @@ from coordinator.server.commit_again import commit_again_of
 from coordinator.server.remembered import Recalled
 from protocol.codec import decode
 from protocol.errors import ErrorCode
-from protocol.framing import decode_response, encode_request, response_frame, skip_tagged_fields
+from protocol.framing import decode_request_header, decode_response, encode_request, response_frame
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -31,7 +31,6 @@ from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, join, syn
 from tests.server.test_standing_still import FULL
 
 CLIENT_ID = "client"
-HEADER_BYTES = 4 + 8 + 2 + len(CLIENT_ID)
 FLEXIBLE_SINCE = 8
 VERSIONS = (2, 5, 6, 7, 8, 9, 10)
 
@@ -62,15 +61,15 @@ class Peer:
     def send(self, frame: bytes, version: int) -> Framed:
         framed = Framed(len(self.asked), version)
         self.asked.append(framed)
-        numbers = self._recalled.numbers_in(frame, 4, len(frame), self.world.now_ms())
+        numbers = self._recalled.numbers_in(frame, 0, len(frame), self.world.now_ms())
         if numbers is not None:
             self.short += 1
             self._recalled.handle(numbers, framed)  # type: ignore[arg-type]
             return framed
-        start = skip_tagged_fields(frame, HEADER_BYTES) if version >= FLEXIBLE_SINCE else HEADER_BYTES
-        request = decode(OffsetCommitRequest, version, frame, start)
+        _, start = decode_request_header(frame[4:], version >= FLEXIBLE_SINCE)
+        request = decode(OffsetCommitRequest, version, frame[4:], start)
         if self._recalls:
-            self._recalled.learn(self._again, request, version, frame[4:])
+            self._recalled.learn(self._again, request, version, frame)
         context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)
         self.world.runner.request(request, context)
         return framed

@@ -236,9 +236,9 @@ class Server:
         runner, request, version = self.runner_for(call.request.group_id), call.request, call.api_version
         recalled = self._recalled.setdefault(call.client_id, Recalled())
         frame = encode_request(request, version, 0, call.client_id)
-        numbers = recalled.numbers_in(frame, 4, len(frame), self._now_ms())
+        numbers = recalled.numbers_in(frame, 0, len(frame), self._now_ms())
         if numbers is None:
-            recalled.learn(self._apis.recall_commit, request, version, frame[4:])
+            recalled.learn(self._apis.recall_commit, request, version, frame)
             return False
         assert runner.shard is not None
         self.witness.on_commit_again(runner.shard, call, self._now_ms())
