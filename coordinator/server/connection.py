@@ -141,7 +141,6 @@ class Connection(asyncio.Protocol):
             self._on_unreadable,
         )
         self._sending = self._outgoing.queue
-        self._server.set_socket_options(self._transport)
         self.is_open = True
         self._server.on_connected(self, peer[0])
 
@@ -153,6 +152,7 @@ class Connection(asyncio.Protocol):
         if self._outgoing is not None:
             self._outgoing.stop()
         self._server.on_disconnected(self)
+        self._outgoing = self._large = None  # They point back at us: garbage collections are rare.
 
     def data_received(self, data: bytes) -> None:
         remembered = self._remembered

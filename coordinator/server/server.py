@@ -81,26 +81,29 @@ class Server:
             listener.host or None,
             listener.port,
             backlog=self._settings.socket_listen_backlog_size,
+            start_serving=False,
         )
         self._servers.append(server)
+        self._set_buffer_sizes(server)
+        await server.start_serving()
         bound_port = server.sockets[0].getsockname()[1]
         self._bound.append(f"{listener.host or '*'}:{bound_port}")
         advertised_port = listener.advertised_port or bound_port
         self._endpoints[listener.name] = (listener.advertised_host, advertised_port)
 
-    def endpoint_for(self, listener_name: str) -> tuple[str, int]:
-        """The (host, port) that clients of this listener are told."""
-        return self._endpoints[listener_name]
-
-    def set_socket_options(self, transport: asyncio.Transport) -> None:
-        """Kafka's buffer sizes; -1 leaves them to the operating system."""
-        peer_socket = transport.get_extra_info("socket")
+    def _set_buffer_sizes(self, server: asyncio.Server) -> None:
+        """Kafka's, for the connections to come: they inherit them. -1 leaves them to the operating system."""
         for option, size_bytes in (
             (socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, self._settings.socket_receive_buffer_bytes),
         ):
             if size_bytes >= 0:
-                peer_socket.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+                for listening in server.sockets:
+                    listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+    def endpoint_for(self, listener_name: str) -> tuple[str, int]:
+        """The (host, port) that clients of this listener are told."""
+        return self._endpoints[listener_name]
 
     def on_connected(self, connection: Connection, ip: str) -> None:
         """Count a new connection; one over a maximum is closed at once."""

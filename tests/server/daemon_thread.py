@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,23 @@ DEADLINE_S = 20
 class Daemon:
     """`serve` from entry to exit; `bootstrap` is its address."""
 
-    def __init__(self, directory: Path, files: FaultyFiles, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        files: FaultyFiles,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        **settings: Any,
+    ) -> None:
         listeners = ("PLAINTEXT://127.0.0.1:0",)
         self._settings = Settings(listeners=listeners, log_dirs=(str(directory),), **settings)
         self._files = files
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._loop_factory = loop_factory
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

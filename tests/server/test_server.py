@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
 
@@ -82,3 +83,21 @@ async def test_the_stop_waits_for_the_last_answers_no_longer_than_it_was_told(
     connection.connection_lost(None)
     await server.close_connections(within_s=60)
     assert server.connection_count == 0
+
+
+async def test_connections_inherit_the_listeners_buffer_sizes() -> None:
+    settings = Settings(socket_send_buffer_bytes=20_000, socket_receive_buffer_bytes=-1)
+    server = Server({}, settings, Clock(), lambda key, deadline_ms: None, InlineWorkers())
+    accepted: asyncio.Queue[Connection] = asyncio.Queue()
+    server.on_connected = lambda connection, ip: accepted.put_nowait(connection)  # type: ignore[method-assign]
+    await server.listen([LISTENER])
+    _, port = server.endpoint_for(LISTENER.name)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    theirs = writer.get_extra_info("socket")
+    ours = (await accepted.get())._transport.get_extra_info("socket")  # type: ignore[union-attr]
+    sizes = [each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for each in (ours, theirs)]
+    assert 20_000 <= sizes[0] <= 2 * 20_000 < sizes[1]  # Linux doubles what it is told.
+    ours, theirs = (each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in (ours, theirs))
+    assert ours == theirs
+    writer.close()
+    await server.stop_listening()
