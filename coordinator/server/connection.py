@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         "_backlog_bytes",
         "_client_id",
         "_client_id_bytes",
+        "_clock",
         "_held_back",
         "_in_turn",
         "_is_ending",
@@ -70,7 +71,6 @@ class Connection(asyncio.Protocol):
         "_large",
         "_max_bytes",
         "_needed_bytes",
-        "_now_ms",
         "_out",
         "_out_bytes",
         "_outgoing",
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.is_open = False
         self.last_request_ms = 0
-        self._now_ms = server.clock.now_ms
+        self._clock = server.clock
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
         self._large: LargeFrame | None = None  # Stands in for us while the rest of one is awaited.
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
             and not self._sending
         ):
             # The hot path: the remembered request, whole, alone and next in the order, so written out flat.
-            self.last_request_ms = now_ms = self._now_ms()
+            self.last_request_ms = now_ms = self._clock.now_ms()
             before, after = remembered.repeat(now_ms)
             self._write(before + data[8:12] + after)
             return
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         self._needed_bytes = 4
         while end - position >= 4 and self.is_open:
             if self._remembered.is_at(data, position) and not self._unanswered and not self._is_sending:
-                self.last_request_ms = now_ms = self._now_ms()
+                self.last_request_ms = now_ms = self._clock.now_ms()
                 pieces, position = self._remembered.answer_all(data, position, now_ms)
                 self._out += pieces
                 continue
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             self.refuse(f"{api.name}: client id: {error}")
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
-        self.last_request_ms = now_ms = self._now_ms()
+        self.last_request_ms = now_ms = self._clock.now_ms()
         if (numbers := self._recalled.numbers_in(data, start - 4, stop, now_ms)) is not None:
             self._handle(self._recalled.handle, numbers, pending)
             return True
