@@ -220,18 +220,19 @@ class ShardRunner(Generic[S]):
 
         If it never will be the log is read again, and a shard that still needs them asks anew.
         """
-        life = self._life
-
-        def on_held(outcome: ErrorCode) -> None:
-            if outcome is ErrorCode.REQUEST_TIMED_OUT:
-                self._hold(on_held)
-            elif not outcome:
-                self._world.write_markers(wanted, lambda: self._markers_written(life, wanted.then))
-
         if self.position > self.log.durable_offset:
-            self._hold(on_held)
+            self._hold_markers(self._life, wanted)
         else:
-            on_held(ErrorCode.NONE)
+            self._begin_markers(self._life, wanted, ErrorCode.NONE)
+
+    def _hold_markers(self, life: int, wanted: MarkersWanted) -> None:
+        self._hold(lambda outcome: self._begin_markers(life, wanted, outcome))
+
+    def _begin_markers(self, life: int, wanted: MarkersWanted, outcome: ErrorCode) -> None:
+        if outcome is ErrorCode.REQUEST_TIMED_OUT:
+            self._hold_markers(life, wanted)
+        elif not outcome:
+            self._world.write_markers(wanted, lambda: self._markers_written(life, wanted.then))
 
     def _markers_written(self, life: int, then: Any) -> None:
         if life != self._life:

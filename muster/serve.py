@@ -25,9 +25,8 @@ from coordinator.settings_sources import Loaded, SettingsError, load
 
 STATUS_FAILED: Final = 1
 STATUS_NOT_UNDERSTOOD: Final = 2
-_YOUNG_OBJECTS: Final = 10_000  # More than died since the last collection.
-_YOUNG_COLLECTIONS: Final = 10  # Before one of those that outlived them.
-_FULL_AFTER: Final = 1_000  # Of the latter.
+_MIDDLE_COLLECTIONS: Final = 100
+"""Before one of all that lives; Python's own choice is 10."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _EPILOG: Final = """\
@@ -119,13 +118,14 @@ def _run(settings: Settings, started_s: float) -> int:
 
 
 def _look_for_garbage_seldom() -> None:
-    """Have Python collect cycles among what is young, and next to never among all that lives.
+    """Have Python collect cycles among what is young, as ever, and among all that lives a tenth as often.
 
-    The last holds up the event loop for some 8 us a member, anew whenever a quarter more objects live, and would
-    find next to nothing: what requests, members and connections leave behind is no cycle (the tests look). A storm
-    of joins takes an eighth less CPU so.
+    The last holds up the event loop for 240 ms with 20,000 members, and finds next to nothing: what requests,
+    members and connections leave behind is no cycle (the tests look), only deleted topics are. While 20,000
+    members join, 0.2 s go to it instead of 1.4 s, of 11 s in all.
     """
-    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, _FULL_AFTER)
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _MIDDLE_COLLECTIONS)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

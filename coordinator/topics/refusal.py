@@ -33,7 +33,7 @@ class Countdown:
     """Runs `then` once, when everything that was begun has ended and `seal` was called."""
 
     def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
+        self._then: Callable[[], None] | None = then
         self._open = 1
 
     def begin(self) -> None:
@@ -42,7 +42,9 @@ class Countdown:
     def end(self) -> None:
         self._open -= 1
         if not self._open:
-            self._then()
+            then, self._then = self._then, None  # It refers to us, as a rule.
+            assert then is not None, "ended more often than it was begun"
+            then()
 
     def seal(self) -> None:
         """Nothing more will be begun."""
