@@ -39,16 +39,22 @@ def split(
         pending.reply(merge([]))
         return
 
-    def put_together(responses: list[Any]) -> None:
-        answers: list[Any] = [None] * len(runners)
-        for positions, response in zip(by_shard.values(), responses, strict=True):
-            for position, answer in zip(positions, answers_of(response), strict=True):
-                answers[position] = answer
-        pending.reply(merge(answers))
-
-    gather = Gather(len(by_shard), put_together)
+    shares = list(by_shard.values())
+    # Not a function with a name: as C it would be a cycle with what it closes over, and that holds the connection.
+    gather = Gather(
+        len(shares),
+        lambda responses: pending.reply(merge(_in_order(shares, [answers_of(each) for each in responses]))),
+    )
     for index, (runner, positions) in enumerate(list(by_shard.items())):
         runner.request(part(positions), context_of(pending, gather.part(index), wall_ms))
+
+
+def _in_order(shares: list[list[int]], answers: list[list[Any]]) -> list[Any]:
+    """The answers to all shares, each at the position that it was asked for."""
+    placed: dict[int, Any] = {}
+    for positions, share in zip(shares, answers, strict=True):
+        placed.update(zip(positions, share, strict=True))
+    return [placed[position] for position in range(len(placed))]
 
 
 def ask_all(
