@@ -21,7 +21,7 @@ from coordinator.purgatory.timing_wheel import TimerEntry, TimingWheel
 SPAN_MS: Final = 600_000
 CHANGES: Final = 10_000
 TRIES: Final = 3
-CHANGE_TRIES: Final = 5
+CHANGE_TRIES: Final = 5  # Within each: `CHANGES` take milliseconds, which anything can double.
 MANY: Final = 1_000_000
 """So many are tried once: to make them takes longest, and the noise is spread over them."""
 

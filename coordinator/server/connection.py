@@ -151,8 +151,8 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         if self._outgoing is not None:
             self._outgoing.stop()
+        self._outgoing = self._large = None  # They point back at us, and garbage collections are rare.
         self._server.on_disconnected(self)
-        self._outgoing = self._large = None  # They point back at us: garbage collections are rare.
 
     def data_received(self, data: bytes) -> None:
         remembered = self._remembered

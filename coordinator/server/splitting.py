@@ -45,7 +45,7 @@ def split(
         len(shares),
         lambda responses: pending.reply(merge(_in_order(shares, [answers_of(each) for each in responses]))),
     )
-    for index, (runner, positions) in enumerate(list(by_shard.items())):
+    for index, (runner, positions) in enumerate(by_shard.items()):
         runner.request(part(positions), context_of(pending, gather.part(index), wall_ms))
 
 

@@ -26,8 +26,9 @@ from protocol.messages.offset_commit import (
 )
 from protocol.primitives import ZERO_UUID
 from tests.groups.driver import topic_id_of
+from tests.server.joining import join
 from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, ShardWorld
-from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, join, sync
+from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, sync
 from tests.server.test_standing_still import FULL
 
 CLIENT_ID = "client"

@@ -12,29 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import uvloop
 
 from coordinator.server.connection import Connection
-from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from tests.processes import wait_until
 from tests.server.asking import GROUP, TOPIC, commit, fetch, make_topic, produce
 from tests.server.daemon_thread import DEADLINE_S, Daemon
+from tests.server.joining import beat, join, leave, sync
+from tests.server.test_transactional_offsets import begin, hold
 from tests.storage.faulty_files import FaultyFiles
 from tests.topics.requests import fetch_request
 from tests.wire import WireClient
@@ -68,20 +60,17 @@ def ours(found: list[Any]) -> Counter[str]:
 def member(bootstrap: str) -> None:
     """It joins, works, and leaves; and one that left while it was waiting."""
     with WireClient(bootstrap) as parked:
-        parked.send(join("waiting"), 3)
+        parked.send(join(group_id="waiting"), 3)
     with WireClient(bootstrap) as client:
-        joined = client.ask(join(GROUP), 3)
-        me = {"group_id": GROUP, "generation_id": joined.generation_id, "member_id": joined.member_id}
-        assigned = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")
-        assert client.ask(SyncGroupRequest(**me, assignments=[assigned]), 3).error_code == 0
+        joined = client.ask(join(), 3)
+        assert client.ask(sync(joined), 3).error_code == 0
         for offset in range(4):
-            assert client.ask(HeartbeatRequest(**me), 3).error_code == 0
-            client.ask(commit(offset, "other"), 8)
-            client.ask(fetch("other"), 8)
-        leaving = MemberIdentity(member_id=joined.member_id)
-        assert client.ask(LeaveGroupRequest(group_id=GROUP, members=[leaving]), 3).error_code == 0
+            assert client.ask(beat(joined), 3).error_code == 0
+            client.ask(commit(offset), 8)
+            client.ask(fetch(), 8)
+        assert client.ask(leave(joined.member_id), 3).error_code == 0
         client.ask(ListGroupsRequest(), 4)
-        client.ask(DescribeGroupsRequest(groups=[GROUP, "other"]), 5)
+        client.ask(DescribeGroupsRequest(groups=["m", GROUP]), 5)
 
 
 def data(bootstrap: str) -> None:
@@ -97,32 +86,10 @@ def data(bootstrap: str) -> None:
 def transaction(bootstrap: str) -> None:
     """Offsets of a group, committed with it."""
     with WireClient(bootstrap) as client:
-        init = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
-        while (given := client.ask(init, 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            continue  # The one before is being completed.
-        assert given.error_code == 0
-        me = {
-            "transactional_id": "t",
-            "producer_id": given.producer_id,
-            "producer_epoch": given.producer_epoch,
-        }
-        assert client.ask(AddOffsetsToTxnRequest(group_id=GROUP, **me), 4).error_code == 0
-        offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-        topic = TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[offset])
-        held = client.ask(TxnOffsetCommitRequest(group_id=GROUP, topics=[topic], **me), 3)
-        assert held.topics[0].partitions[0].error_code == 0
-        assert client.ask(EndTxnRequest(committed=True, **me), 3).error_code == 0
-
-
-def join(group_id: str) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=6_000,
-        rebalance_timeout_ms=6_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
-    )
+        producer = begin(client, f"t{uuid4()}")  # Another each time: the one before may still be completed.
+        assert client.ask(AddOffsetsToTxnRequest(group_id=GROUP, **producer), 4).error_code == 0
+        hold(client, producer)
+        assert client.ask(EndTxnRequest(committed=True, **producer), 5).error_code == 0
 
 
 def no_connection_is_open() -> bool:

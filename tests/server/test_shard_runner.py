@@ -15,7 +15,6 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.states import PREPARING_REBALANCE, STABLE
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,6 +23,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records import Codec
+from tests.server.joining import join
 from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
 
 COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
@@ -41,17 +41,6 @@ def commit(offset: int, metadata: str = "", group_id: str = "g") -> OffsetCommit
 def fetch(group_id: str = "g") -> OffsetFetchRequest:
     topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
     return OffsetFetchRequest(group_id=group_id, topics=[topic])
-
-
-def join(group_id: str = "m") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
 
 
 def sync(joined: Any, assignment: bytes = b"all", group_id: str = "m") -> SyncGroupRequest:
@@ -434,7 +423,7 @@ def test_a_stop_flushes_what_was_gathered_meanwhile(storing: Storing) -> None:
     assert fetched(world) == 2
 
 
-@pytest.mark.parametrize("request_of", [lambda: commit(3), lambda: join("n")])
+@pytest.mark.parametrize("request_of", [lambda: commit(3), lambda: join(group_id="n")])
 def test_after_a_stop_nothing_is_taken_on(storing: Storing, request_of: Callable[[], Any]) -> None:
     world, _, _ = storing
     world.runner.stop()

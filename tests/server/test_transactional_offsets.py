@@ -7,7 +7,6 @@ from typing import Any
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -23,6 +22,7 @@ from protocol.messages.txn_offset_commit import (
 )
 from tests.daemon import MusterDaemon
 from tests.processes import wait_until
+from tests.server.asking import make_topic
 from tests.wire import WireClient
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
@@ -57,21 +57,23 @@ def hold(client: WireClient, producer: dict[str, Any]) -> None:
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-def begin(client: WireClient) -> dict[str, Any]:
-    create = CreateTopicsRequest(
-        topics=[CreatableTopic(name="orders", num_partitions=1, replication_factor=1)]
-    )
-    assert client.ask(create, 5).topics[0].error_code == 0
-    init = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+def begin(client: WireClient, transactional_id: str = "t") -> dict[str, Any]:
+    """What requests of a new producer say of it."""
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
     given = client.ask(init, 5)
     assert given.error_code == 0
-    return {"transactional_id": "t", "producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": given.producer_id,
+        "producer_epoch": given.producer_epoch,
+    }
 
 
 def test_an_open_transaction_survives_a_kill_and_counts_when_it_is_committed(tmp_path: Path) -> None:
     """Readers of `__consumer_offsets` itself that want only what is decided see none of it before."""
     with MusterDaemon(tmp_path, SETTINGS) as daemon:
         with WireClient(daemon.bootstrap) as client:
+            make_topic(client)
             producer = begin(client)
             hold(client, producer)
             assert stable_offset(client) == (UNSTABLE, -1)
