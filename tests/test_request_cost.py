@@ -1,7 +1,8 @@
 """What a request costs the daemon, in units of the floor: CPU time of both, in turns in one run, never the clock.
 
 The floor (`bench.floor`) answers heartbeats and does nothing else. A machine that is slow, or shared, makes both
-dearer, and the ratio stays. The bounds leave room for noise; what they catch is a path that has grown.
+dearer, and the ratio stays. The bounds leave a third for noise, and go down when a path gets shorter; what they
+catch is one that has grown. It is the checkout that is measured, never a build of it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.pairs.steady import floor_lanes
 from tests.processes import ServerProcess
 
 CONNECTIONS = 50
+HEARTBEAT_FLOORS, COMMIT_FLOORS, LARGE_COMMIT_FLOORS = 1.6, 25, 350
 ROUNDS, SECONDS = 5, 0.5
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "muster.flush.policy": "os"}
 
@@ -57,16 +59,16 @@ def in_floors(
 
 
 def test_a_heartbeat(servers: tuple[ServerProcess, ServerProcess]) -> None:
-    assert in_floors(servers, "heartbeat", frames.heartbeat, HEARTBEAT) < 2.2
+    assert in_floors(servers, "heartbeat", frames.heartbeat, HEARTBEAT) < HEARTBEAT_FLOORS
 
 
 def test_a_commit_of_one_partition(servers: tuple[ServerProcess, ServerProcess]) -> None:
-    assert in_floors(servers, "commit-1", commit_of(1), COMMIT) < 60
+    assert in_floors(servers, "commit-1", commit_of(1), COMMIT) < COMMIT_FLOORS
 
 
 def test_a_commit_of_a_thousand_partitions(servers: tuple[ServerProcess, ServerProcess]) -> None:
     """By columns: one that goes object by object costs some thousand floors."""
-    assert in_floors(servers, "commit-1000", commit_of(1000), COMMIT) < 600
+    assert in_floors(servers, "commit-1000", commit_of(1000), COMMIT) < LARGE_COMMIT_FLOORS
 
 
 def test_the_account_is_of_this_process_and_grows() -> None:

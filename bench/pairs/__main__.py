@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench.pairs import growth, page, starts, steady, storms, weight, wheel
-from bench.pairs.plan import Plan, quick
+from bench.pairs.plan import Plan, builds, quick
 from bench.pairs.rounds import Section
 
 SCENARIOS: Final[dict[str, Callable[[Plan], list[Section]]]] = {
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measured: dict[str, str] = {}
     with ExitStack() as stack:
         directory = stack.enter_context(TemporaryDirectory(prefix="bench-"))
-        plan = quick(Path(directory)) if asked.quick else Plan(Path(directory))
+        plan = quick(Path(directory)) if asked.quick else Plan(Path(directory), builds=builds())
         if asked.rounds:
             plan = replace(plan, rounds=asked.rounds)
         if asked.quick and set(asked.only) - ALONE:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _play(name: str, plan: Plan) -> str:
     plan.directory.mkdir()
     start = time.perf_counter()
-    told = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.conditions(plan, name not in ALONE)}"
+    told = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.surroundings(name not in ALONE)}"
     print(f"\n{told}\n\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
     return told
 

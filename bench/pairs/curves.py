@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from bench.pairs.plan import Plan
-from bench.pairs.rounds import Contender, Target, take_turns
+from bench.pairs.rounds import Contender, take_turns
 
 BOUND: Final = 1.5
 """Not 1: at a hundred times the size a look-up takes as many steps, but finds less in the processor's caches."""
@@ -49,10 +49,10 @@ class Curve:
     bound: float = BOUND
 
     @property
-    def target(self) -> Target:
+    def growth(self) -> str:
+        """What is asked of it, in words."""
         smallest, largest = self.points[0], self.points[-1]
-        what = f"cost at {largest.size // smallest.size:,} times the size to that at 1: {self.operation}"
-        return Target(what, self.relative(largest), self.bound)
+        return f"cost at {largest.size // smallest.size:,} times the size to that at 1: {self.operation}"
 
     @property
     def rows(self) -> list[str]:

@@ -1,4 +1,7 @@
-"""The requests that the load is made of, as bytes, each in the newest version that both servers speak."""
+"""The requests that the load is made of, as bytes: JoinGroup, SyncGroup and Heartbeat in their newest versions.
+
+OffsetCommit and OffsetFetch are of version 8, which is flexible and has topics by name.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ FETCH: Final = (9, 8)
 JOIN: Final = (11, 9)
 SYNC: Final = (14, 5)
 
-SESSION_MS: Final = 3_600_000
+SESSION_MS: Final = 1_800_000
+"""The longest that both servers allow by default: members that send no heartbeats outlive the rounds."""
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
 SUBSCRIPTION: Final = bytes(64)  # As much as a consumer of one topic says.
 ASSIGNMENT: Final = bytes(48)

@@ -15,10 +15,10 @@ from bench.pairs import curves, frames
 from bench.pairs.crowd import joined
 from bench.pairs.curves import Curve
 from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
-from bench.pairs.growth_joins import joins, leaders_reply_us, rebalances
+from bench.pairs.growth_joins import REBALANCE, joins, leaders_reply_us, rebalances
 from bench.pairs.lanes import Lane, ask
 from bench.pairs.plan import Plan
-from bench.pairs.rounds import Contender, Section
+from bench.pairs.rounds import Contender, Section, target
 from bench.pairs.singles import PARTITIONS, TOPIC, commit_of, lanes_of, make_topic
 from bench.pairs.starts import filled
 from bench.pairs.weight import crowds
@@ -34,7 +34,7 @@ AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0", "muster.flush.policy"
 
 FIGURE: Final = "![Cost of each operation as sizes grow, relative to the smallest](images/growth.svg)"
 ABOUT: Final = (
-    "Muster alone. What is told is the server's CPU time for each operation, or for each partition or member "
+    "What is shown is the server's CPU time for each operation, or for each partition or member "
     "of it, the median of {rounds} rounds in which sizes take turns. The p50 latency is that of a load which "
     "keeps every connection busy, so it follows the cost. Commits are kept under the policy `os`. A member joins "
     "with two requests; its join is measured while the initial delay lasts, so that it only waits. A rebalance "
@@ -45,16 +45,34 @@ Servers = Mapping[int, ServerProcess]
 
 
 def growth(plan: Plan) -> list[Section]:
-    *inside, rebalance = _with_more_inside(plan)
-    found = [*_beside_others(plan), *inside, rebalance, joins(plan)]
-    largest = rebalance.points[-1]
+    measured = []
+    for name, tree in plan.builds.items():
+        directory = plan.directory / name
+        directory.mkdir()
+        measured.append(_curves(replace(plan, directory=directory, tree=tree)))
+    found = measured[0]
+    largest = next(curve for curve in found if curve.operation == REBALANCE).points[-1]
     note = (
         f"Of the {largest.cost_us:.0f} us of a rebalance for each of {largest.size:,} members, the leader's "
         f"answer, which names them all, takes {leaders_reply_us(largest.size):.1f} us (timed alone)."
     )
     rows = [row for curve in found for row in curve.rows]
     lines = [ABOUT.format(rounds=plan.rounds), "", FIGURE, "", curves.TABLE, *rows, "", note]
-    return [Section("How cost grows", lines, [curve.target for curve in found])]
+    targets = [
+        target(each[0].growth, [curve.relative(curve.points[-1]) for curve in each], each[0].bound)
+        for each in zip(*measured, strict=True)
+    ]
+    conditions = (
+        f"Muster alone, the table in pure Python: {plan.rounds} rounds of each size in turns, of "
+        f"{plan.growth_s:g} s where a load is steady, after "
+        f"{plan.growth_s:g} s or {plan.growth_warm_ups} round that does not count."
+    )
+    return [Section("How cost grows", lines, targets, conditions)]
+
+
+def _curves(plan: Plan) -> list[Curve]:
+    """Every operation, of the build that `plan` names."""
+    return [*_beside_others(plan), *_with_more_inside(plan), joins(plan)]
 
 
 def _beside_others(plan: Plan) -> Iterator[Curve]:

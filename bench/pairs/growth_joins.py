@@ -31,6 +31,7 @@ from tests.processes import ServerProcess
 MEMBERS: Final = 20
 """Of the smallest group."""
 
+REBALANCE: Final = "rebalance, for each member"
 LATER: Final = 5
 """One newcomer for so many members of a group that wait already: those are measured."""
 
@@ -56,7 +57,7 @@ def rebalances(server: ServerProcess, plan: Plan) -> Curve:
         _close(connections)
         return cost / len(connections)
 
-    return curves.in_turns("rebalance, for each member", _sizes(plan), plan, cost_us)
+    return curves.in_turns(REBALANCE, _sizes(plan), plan, cost_us)
 
 
 def joins(plan: Plan) -> Curve:

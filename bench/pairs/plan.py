@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.pairs.servers import FASTEST, kafka, muster
-from tests.daemon import MusterDaemon
+from bench.pairs.rounds import COMPILED, MUSTER
+from bench.pairs.servers import COMPILED_TREE, is_current, kafka, muster
+from tests.daemon import ROOT, MusterDaemon
 from tests.kafka_broker import KafkaBroker
 
 
@@ -35,15 +36,17 @@ class Plan:
     growth_warm_ups: int = 1
     growth_delay_ms: int = 500  # Begins once more while members come: enough that all do.
     initial_delay_ms: int = 3_000  # Of rebalances, in both.
+    builds: Mapping[str, Path] = field(default_factory=lambda: {MUSTER: ROOT})
+    tree: Path = ROOT  # What `muster` starts where no other is named.
     shared: KafkaBroker | None = (
         None  # One for all scenarios, where figures do not matter: it takes long to start.
     )
 
     def muster(
-        self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path = FASTEST
+        self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> MusterDaemon:
-        """A daemon to be measured, of the scenario's own."""
-        return muster(self.directory / name, {**self._delay, **(overrides or {})}, tree)
+        """A daemon to be measured, of the scenario's own; of `self.tree`, unless `tree` says else."""
+        return muster(self.directory / name, {**self._delay, **(overrides or {})}, tree or self.tree)
 
     @contextmanager
     def kafka(self) -> Iterator[KafkaBroker]:
@@ -60,6 +63,11 @@ class Plan:
     @property
     def _delay(self) -> dict[str, str]:
         return {"group.initial.rebalance.delay.ms": str(self.initial_delay_ms)}
+
+
+def builds() -> dict[str, Path]:
+    """Pure Python, and the compiled build if there is one of the checkout as it is now."""
+    return {MUSTER: ROOT, COMPILED: COMPILED_TREE} if is_current() else {MUSTER: ROOT}
 
 
 def quick(directory: Path) -> Plan:

@@ -33,12 +33,7 @@ KAFKA_PRODUCTION: Final = {
 """Kafka's own defaults where the broker for tests has smaller ones; but one node can have only one replica."""
 
 COMPILED_TREE: Final = ROOT / "build" / "compiled"
-IS_COMPILED: Final = (COMPILED_TREE / ".built").exists()
-FASTEST: Final = COMPILED_TREE if IS_COMPILED else ROOT
-"""The daemon that is measured: as C, if `make compiled` was there before, as it is for `make bench`."""
-
-ROOM: Final = {"socket.listen.backlog.size": "4096", "group.max.session.timeout.ms": "3600000"}
-"""For both: thousands connect at once, and members that nobody beats for outlive the run."""
+COMPILED_FROM: Final = ("coordinator", "muster", "protocol", "storage")
 
 
 class Floor(ServerProcess):
@@ -56,12 +51,26 @@ class Floor(ServerProcess):
             return probe.connect_ex((HOST, self.port)) == 0
 
 
-def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = FASTEST) -> MusterDaemon:
-    return MusterDaemon(directory, {**ROOM, **(overrides or {})}, tree=tree)
+def is_current(tree: Path = COMPILED_TREE, source: Path = ROOT) -> bool:
+    """Whether `tree` holds what `make compiled` makes of `source` as it is now.
+
+    A build from before an edit would be measured in the name of a checkout that it is not.
+    """
+    stamp = tree / ".built"
+    if not stamp.exists():
+        return False
+    built_s = stamp.stat().st_mtime
+    files = (path for room in COMPILED_FROM for path in (source / room).rglob("*.py"))
+    return all(path.stat().st_mtime <= built_s for path in (source / "setup.py", *files))
+
+
+def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = ROOT) -> MusterDaemon:
+    """The daemon with the settings that users get, but for `overrides`; of this checkout, or of `tree`."""
+    return MusterDaemon(directory, overrides, tree=tree)
 
 
 def kafka(directory: Path, overrides: Mapping[str, str] | None = None) -> KafkaBroker:
-    return KafkaBroker(directory, {**KAFKA_PRODUCTION, **ROOM, **(overrides or {})}, heap=KAFKA_HEAP)
+    return KafkaBroker(directory, {**KAFKA_PRODUCTION, **(overrides or {})}, heap=KAFKA_HEAP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,22 +17,21 @@ from bench.pairs.plan import Plan
 from bench.pairs.rounds import (
     FLOOR,
     KAFKA,
-    MUSTER,
-    PURE,
     TABLE,
     Contender,
     Section,
     Target,
     cpu,
     take_turns,
+    target,
     throughput,
 )
 from bench.pairs.servers import Floor
 from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
-from tests.daemon import ROOT
 from tests.processes import ServerProcess
 
 SYNC_PROBES: Final = 200
+POLICIES: Final = ("fsync", "os")
 
 
 def floor_lanes(server: ServerProcess, like: Sequence[Lane]) -> list[Lane]:
@@ -55,62 +54,65 @@ def heartbeats(plan: Plan) -> list[Section]:
     sections = []
     with ExitStack() as stack:
         servers: dict[str, ServerProcess] = {
-            MUSTER: stack.enter_context(plan.muster()),
-            PURE: stack.enter_context(plan.muster("pure", tree=ROOT)),
-            KAFKA: stack.enter_context(plan.kafka()),
-            FLOOR: stack.enter_context(Floor(plan.directory / "floor")),
+            name: stack.enter_context(plan.muster(name, tree=tree)) for name, tree in plan.builds.items()
         }
+        servers[KAFKA] = stack.enter_context(plan.kafka())
+        servers[FLOOR] = stack.enter_context(Floor(plan.directory / "floor"))
         for count, in_flight in ((plan.connections, 1), (plan.connections * 10, 1), (plan.connections, 16)):
             sections.append(_heartbeats(plan, servers, count, in_flight))
     return sections
 
 
 def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], count: int, in_flight: int) -> Section:
-    is_usual = (count, in_flight) == (plan.connections, 1)
-    names = (MUSTER, PURE, KAFKA) if is_usual else (MUSTER, KAFKA)
     contenders = [
         Contender(
             name,
             servers[name],
             lanes_of(servers[name], f"beat-{count}-{in_flight}", count, frames.heartbeat, HEARTBEAT),
         )
-        for name in names
+        for name in (*plan.builds, KAFKA)
     ]
     contenders.append(Contender(FLOOR, servers[FLOOR], floor_lanes(servers[FLOOR], contenders[0].lanes)))
     take_turns(contenders, plan.rounds, plan.seconds, in_flight, plan.warm_s)
     close(contenders)
-    (ours, *_), (theirs, bare) = contenders[:-2], contenders[-2:]
+    ours, (theirs, bare) = contenders[:-2], contenders[-2:]
     what = f"heartbeats, {count:,} connections, {in_flight} in flight"
     targets = [throughput(ours, theirs, 2.5 if in_flight > 1 else 1.4, what)]
     if in_flight == 1:
         targets += [
             cpu(ours, theirs, 0.60, what),
-            Target(f"{what}: user CPU, to the floor's", ours.user_us / bare.user_us, 1.8),
+            target(f"{what}: user CPU, to the floor's", [each.user_us / bare.user_us for each in ours], 1.8),
             Target(f"{what}: the floor's own CPU", bare.cpu_us / theirs.best_cpu_us, 0.5),
         ]
-    return Section(what.capitalize(), [TABLE, *(each.row for each in contenders)], targets)
+    lines = [TABLE, *(each.row for each in contenders)]
+    return Section(what.capitalize(), lines, targets, _conditions(plan))
+
+
+def _conditions(plan: Plan) -> str:
+    return (
+        f"{plan.rounds} rounds of {plan.seconds:g} s in turns, after {plan.warm_s:g} s of the same load for Kafka "
+        f"and {min(1.0, plan.warm_s):g} s for the others; Kafka's best round against the median of the others'."
+    )
 
 
 def commits(plan: Plan) -> list[Section]:
     """Of one partition, under both flush policies, and of a thousand."""
     with ExitStack() as stack:
-        synced, cached = (
-            stack.enter_context(plan.muster(policy, {"muster.flush.policy": policy}))
-            for policy in ("fsync", "os")
-        )
-        pure = stack.enter_context(plan.muster("pure", {"muster.flush.policy": "os"}, ROOT))
-        theirs = stack.enter_context(plan.kafka())
         servers: dict[str, ServerProcess] = {
-            f"{MUSTER}, `fsync`": synced,
-            f"{MUSTER}, `os`": cached,
-            f"{PURE}, `os`": pure,
-            KAFKA: theirs,
+            f"{name}, `{policy}`": stack.enter_context(
+                plan.muster(f"{name}-{policy}", {"muster.flush.policy": policy}, tree)
+            )
+            for policy in POLICIES
+            for name, tree in plan.builds.items()
         }
+        servers[KAFKA] = stack.enter_context(plan.kafka())
         for server in servers.values():
             make_topic(server)
         single = _commits(plan, servers, plan.connections, 1)
         whole = _commits(plan, servers, max(1, plan.connections // 10), PARTITIONS)
-    (fsync, os_, _, kafka_), (_, whole_os, _, whole_kafka) = single, whole
+    count = len(plan.builds)
+    fsync, os_, kafka_ = single[:count], single[count:-1], single[-1]
+    whole_fsync, whole_os, whole_kafka = whole[:count], whole[count:-1], whole[-1]
     what = "commits of one partition"
     targets = [
         throughput(fsync, kafka_, 1.5, f"{what}, `fsync`"),
@@ -124,14 +126,16 @@ def commits(plan: Plan) -> list[Section]:
             f"Commits of one partition, {plan.connections:,} groups",
             [TABLE, *(e.row for e in single), "", note],
             targets,
+            _conditions(plan),
         ),
         Section(
             f"Commits of {PARTITIONS:,} partitions",
             [TABLE, *(e.row for e in whole)],
             [
-                throughput(whole[0], whole_kafka, 1.0, "commits of 1,000 partitions, `fsync`"),
+                throughput(whole_fsync, whole_kafka, 1.0, "commits of 1,000 partitions, `fsync`"),
                 throughput(whole_os, whole_kafka, 1.0, "commits of 1,000 partitions, `os`"),
             ],
+            _conditions(plan),
         ),
     ]
 

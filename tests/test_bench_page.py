@@ -1,0 +1,69 @@
+"""The page of figures: targets judged for both builds by what is shown, and never a build that is out of date."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.pairs import page
+from bench.pairs.plan import Plan
+from bench.pairs.rounds import COMPILED, MUSTER, Section, Target, target
+from bench.pairs.servers import is_current
+
+TARGETS = [
+    Target("one: throughput", 1.16, 1.4, at_least=True, compiled=1.42),
+    Target("two: server CPU of each", 0.5, 0.6, compiled=0.61),
+    Target("the floor's own CPU", 0.31, 0.5),
+]
+
+
+def test_the_rows_are_read_back_as_they_were_judged() -> None:
+    section = Section("Title", ["a table"], TARGETS, "Three rounds.")
+    text = page.scenario([section])
+    assert page.targets_in(text) == TARGETS
+    assert "Three rounds." in text, "each section says how it was measured"
+
+
+@pytest.mark.parametrize(
+    ("made", "met", "compiled"), zip(TARGETS, (False, True, True), (True, False, None), strict=True)
+)
+def test_each_build_is_judged_by_itself(made: Target, met: bool, compiled: bool | None) -> None:
+    assert (made.is_met, made.is_met_compiled) == (met, compiled)
+
+
+def test_a_target_is_judged_by_the_figure_that_is_shown() -> None:
+    assert Target("rounds to the bound", 1.395, 1.4, at_least=True).is_met
+    assert not Target("rounds below it", 1.394, 1.4, at_least=True).is_met
+
+
+def test_pure_python_comes_first_and_alone_if_there_is_no_other_build() -> None:
+    assert target("what", [0.5, 0.4], 0.6) == Target("what", 0.5, 0.6, compiled=0.4)
+    assert target("what", [0.5], 0.6).compiled is None
+    assert list(Plan(Path()).builds) == [MUSTER] != [COMPILED]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A checkout of one module, built a moment after it was written."""
+    (tmp_path / "coordinator").mkdir()
+    for name in ("setup.py", "coordinator/daemon.py"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1_000, 1_000))
+    (tmp_path / "built").mkdir()
+    (tmp_path / "built" / ".built").touch()
+    os.utime(tmp_path / "built" / ".built", (1_001, 1_001))
+    return tmp_path
+
+
+@pytest.mark.parametrize("changed", ["setup.py", "coordinator/daemon.py"])
+def test_a_build_from_before_an_edit_is_not_measured(source: Path, changed: str) -> None:
+    assert is_current(source / "built", source)
+    os.utime(source / changed, (1_002, 1_002))
+    assert not is_current(source / "built", source)
+
+
+def test_without_a_build_there_is_none(source: Path) -> None:
+    (source / "built" / ".built").unlink()
+    assert not is_current(source / "built", source)
