@@ -23,11 +23,11 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run compiled run-compiled test test-compiled test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick profile bench-log bench-throughput docs constraints clean
+.PHONY: help run compiled run-compiled test spoken test-compiled test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick profile bench-log bench-throughput docs constraints clean
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: compiled, run-compiled, test-compiled, test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, profile, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: compiled, run-compiled, spoken, test-compiled, test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, profile, bench-log, bench-throughput, docs, constraints, clean.'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -69,7 +69,12 @@ test-compiled: $(COMPILED)/.built
 # Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
 test: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
+	rm -rf .cache/spoken
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+# Whether clients spoke what docs/apis.md says they speak, in the last run of `make test`.
+spoken: $(VENV)/.dev
+	$(BIN)/python -m tests.spoken --check
 
 # What takes minutes: executors that are killed, clusters of Spark, jobs over a daemon that restarts.
 test-long: $(VENV)/.dev

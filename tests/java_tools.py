@@ -74,7 +74,12 @@ def streams_jars() -> Path:
 
 def classpath(*extra: Path) -> str:
     """A class path of `extra` and all of Kafka's jars, for `java -cp`."""
-    return os.pathsep.join([*map(str, extra), f"{kafka_jars()}/*"])
+    return classpath_of(*extra, kafka_jars())
+
+
+def classpath_of(*folders: Path) -> str:
+    """A class path of these folders, and of the jars in the last."""
+    return os.pathsep.join([*map(str, folders), f"{folders[-1]}/*"])
 
 
 def logging_jars() -> list[Path]:
@@ -83,24 +88,24 @@ def logging_jars() -> list[Path]:
     return [_only(jars, pattern) for pattern in ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar")]
 
 
-def compile_java(sources: Path, cache: Path = CACHE, libraries: str = "") -> Path:
-    """Compile the Java files in `sources` against Kafka's jars and `libraries`; return the folder of classes.
+def compile_java(sources: Path, cache: Path = CACHE, libraries: str = "", against: str | None = None) -> Path:
+    """Compile the Java files in `sources` against `libraries` and Kafka's jars, or the class path `against`.
 
     Compiled once for each content of the sources: safe under parallel test workers. Raises JavaUnavailable
     without a compiler, and subprocess.CalledProcessError (the compiler's words on stderr) on a mistake.
     """
     files = sorted(sources.glob("*.java"))
     target = cache / f"classes-{_digest(files)}"
-    with _locked(cache / "classes.lock"):
+    with locked(cache / "classes.lock"):
         if not target.exists():
-            with _made_whole(target) as scratch:
+            with made_whole(target) as scratch:
                 command = [
                     _program("javac"),
                     "-nowarn",
                     "-d",
                     str(scratch),
                     "-cp",
-                    os.pathsep.join(filter(None, [libraries, classpath()])),
+                    os.pathsep.join(filter(None, [libraries, against or classpath()])),
                     *map(str, files),
                 ]
                 subprocess.run(command, timeout=COMPILE_TIMEOUT_S, check=True)
@@ -124,9 +129,20 @@ def _is_whole(folder: Path, modules: tuple[str, ...] = MODULES) -> bool:
     return all((folder / f"{module}-{KAFKA_VERSION}.jar").exists() for module in modules)
 
 
+def fetched(module: str, version: str) -> Path:
+    """The folder with a module of Apache Kafka in any version, fetched if need be. Raises JavaUnavailable."""
+    java()
+    target = CACHE / f"{module}-{version}"
+    with locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
+        if not target.exists():
+            with made_whole(target) as scratch:
+                _run_ivy(_only(_pyspark_jars(), "ivy-*.jar"), module, scratch, version)
+    return target
+
+
 def _fetched(target: Path, modules: tuple[str, ...]) -> Path:
     """`target`, filled by whoever asks first; the cache of Ivy below is not for two at once."""
-    with _locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
+    with locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
         if not _is_whole(target, modules):
             _fetch(target, modules)
     return target
@@ -134,20 +150,20 @@ def _fetched(target: Path, modules: tuple[str, ...]) -> Path:
 
 def _fetch(target: Path, modules: tuple[str, ...]) -> None:
     ivy = _only(_pyspark_jars(), "ivy-*.jar")
-    with _made_whole(target) as scratch:
+    with made_whole(target) as scratch:
         for module in modules:
             _run_ivy(ivy, module, scratch)
         if not _is_whole(scratch, modules):
             raise JavaUnavailable(f"Ivy ended well, yet Kafka {KAFKA_VERSION} jars are missing")
 
 
-def _run_ivy(ivy: Path, module: str, scratch: Path) -> None:
+def _run_ivy(ivy: Path, module: str, scratch: Path, version: str = KAFKA_VERSION) -> None:
     """Resolve one module with what it needs at run time; `-types` leaves sources and documentation out."""
     command = [java(), "-jar", str(ivy), "-warn", "-cache", str(CACHE / "ivy")]
     command += ["-confs", "default", "-types", "jar", "bundle"]
-    command += ["-dependency", "org.apache.kafka", module, KAFKA_VERSION]
+    command += ["-dependency", "org.apache.kafka", module, version]
     command += ["-retrieve", f"{scratch}/[artifact]-[revision](-[classifier]).[ext]"]
-    what = f"fetching Apache Kafka's {module} {KAFKA_VERSION} by Ivy"
+    what = f"fetching Apache Kafka's {module} {version} by Ivy"
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
@@ -176,7 +192,7 @@ def _only(folder: Path, pattern: str) -> Path:
 
 
 @contextlib.contextmanager
-def _made_whole(target: Path) -> Iterator[Path]:
+def made_whole(target: Path) -> Iterator[Path]:
     """A scratch folder beside `target`: takes its name when the block ends well, goes when it does not."""
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
@@ -188,7 +204,7 @@ def _made_whole(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on `path`; the kernel drops it if the holder dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + len(MODULES) * FETCH_TIMEOUT_S + COMPILE_TIMEOUT_S

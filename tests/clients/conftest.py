@@ -13,9 +13,9 @@ import pytest
 
 from tests.clients.fleet import FAMILIES, Fleet
 from tests.clients.observer import Observer
-from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
 from tests.processes import ServerProcess
+from tests.recording_daemon import RecordingDaemon
 
 # The delay lets members that start together join together, yet a test with one member does not wait seconds.
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "auto.create.topics.enable": "false"}
@@ -27,7 +27,7 @@ QUICK = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 TEST_TIMEOUT_S = 180  # Several waits of up to 45 s each, all late, would be a failure anyway.
-TARGETS = {"muster": MusterDaemon, "kafka": KafkaBroker}
+TARGETS = {"muster": RecordingDaemon, "kafka": KafkaBroker}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
