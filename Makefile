@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11 or newer and make:
 #   make run    makes the environment and starts the daemon on 127.0.0.1:9092
 #   make test   makes the environment and passes the tests
-# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES.
+# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES, BASE.
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
@@ -23,11 +23,15 @@ SEEDS ?= 20000
 MINUTES ?=
 SHIPPED = muster coordinator protocol storage
 
-.PHONY: help run compiled run-compiled test spoken test-compiled test-long check spark-cluster bench-spark format demo simulation soak soak-kill soak-log soak-disk soak-transactions mutants conformance bench bench-quick profile bench-log bench-throughput docs constraints clean
+ALSO = compiled run-compiled check format docs constraints clean demo \
+	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
+	soak soak-kill soak-log soak-disk soak-transactions \
+	bench bench-quick bench-log bench-throughput bench-spark profile spark-cluster
+.PHONY: help run test $(ALSO)
 
 help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
-	@echo 'Also: compiled, run-compiled, spoken, test-compiled, test-long, check, spark-cluster, bench-spark, format, demo, simulation, soak, soak-kill, soak-log, soak-disk, soak-transactions, mutants, conformance, bench, bench-quick, profile, bench-log, bench-throughput, docs, constraints, clean.'
+	@echo 'Also: $(ALSO)'
 
 # A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
@@ -113,8 +117,12 @@ simulation: $(VENV)/.dev
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
+# Breaks the daemon on purpose: every mutant, or (as .ci/run does) those of what changed and a third of the others.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutations
+
+mutants-rotation: $(VENV)/.dev
+	$(BIN)/python -m tests.mutations --rotate $(if $(BASE),--base $(BASE))
 
 # Commits against compaction on small segments, with kills: half an hour.
 soak-log: $(VENV)/.dev

@@ -1,105 +1,123 @@
-"""Breaks the daemon on purpose and looks who notices: `python -m tests.mutations [NAME ...]`.
+"""Breaks the daemon on purpose and looks what catches it: `python -m tests.mutations [--rotate] [NAME ...]`.
 
-Each patch beside this file is one way to be wrong. It is applied to a copy of the checkout; then the tests of the
-core and the simulation run there until the first fails. Both nets have to hold: the status is 1 if a mutant
-gets through either. The runs' own status is not enough - a mutant that cannot be imported is caught by
-anything - so what is named is the test, or the seed and the promise it saw broken.
+Each patch beside this file is one way to be wrong, and says in its first lines which tests must catch it and
+whether the simulation must as well (mutants.py). It is applied to a copy of the checkout; there its tests run
+until the first fails, then the simulation, two mutants at a time. All nets have to hold: the status is 1 if a
+mutant gets through one, or if a net does not pass on a copy that nothing has broken. With --rotate run the
+mutants of what changed and a third of the others (rotation.py).
 """
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
+import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-COPIED = ("coordinator", "protocol", "storage", "muster", "tests", "pyproject.toml")
-TESTS = (
-    "tests/groups",
-    "tests/offsets",
-    "tests/server/test_commit_again.py",
-    "tests/server/test_group_runner.py",
-    "tests/server/test_shard_runner.py",
-    "tests/server/test_standing_still.py",
-    "tests/storage/test_compaction.py",
-    "tests/test_clock.py",
-)
-SEEDS = 2_000
-TIMEOUT_S = 600
+from tests.mutations import nets, rotation
+from tests.mutations.mutants import ROOT, Mutant, mutants
+
+AT_A_TIME = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who caught a mutant: a test by its id, and a seed by what it saw. None: nobody."""
+    """What caught a mutant: a test by its id, and a seed by what it saw. None: nothing did."""
 
-    name: str
+    mutant: Mutant
     test: str | None
     seed: str | None
+    took_s: float
 
     @property
     def is_caught(self) -> bool:
-        return self.test is not None and self.seed is not None
+        return self.test is not None and (self.seed is not None or not self.mutant.simulation_sees)
+
+    def __str__(self) -> str:
+        seed = self.seed or ("NOT CAUGHT" if self.mutant.simulation_sees else "not run, blind to it")
+        test = self.test or "NOT CAUGHT"
+        return f"{self.mutant.name} ({self.took_s:.0f} s)\n  test: {test}\n  simulation: {seed[:160]}"
 
 
-def patches() -> list[Path]:
-    return sorted(HERE.glob("*.patch"))
-
-
-def main(names: list[str]) -> int:
-    chosen = [patch for patch in patches() if not names or patch.stem in names]
-    if unknown := set(names) - {patch.stem for patch in chosen}:
+def main(command: Sequence[str]) -> int:
+    arguments = _parser().parse_args(command)
+    every = mutants()
+    if unknown := set(arguments.names) - {mutant.name for mutant in every}:
         print(f"no such mutant: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
+    chosen = [mutant for mutant in every if not arguments.names or mutant.name in arguments.names]
+    if arguments.rotate:
+        chosen = rotation.rotated(
+            chosen, rotation.changed_files(ROOT, arguments.base), rotation.tree_id(ROOT)
+        )
+        print(
+            f"{len(chosen)} of {len(every)} mutants: of what changed, and a third of the others", flush=True
+        )
+    return judge(chosen, arguments.at_a_time)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="these mutants; without a name all of them")
+    parser.add_argument(
+        "--rotate", action="store_true", help="those of what changed, and a third of the others"
+    )
+    parser.add_argument(
+        "--base", metavar="REV", help="changed since when; else since the branch left origin/main"
+    )
+    parser.add_argument("--at-a-time", type=int, default=AT_A_TIME)
+    return parser
+
+
+def judge(chosen: Sequence[Mutant], at_a_time: int = AT_A_TIME) -> int:
+    """Try the nets on a whole copy, then the mutants; 0 if all nets hold."""
     start = time.monotonic()
-    verdicts = []
-    for patch in chosen:
-        verdicts.append(_judge(patch))
-        _tell(verdicts[-1])
-    caught = sum(verdict.is_caught for verdict in verdicts)
-    print(f"{len(verdicts)} mutants, {caught} caught by both nets, {time.monotonic() - start:.0f} s")
-    return 0 if caught == len(verdicts) else 1
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(at_a_time) as pool:
+        whole = Path(folder, "whole")
+        whole.mkdir()
+        nets.copy_of(ROOT, whole)
+        if refused := _refused({mutant.net for mutant in chosen}, whole, pool):
+            print("\n".join(f"a net that does not pass unbroken: {net}: {why}" for net, why in refused))
+            return 1
+        print(f"their nets pass unbroken, {time.monotonic() - start:.0f} s", flush=True)
+        caught = 0
+        for verdict in pool.map(lambda mutant: _judge(mutant, whole), chosen):
+            caught += verdict.is_caught
+            print(verdict, flush=True)
+    print(f"{len(chosen)} mutants, {caught} caught, {time.monotonic() - start:.0f} s")
+    return 0 if caught == len(chosen) else 1
 
 
-def _judge(patch: Path) -> Verdict:
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+def _refused(
+    distinct: Iterable[tuple[str, ...]], whole: Path, pool: ThreadPoolExecutor
+) -> list[tuple[str, str]]:
+    in_order = sorted(distinct)
+    objections = pool.map(lambda net: nets.objection(whole, net), in_order)
+    return [(" ".join(net), why) for net, why in zip(in_order, objections, strict=True) if why]
+
+
+def _judge(mutant: Mutant, whole: Path) -> Verdict:
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"{mutant.name}-") as folder:
         copy = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, copy / name)
-        subprocess.run(["git", "apply", str(patch)], cwd=copy, check=True)
-        return Verdict(patch.stem, _test_that_fails(copy), _seed_that_fails(copy))
+        nets.copy_of(whole, copy)
+        nets.break_it(copy, mutant)
+        test = nets.test_that_fails(copy, mutant.net)
+        seed = _seed(copy, whole) if mutant.simulation_sees else None
+        return Verdict(mutant, test, seed, time.monotonic() - start)
 
 
-def _test_that_fails(copy: Path) -> str | None:
-    ran = _run(copy, "pytest", "-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *TESTS)
-    failed = re.search(r"^FAILED (\S+)", ran.stdout, re.MULTILINE)
-    return failed[1] if failed else None
-
-
-def _seed_that_fails(copy: Path) -> str | None:
-    ran = _run(copy, "tests.simulation", "--seeds", str(SEEDS), "--until-failure")
-    failed = re.search(r"^(.*)\n.*--seed (\d+)$", ran.stdout, re.MULTILINE)
-    return f"seed {failed[2]}: {failed[1]}" if failed else None
-
-
-def _run(copy: Path, *module: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", *module]
-    return subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-
-
-def _tell(verdict: Verdict) -> None:
-    print(verdict.name)
-    print(f"  test: {verdict.test or 'NOT CAUGHT'}")
-    print(f"  simulation: {(verdict.seed or 'NOT CAUGHT')[:160]}", flush=True)
+def _seed(copy: Path, whole: Path) -> str | None:
+    found = nets.seed_that_fails(copy, workers=1)
+    if found is None or not nets.seed_passes(whole, found[0]):
+        return None
+    return f"seed {found[0]}: {found[1]}"
 
 
 if __name__ == "__main__":

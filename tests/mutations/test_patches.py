@@ -1,13 +1,12 @@
-"""The mutants are of today's code: a patch that no longer applies would catch nothing."""
+"""The mutants are of today's code: a patch that no longer applies, or whose net is gone, would catch nothing."""
 
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.mutations.__main__ import ROOT, patches
+from tests.mutations.mutants import ROOT, Mutant, mutants
 
 WANTED = {
     "forget_the_sync_timer",
@@ -27,12 +26,20 @@ WANTED = {
 
 
 def test_the_mutants_that_matter_are_there() -> None:
-    assert {patch.stem for patch in patches()} >= WANTED
+    assert {mutant.name for mutant in mutants()} >= WANTED
 
 
-@pytest.mark.parametrize("patch", patches(), ids=lambda patch: patch.stem)
-def test_a_mutant_can_be_made_of_todays_code(patch: Path) -> None:
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
+def test_a_mutant_can_be_made_of_todays_code(mutant: Mutant) -> None:
     applied = subprocess.run(
-        ["git", "apply", "--check", str(patch)], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "apply", "--check", str(mutant.patch)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert applied.returncode == 0, applied.stderr
+
+
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
+def test_its_net_is_there(mutant: Mutant) -> None:
+    for test in mutant.net:
+        path, *names = test.split("::")
+        assert (ROOT / path).exists(), test
+        assert all(f" {name.partition('[')[0]}" in (ROOT / path).read_text() for name in names), test

@@ -165,10 +165,14 @@ class World:
     def start(self, request: Any, version: int, **pending: Any) -> FakePending:
         """Hand over a request; threads have not run yet."""
         waiting = FakePending(version, **pending)
-        key = spec(type(request)).api_key
+        self.hand_over(request, waiting)
+        return waiting
+
+    def hand_over(self, request: Any, waiting: FakePending) -> None:
+        """Hand over a request as its version is sent, to be answered to `waiting`."""
+        key, version = spec(type(request)).api_key, waiting.api_version
         assert key is not None
         self.handlers[key](decode(type(request), version, encode(request, version)), waiting)
-        return waiting
 
     def ask(self, request: Any, version: int, **pending: Any) -> Any:
         """The answer, once everything has settled."""

@@ -1,0 +1,135 @@
+"""An answer leaves after the calls that make it true, each of them really made of the system.
+
+Groups and topics run without threads here, so the order is theirs; `test_watched_daemon.py` sees a whole daemon
+from outside.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.effects import RequestContext
+from coordinator.groups.partitioning import partition_for
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from storage.files import Files
+from storage.log_config import FlushPolicy, LogConfig
+from tests.server.asking import GROUP, TOPIC, commit, committed
+from tests.server.crash_world import SHARDS, CrashWorld
+from tests.storage.system_calls import SystemCalls, atomically
+from tests.topics.requests import produce_request
+from tests.topics.world import FakePending, batch
+
+SHARD_LOG = f"__consumer_offsets-{partition_for(GROUP, SHARDS)}/00000000000000000000.log"
+TOPIC_LOG = "t-0/00000000000000000000.log"
+ANSWER = "the answer"
+
+
+class NotingPending(FakePending):
+    """Notes its answer among the calls."""
+
+    calls: SystemCalls
+
+    def reply(self, response: Any) -> None:
+        self.calls.note(ANSWER)
+        super().reply(response)
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemCalls:
+    return SystemCalls(tmp_path, monkeypatch)
+
+
+def world_of(directory: Path, policy: FlushPolicy) -> CrashWorld:
+    world = CrashWorld(directory, Files(), policy)
+    world.topic(TOPIC)
+    for runner in world.runners:
+        runner.log.config = LogConfig(flush=policy, is_compacted=True)
+    return world
+
+
+def commit_noted(world: CrashWorld, calls: SystemCalls, offset: int) -> list[str]:
+    """The calls of one commit that goes well."""
+    pending = NotingPending(8)
+    pending.calls = calls
+    calls.taken()
+    context = RequestContext(pending, 8, "client", "/127.0.0.1", world.wall, "u" * 22)
+    world.runners[partition_for(GROUP, SHARDS)].request(commit(offset), context)
+    world.settle()
+    assert committed(pending.answer) == 0
+    return calls.taken()
+
+
+def ask_noted(world: CrashWorld, calls: SystemCalls, request: Any, version: int) -> tuple[Any, list[str]]:
+    """The answer of a topic's API, and the calls up to it and behind it."""
+    pending = NotingPending(version)
+    pending.calls = calls
+    calls.taken()
+    world.hand_over(request, pending)
+    world.settle()
+    return pending.answer, calls.taken()
+
+
+def test_the_first_commit_of_a_shard_is_answered_when_its_bytes_and_names_are_synced(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    found = commit_noted(world_of(tmp_path, FlushPolicy.FSYNC), calls, 1)
+    folder = SHARD_LOG.partition("/")[0]
+    written = found.index(f"pwritev {SHARD_LOG}")
+    assert found[written:] == [
+        f"pwritev {SHARD_LOG}",
+        f"fdatasync {SHARD_LOG}",
+        f"fsync {folder}",
+        "fsync .",
+        ANSWER,
+    ]
+
+
+def test_a_commit_is_one_write_one_sync_and_then_the_answer(tmp_path: Path, calls: SystemCalls) -> None:
+    world = world_of(tmp_path, FlushPolicy.FSYNC)
+    commit_noted(world, calls, 1)
+    for offset in range(2, 6):
+        found = commit_noted(world, calls, offset)
+        assert found == [f"pwritev {SHARD_LOG}", f"fdatasync {SHARD_LOG}", ANSWER]
+
+
+def test_under_the_os_policy_a_commit_awaits_its_write_and_no_sync(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    world = world_of(tmp_path, FlushPolicy.OS)
+    commit_noted(world, calls, 1)
+    assert commit_noted(world, calls, 2) == [f"pwritev {SHARD_LOG}", ANSWER]
+
+
+def test_a_produce_with_all_acks_is_answered_as_its_policy_says(tmp_path: Path, calls: SystemCalls) -> None:
+    for policy, sync in ((FlushPolicy.FSYNC, [f"fdatasync {TOPIC_LOG}"]), (FlushPolicy.OS, [])):
+        world = world_of(tmp_path / policy.name, policy)
+        world.topic("t")
+        world._shrink_segments()
+        for _ in range(2):
+            answer, found = ask_noted(world, calls, produce_request(batch(b"v"), "t"), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        local = [call.replace(f"{policy.name}/", "") for call in found]
+        assert local == [f"pwritev {TOPIC_LOG}", *sync, ANSWER]
+
+
+def test_a_new_topic_is_on_the_disk_when_it_is_answered_for(tmp_path: Path, calls: SystemCalls) -> None:
+    world = world_of(tmp_path, FlushPolicy.FSYNC)
+    topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    answer, found = ask_noted(world, calls, CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    assert answer.topics[0].error_code == 0
+    assert found == [*atomically("topics.json"), ANSWER]
+
+
+def test_a_deleted_topic_is_off_the_disk_when_it_is_answered_for(tmp_path: Path, calls: SystemCalls) -> None:
+    world = world_of(tmp_path, FlushPolicy.FSYNC)
+    world.topic("t")
+    ask_noted(world, calls, produce_request(batch(b"v"), "t"), 9)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
+    answer, found = ask_noted(world, calls, request, 6)
+    assert answer.responses[0].error_code == 0
+    before = found[: found.index(ANSWER)]
+    assert before[: len(atomically("topics.json"))] == atomically("topics.json")
