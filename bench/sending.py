@@ -19,9 +19,10 @@ from statistics import median
 from time import process_time
 from typing import Final
 
+from google_crc32c import value as crc32c
+
 from coordinator.server.outgoing import PIECE_BYTES
 from coordinator.settings import Settings
-from protocol.record_batch import crc32c
 
 MB: Final = 1_000_000
 BATCH_BYTES: Final = 1 << 20

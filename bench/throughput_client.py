@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from tests.messages import value_of
+
 BATCH_RECORDS: Final = 1000
 QUEUE_KBYTES: Final = 64 << 10  # librdkafka's own bound for a consumer; its producer's would be a gigabyte.
 GIVE_UP_S: Final = 120.0
@@ -76,7 +78,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int, record_by
             if (error := message.error()) is not None:
                 raise KafkaException(error)
         if got and start is None:
-            assert len(got[0].value()) == record_bytes, "a record of another size"
+            assert len(value_of(got[0])) == record_bytes, "a record of another size"
             start = time.perf_counter()
         seen += len(got)
         assert time.monotonic() < give_up, f"{seen} of {records} records"

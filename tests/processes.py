@@ -44,7 +44,10 @@ def free_port() -> int:
 
 
 def wait_until(
-    condition: Callable[[], T], what: str, deadline_s: float, give_up: Callable[[], str | None] = lambda: None
+    condition: Callable[[], T | None],
+    what: str,
+    deadline_s: float,
+    give_up: Callable[[], str | None] = lambda: None,
 ) -> T:
     """Return the first truthy value of `condition`, polled until `deadline_s` seconds have passed.
 

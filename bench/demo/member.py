@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from bench.demo.flights import flight_id
 from tests.clients.workers.reporting import Config, report, stop_requested
+from tests.messages import value_of
 
 COMMIT_EVERY_S = 1.0
 BATCHES_PER_S = 10
@@ -58,7 +59,7 @@ class Member:
         report(
             "rows",
             partitions=Counter(message.partition() for message in messages),
-            flights=[flight_id(json.loads(message.value())) for message in messages],
+            flights=[flight_id(json.loads(value_of(message))) for message in messages],
         )
         self._dirty = True
 

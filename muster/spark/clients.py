@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
+from confluent_kafka.admin import OffsetSpec
 
 TIMEOUT_S: Final = 15.0
-EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # Its annotations are missing.
-LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # As above.
+EARLIEST: Final = OffsetSpec.earliest()
+LATEST: Final = OffsetSpec.latest()
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:

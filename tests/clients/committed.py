@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from tests.clients.observer import Settings
+from tests.messages import offset_of, partition_of, value_of
 from tests.processes import wait_until
 
 TIMEOUT_S = 20
@@ -17,7 +19,7 @@ class CommittedView:
     """The records of a topic's partitions, in their order, as far as transactions have been committed."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        common = {"bootstrap.servers": bootstrap, "log_level": 0}
+        common: Settings = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(common)
         self._consumer = Consumer(
             {
@@ -37,7 +39,7 @@ class CommittedView:
         """The values of all records that can be had now, repeats kept."""
         while self._take(self._consumer.consume(1000, 0.1)):
             pass
-        return [record.value().decode() for records in self.records.values() for record in records]
+        return [value_of(record).decode() for records in self.records.values() for record in records]
 
     def read_to_the_end(self) -> list[str]:
         """As `values`, when no transaction is open any more: all that there is."""
@@ -58,10 +60,10 @@ class CommittedView:
         for message in messages:
             error = message.error()
             if error is None:
-                self.records[message.partition()].append(message)
+                self.records[partition_of(message)].append(message)
                 count += 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._read_up_to[message.partition()] = message.offset()
+                self._read_up_to[partition_of(message)] = offset_of(message)
             else:
                 raise KafkaException(error)
         return count

@@ -6,7 +6,7 @@ the tests themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,7 +99,7 @@ def quick_fleet(quick_broker: ServerProcess, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test also shows the end of the broker's log."""
     report = yield
     if report.when == "call" and report.failed:

@@ -25,6 +25,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewPartitions, NewTopic, OffsetSpec
 
+Settings = dict[str, str | int | float | bool]
+"""What librdkafka's clients are made with."""
+
 TIMEOUT_S = 20
 POLL_S = 0.2
 # Kafka's batch header: attributes lie 21 bytes in, the length of all that follows itself 8 bytes in.
@@ -46,7 +49,7 @@ class Observer:
         (Seen with librdkafka 2.16, in about one restart of five: connected, and silent until its timeout.)
         """
         # Silent: at the end of a test run the broker goes before these clients do.
-        common = {"bootstrap.servers": self.bootstrap, "client.id": "observer", "log_level": 0}
+        common: Settings = {"bootstrap.servers": self.bootstrap, "client.id": "observer", "log_level": 0}
         self._admin = AdminClient(common)
         # Idempotent, or a retry on a busy machine could swap or repeat records that tests know by offset.
         self._producer = Producer({**common, "linger.ms": 1, "enable.idempotence": True})
@@ -130,9 +133,9 @@ class Observer:
 
     def describe(self, group: str) -> ConsumerGroupDescription:
         """The group's state and members now."""
-        return self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group].result(
-            TIMEOUT_S
-        )
+        answers = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
+        description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
+        return description
 
     def owned(self, group: str) -> list[str] | None:
         """Each partition that members of a Stable group own, sorted, with repeats; None in other states."""
@@ -153,8 +156,10 @@ class Observer:
 def _until_end(messages: list[Message]) -> list[Message]:
     """The records before the partition's end was told. Raises KafkaException for any other error."""
     records = list(itertools.takewhile(lambda message: message.error() is None, messages))
-    if messages[len(records)].error().code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(messages[len(records)].error())
+    error = messages[len(records)].error()
+    assert error is not None
+    if error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
     return records
 
 

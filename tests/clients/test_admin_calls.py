@@ -147,4 +147,6 @@ def test_confluent_asks_what_there_is_beside(confluent: AdminClient, observer: O
     with pytest.raises(KafkaException) as raised:
         made.result(TIMEOUT_S)
     assert raised.value.args[0].code() == KafkaError.SECURITY_DISABLED
-    assert confluent.describe_user_scram_credentials().result(TIMEOUT_S) == {}
+    described = confluent.describe_user_scram_credentials()
+    assert not isinstance(described, dict), "of all users at once: one future"
+    assert described.result(TIMEOUT_S) == {}

@@ -35,4 +35,5 @@ def test_a_restarted_static_member_costs_no_rebalance(family: str, fleet: Fleet,
 
 
 def last_share(member: Worker) -> list[str]:
-    return member.of("owns")[-1]["partitions"]
+    partitions: list[str] = member.of("owns")[-1]["partitions"]
+    return partitions

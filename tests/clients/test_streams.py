@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.clients.committed import CommittedView
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
 from tests.clients.observer import Observer, unique
+from tests.messages import key_of, value_of
 from tests.processes import wait_until
 
 PARTITIONS = 2
@@ -46,11 +47,11 @@ def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
     second.wait_for(lambda: len(view.values()) >= expected.total(), "all counts")
     second.terminate()
     view.read_to_the_end()
-    told = {word: [] for word in WORDS}
+    counts: dict[str, list[int]] = {word: [] for word in WORDS}
     for records in view.records.values():
         for record in records:
-            told[record.key().decode()].append(int(record.value()))
-    assert told == {word: list(range(1, expected[word] + 1)) for word in WORDS}
+            counts[key_of(record).decode()].append(int(value_of(record)))
+    assert counts == {word: list(range(1, expected[word] + 1)) for word in WORDS}
     view.close()
     record_property("figure", f"streams: killed behind {seen} of {expected.total()} counts, each told once")
     wait_until(lambda: watcher.state(application) == "EMPTY", "the application has left", DEADLINE_S)

@@ -24,6 +24,7 @@ from tests.clients.committed import CommittedView
 from tests.clients.delivery.exactly_once_transactions import KEEP_BROKERS
 from tests.clients.fleet import Fleet, Worker
 from tests.clients.observer import Observer
+from tests.messages import offset_of, value_of
 from tests.processes import ServerProcess, wait_until
 
 SETTINGS = {
@@ -233,7 +234,7 @@ class TransactionLoop:
                 assert found == expected, f"{topic}-{partition}: {_differs(expected, found)}"
         assert self.observer.committed(GROUP, SOURCE) == self.observer.log_ends(SOURCE, PARTITIONS)
         # Behind the last row of the middle topic there is still the mark of its transaction.
-        ends = {partition: records[-1].offset() + 1 for partition, records in middle.items()}
+        ends = {partition: offset_of(records[-1]) + 1 for partition, records in middle.items()}
         assert self.observer.committed(RELAY_GROUP, MIDDLE) == ends
 
     def _read(self, topic: str) -> dict[int, list[Message]]:
@@ -249,7 +250,7 @@ class TransactionLoop:
 
 
 def _values(records: list[Message]) -> list[str]:
-    return [record.value().decode() for record in records]
+    return [value_of(record).decode() for record in records]
 
 
 def _wrong(written: int, rows: list[str]) -> str:

@@ -64,8 +64,8 @@ def workers_home(java: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(Path(pyspark.__file__).parent, folder / "spark")
     (folder / "home").mkdir()
     subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True, timeout=INSTALL_TIMEOUT_S)
-    install = [folder / "python/bin/python", "-m", "pip", "install", "--quiet"]
-    install += ["--constraint", ROOT / "constraints.txt", *EXECUTORS_NEED]
+    install = [str(folder / "python/bin/python"), "-m", "pip", "install", "--quiet"]
+    install += ["--constraint", str(ROOT / "constraints.txt"), *EXECUTORS_NEED]
     subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT_S)
     return folder
 

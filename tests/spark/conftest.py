@@ -7,7 +7,7 @@ Kafka. With MUSTER_REQUIRE_JAVA=1 a missing Java fails, otherwise it skips.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import NoReturn
@@ -100,7 +100,7 @@ def other_topic(broker: ServerProcess, observer: Observer, spark: SparkSession) 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test also shows the end of the broker's log."""
     report = yield
     server = getattr(item, "funcargs", {}).get("broker")

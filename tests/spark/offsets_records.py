@@ -15,6 +15,7 @@ from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.groups.records import decode_record, encode_record
 from protocol.errors import DecodeError
+from tests.messages import offset_of, partition_of
 
 TOPIC = "__consumer_offsets"
 PARTITIONS = 2
@@ -103,7 +104,7 @@ class OffsetsTopic:
                 continue
             if record is not None and isinstance(record.key, OffsetCommitKey):
                 offset = None if record.value is None else record.value.offset
-                key, place = record.key, message.offset()
+                key, place = record.key, offset_of(message)
                 yield Commit(message.timestamp()[1], place, key.group, key.topic, key.partition, offset)
 
 
@@ -150,7 +151,7 @@ def read_all(bootstrap: str, topic: str) -> list[Message]:
         assert time.monotonic() < deadline, f"{topic}: {ended} of {len(known)} partitions in {TIMEOUT_S} s"
         for message in consumer.consume(1000, 0.2):
             if message.error():
-                ended.add(message.partition())
+                ended.add(partition_of(message))
             else:
                 found.append(message)
     consumer.close()

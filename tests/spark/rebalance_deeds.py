@@ -55,7 +55,8 @@ class WireMember:
         self._wire = WireClient(bootstrap, client_id)
         self._group_id = group_id
         self._instance_id = instance_id
-        self._timeouts = {"session_timeout_ms": session_ms, "rebalance_timeout_ms": rebalance_ms}
+        self._session_ms = session_ms
+        self._rebalance_ms = rebalance_ms
         self.metadata = b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
         self.member_id = ""
         self.joined: Any = None
@@ -74,7 +75,8 @@ class WireMember:
     def _join_request(self) -> JoinGroupRequest:
         return JoinGroupRequest(
             group_id=self._group_id,
-            **self._timeouts,
+            session_timeout_ms=self._session_ms,
+            rebalance_timeout_ms=self._rebalance_ms,
             member_id=self.member_id,
             group_instance_id=self._instance_id,
             protocol_type="consumer",

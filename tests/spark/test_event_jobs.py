@@ -25,6 +25,7 @@ from muster.spark.jobs.runner import run
 from muster.spark.tables import read_arrow
 from tests.clients.observer import Observer
 from tests.daemon import MusterDaemon
+from tests.messages import value_of
 from tests.processes import wait_until
 from tests.spark.rebalance_deeds import Deed, Deeds
 
@@ -56,11 +57,14 @@ class Done:
     out: Path
 
     def table(self, name: str) -> pd.DataFrame:
-        return read_arrow(self.out, name).to_pandas()
+        frame: pd.DataFrame = read_arrow(self.out, name).to_pandas()
+        return frame
 
     def events(self) -> pd.DataFrame:
         values = [
-            json.loads(each.value()) for each in self.log if (each.value() or b"").startswith(b'{"schema":1,')
+            json.loads(value)
+            for each in self.log
+            if (value := each.value() or b"").startswith(b'{"schema":1,')
         ]
         return pd.DataFrame(values)
 
@@ -113,8 +117,8 @@ def write_past(bootstrap: str, topic: str) -> None:
            "cause": "static_member_replaced", "reason": "", "wall_ms": PAST_MS + 7_200_000}  # fmt: skip
     producer = Producer({"bootstrap.servers": bootstrap})
     for each in [*past(), end]:
-        value = json.dumps(each, separators=(",", ":"))
-        producer.produce(topic, value, each["group_id"], partition=0, timestamp=each["wall_ms"])
+        event = json.dumps(each, separators=(",", ":"))
+        producer.produce(topic, event, each["group_id"], partition=0, timestamp=each["wall_ms"])
     for key, value in BAD:
         producer.produce(topic, value, key, partition=0, timestamp=PAST_MS)
     assert producer.flush(20) == 0
@@ -171,8 +175,13 @@ def long_ago(spark: SparkSession, daemon: MusterDaemon, tmp_path_factory: pytest
 
 def is_told(observer: Observer, group_id: str, state: str) -> bool:
     """The newest event of the group ends in that state."""
-    values = [each.value() for each in observer.read(TOPIC, 0) if each.key() == group_id.encode()]
+    values = [value_of(each) for each in observer.read(TOPIC, 0) if each.key() == group_id.encode()]
     return bool(values) and json.loads(values[-1])["to_state"] == state
+
+
+def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
+    """Its rows, whose columns are attributes of the types that the table gave them."""
+    yield from frame.itertuples()
 
 
 def as_ms(times: pd.Series) -> pd.Series:
@@ -183,7 +192,7 @@ def test_every_rebalance_that_was_caused_is_there_with_its_cause(done: Done) -> 
     found = done.table("rebalances").sort_values("ended_at", kind="stable")
     for group_id in sorted({deed.group_id for deed in done.deeds}):
         mine = found[found.group_id == group_id]
-        told = [(row.cause, tuple(row.causes), row.outcome) for row in mine.itertuples()]
+        told = [(row.cause, tuple(row.causes), row.outcome) for row in rows_of(mine)]
         assert told == [
             (deed.cause, (deed.cause, *deed.within), deed.outcome)
             for deed in done.deeds
@@ -210,7 +219,7 @@ def test_the_rebalances_are_those_of_pandas_over_the_raw_topic(done: Done) -> No
             end.wall_ms,
             end.to_state,
         )
-        for end in ends.itertuples()
+        for end in rows_of(ends)
     ]
     found = done.table("rebalances")
     found = found[found.outcome != "Dead"].assign(
@@ -226,7 +235,7 @@ def test_the_storms_are_those_of_pandas_second_by_second(long_ago: Done) -> None
     expected = []
     for group_id, of_group in ends.groupby("group_id"):
         on = np.zeros((len(of_group), 3_600), dtype=bool)  # Which rebalance was on in which second.
-        for row, end in enumerate(of_group.itertuples()):
+        for row, end in enumerate(rows_of(of_group)):
             last = (end.wall_ms - PAST_MS) // 1000
             on[row, last - end.rebalance_ms["PreparingRebalance"] // 1000 : last] = True
         for start in range(0, 3_600, WINDOW_MS // 1000):

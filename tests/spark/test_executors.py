@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -103,5 +104,6 @@ def test_executors_answer_for_themselves(spark: SparkSession) -> None:
 
 @pytest.mark.xdist_group("spark")
 def test_an_answer_that_fails_is_a_sentence(spark: SparkSession) -> None:
+    unhashable: Any = [["unhashable"]]
     with pytest.raises(SparkUnavailableError, match=r"cannot run the job: \S+: TypeError: "):
-        executors._asked(spark.sparkContext, [["unhashable"]])  # type: ignore[arg-type]  # Wrong on purpose.
+        executors._asked(spark.sparkContext, unhashable)

@@ -131,7 +131,7 @@ def test_a_resolver_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         raise subprocess.TimeoutExpired("java", timeout)
 
     monkeypatch.setattr(jars, "require_spark", lambda: "java")
-    monkeypatch.setattr(jars.subprocess, "run", hangs)
+    monkeypatch.setattr(subprocess, "run", hangs)
     with pytest.raises(SparkUnavailableError, match="could not be fetched in 600 s: is there a network"):
         resolve_by_ivy(tmp_path)
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.messages import headers_of
 from tests.spark.topics import FIRST_MS, PARTITIONS, Topic, rows, run_to_end
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -82,7 +83,7 @@ def test_a_batch_write_arrives_as_written(topic: Topic, spark: SparkSession) -> 
         (number % PARTITIONS, f"key-{number}".encode(), None if number == 7 else f"value-{number}".encode())
         for number in range(200)
     }
-    assert {tuple(message.headers()) for message in messages} == {(("from", b"spark"),)}
+    assert {tuple(headers_of(message)) for message in messages} == {(("from", b"spark"),)}
 
 
 def test_a_streaming_write_passes_every_record_on(topic: Topic, other_topic: Topic, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Message, Producer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,7 +90,7 @@ def topic(broker: ServerProcess, observer: Observer) -> str:
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> list[tuple[int, int]]:
-    found = []
+    found: list[tuple[int, int]] = []
     for batch in batches:
         assert batch.schema == reading.SCHEMA
         found += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
@@ -126,20 +126,10 @@ def test_a_log_of_which_nothing_comes_is_told(broker: ServerProcess, monkeypatch
             places(read_ranges(bootstrap, {}, topic, [Range(0, 0, 5)]))
 
 
-class Said:
-    """A message that is none."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def error(self) -> KafkaError:
-        return KafkaError(self._code, "as it says")
-
-
 def test_what_the_client_says_instead_of_a_record_is_the_end_or_an_error() -> None:
-    assert reading._is_end(Said(KafkaError._PARTITION_EOF))
+    assert reading._is_end(Message(error=KafkaError(KafkaError._PARTITION_EOF, "as it says")))
     with pytest.raises(PassingError, match="could not be read: as it says"):
-        reading._is_end(Said(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        reading._is_end(Message(error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "as it says")))
 
 
 def test_a_log_that_ends_before_its_range_ends_the_range(broker: ServerProcess, topic: str) -> None:

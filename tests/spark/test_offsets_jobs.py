@@ -21,6 +21,7 @@ from muster.spark.jobs.job import Step, Wrote, load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import JobFailedError, Progress, run
 from muster.spark.tables import read_arrow
+from tests.messages import partition_of
 from tests.processes import ServerProcess
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.offsets_records import (
@@ -185,12 +186,12 @@ def log_end(times_ms: list[int], until_ms: int) -> int:
 
 def expected_lag(
     commits: list[Commit], times_ms: dict[int, list[int]]
-) -> dict[tuple[int, str, str, int], Any]:
+) -> dict[tuple[int, str, str, int], tuple[int, int | None, int | None, float | None]]:
     """Row by row: who stood where at the end of each minute, and how far behind that was."""
     by_key: dict[tuple[str, str, int], list[Commit]] = defaultdict(list)
     for commit in commits:
         by_key[commit.key].append(commit)
-    rows = {}
+    rows: dict[tuple[int, str, str, int], tuple[int, int | None, int | None, float | None]] = {}
     for (group, topic, partition), all_of_key in by_key.items():
         for minute in range(FIRST_MS, at(MINUTES), MINUTE_MS):
             so_far = [each for each in all_of_key if each.at_ms < minute + MINUTE_MS]
@@ -221,7 +222,7 @@ def test_lag_is_what_a_loop_over_the_raw_logs_finds(
 ) -> None:
     times_ms: dict[int, list[int]] = defaultdict(list)
     for message in read_all(history.bootstrap, SOURCE):
-        times_ms[message.partition()].append(message.timestamp()[1])
+        times_ms[partition_of(message)].append(message.timestamp()[1])
     expected = expected_lag(commits, times_ms)
     found = {
         (minute_ms(row), row["group_id"], row["topic"], row["partition"]): row

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.clients.observer import Observer
+from tests.messages import offset_of, partition_of
 from tests.processes import ServerProcess
 
 PARTITIONS = 3
@@ -79,7 +80,7 @@ def run_to_end(query: StreamingQuery) -> int:
 def row(message: Message) -> Row:
     if error := message.error():
         raise KafkaException(error)
-    return Row(message.partition(), message.offset(), message.key(), message.value())
+    return Row(partition_of(message), offset_of(message), message.key(), message.value())
 
 
 def write(bootstrap: str, topic: str, values: Iterable[str], *, partitions: int, first_ms: int) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, client_settings, in_words
 from muster.spark.decoding.lag import UNKNOWN, Where

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # It does, but not by name.
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, client_settings, in_words
 from muster.spark.errors import PassingError

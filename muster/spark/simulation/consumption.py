@@ -98,7 +98,11 @@ def _spread(plans: Sequence[GroupPlan], groups: Groups, topics: Topics) -> tuple
             numbers += [topic] * count
             partitions += range(count)
             rank += count
-    return tuple(np.array(column, np.int64) for column in (owners, ranks, numbers, partitions))  # type: ignore[return-value]  # Four.
+    return _ints(owners), _ints(ranks), _ints(numbers), _ints(partitions)
+
+
+def _ints(column: list[int]) -> Ints:
+    return np.array(column, np.int64)
 
 
 class Consumption:

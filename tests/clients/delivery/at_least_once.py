@@ -63,8 +63,10 @@ def process(message: Message, output: str) -> None:
     if message.error():
         raise KafkaException(message.error())
     time.sleep(0.001)  # Stands for the work.
+    value = message.value()
+    assert value is not None, "a tombstone among the rows"
     with open(output, "ab") as rows:
-        rows.write(message.value() + b"\n")
+        rows.write(value + b"\n")
 
 
 if __name__ == "__main__":

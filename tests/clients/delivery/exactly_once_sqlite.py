@@ -69,7 +69,7 @@ class Worker:
         if not messages:
             return
         results = [(process(message),) for message in messages]  # Before the lock is held: others work, too.
-        ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
+        ends = dict(map(end_of, messages))
         self.database.execute("BEGIN IMMEDIATE")
         self.database.executemany("INSERT INTO results VALUES (?)", results)
         for key, end in ends.items():
@@ -84,11 +84,21 @@ class Worker:
             self.consumer.commit(asynchronous=True)
 
 
+def end_of(message: Message) -> tuple[tuple[str, int], int]:
+    """Its partition, and the offset behind it."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise AssertionError("only an error may lack them")
+    return (topic, partition), offset + 1
+
+
 def process(message: Message) -> str:
     if message.error():
         raise KafkaException(message.error())
     time.sleep(0.001)  # Stands for the work.
-    return message.value().decode()
+    value = message.value()
+    assert value is not None, "a tombstone among the rows"
+    return value.decode()
 
 
 def main(bootstrap: str, topic: str, group: str, database: str, *settings: str) -> None:

@@ -54,7 +54,8 @@ class Worker:
         self.producer.begin_transaction()
         try:
             for message in messages:
-                self.producer.produce(self.target, process(message), partition=message.partition())
+                (_, partition), _ = end_of(message)
+                self.producer.produce(self.target, process(message), partition=partition)
             self.insist(self.producer.send_offsets_to_transaction, next_offsets(messages), self.group)
             self.insist(self.producer.commit_transaction)
         except KafkaException as error:
@@ -83,15 +84,25 @@ class Worker:
 
 
 def next_offsets(messages: list[Message]) -> list[TopicPartition]:
-    ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
+    ends = dict(map(end_of, messages))
     return [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
+
+
+def end_of(message: Message) -> tuple[tuple[str, int], int]:
+    """Its partition, and the offset behind it."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise AssertionError("only an error may lack them")
+    return (topic, partition), offset + 1
 
 
 def process(message: Message) -> bytes:
     if message.error():
         raise KafkaException(message.error())
     time.sleep(0.001)  # Stands for the work.
-    return message.value()
+    value = message.value()
+    assert value is not None, "a tombstone among the rows"
+    return value
 
 
 def main(bootstrap: str, source: str, group: str, target: str, transactional_id: str, *settings: str) -> None:

@@ -128,7 +128,8 @@ class TransactionWalk:
 
     async def end(self, isolation: str) -> int:
         async with self.new_consumer(isolation) as consumer:
-            return (await consumer.end_offsets([self.partition]))[self.partition]
+            ends: dict[TopicPartition, int] = await consumer.end_offsets([self.partition])
+            return ends[self.partition]
 
     async def is_settled(self) -> bool:
         return await self.end("read_committed") == await self.end("read_uncommitted")

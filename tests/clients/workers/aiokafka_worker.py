@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -51,7 +52,8 @@ class Member(ConsumerRebalanceListener):
         await self._consumer.start()
         while not stop.is_set():
             batches = await self._consumer.getmany(timeout_ms=100)
-            self._diary.read([record.value.decode() for records in batches.values() for record in records])
+            records = itertools.chain.from_iterable(batches.values())
+            self._diary.read([_there(record.value, record).decode() for record in records])
             await self._commit()
         await self._consumer.stop()
         self._diary.tell("closed")
@@ -72,6 +74,12 @@ class Member(ConsumerRebalanceListener):
             self._diary.refused(type(error).__name__, error)
         else:
             self._diary.committed()
+
+
+def _there(part: bytes | None, record: object) -> bytes:
+    if part is None:
+        raise AssertionError(f"its key or its value is missing: {record}")
+    return part
 
 
 def _names(partitions: Iterable[TopicPartition]) -> set[str]:
@@ -119,7 +127,7 @@ async def _read(config: Config) -> None:
     while checker.counts.total() < config["count"]:
         for records in (await consumer.getmany(timeout_ms=500)).values():
             for record in records:
-                checker.check(record.key, record.value, dict(record.headers))
+                checker.check(_there(record.key, record), record.value, dict(record.headers))
     report("read", counts=checker.counts)
     await consumer.stop()
 

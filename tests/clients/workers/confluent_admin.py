@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -153,9 +155,9 @@ def _delete_topic(client: AdminClient, topic: str) -> None:
         require_equal(_error(client.delete_topics([topic])[topic]), KafkaError.UNKNOWN_TOPIC_OR_PART, "error")
 
 
-def _error(future: object) -> int:
+def _error(future: Future[object]) -> int:
     try:
-        future.result(TIMEOUT_S)  # type: ignore[attr-defined]
+        future.result(TIMEOUT_S)
     except KafkaException as error:
         return int(error.args[0].code())
     return KafkaError.NO_ERROR

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.clients.workers.reporting import Config, eventually, require, require_equal, step
+from tests.messages import value_of
 
 TIMEOUT_S = 15
 
@@ -112,7 +113,8 @@ class TransactionWalk:
         try:
             producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
-            return error.args[0]
+            reason: KafkaError = error.args[0]
+            return reason
         raise AssertionError("committed, though another life has begun or the time was over")
 
     def is_read(self, consumer: Consumer) -> bool:
@@ -134,7 +136,7 @@ class TransactionWalk:
         values: list[str] = []
 
         def enough() -> bool:
-            values.extend(message.value().decode() for message in consumer.consume(100, 0.1))
+            values.extend(value_of(message).decode() for message in consumer.consume(100, 0.1))
             return len(values) >= count
 
         eventually(enough, f"{count} records, {isolation}")
@@ -145,7 +147,8 @@ class TransactionWalk:
         partition = TopicPartition(self.topic, 0)
         asked = {partition: OffsetSpec.latest()}
         found = self.admin.list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_S)
-        return found[partition].result(TIMEOUT_S).offset
+        end: int = found[partition].result(TIMEOUT_S).offset
+        return end
 
     def is_settled(self) -> bool:
         return self.end() == self.end(IsolationLevel.READ_UNCOMMITTED)

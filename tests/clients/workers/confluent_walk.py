@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 
 from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from tests.messages import offset_of, partition_of
 
 Offsets = dict[int, list[int]]
 
@@ -84,7 +85,7 @@ class Walk:
             message = self.consumer.poll(0.5)
             if message is not None:
                 require(message.error() is None, message.error())
-                seen[message.partition()].append(message.offset())
+                seen[partition_of(message)].append(offset_of(message))
             return bool(until(seen))
 
         eventually(poll, f"records of {self.topic}")

@@ -11,6 +11,7 @@ from tests.clients.workers import confluent_admin, confluent_transactions, confl
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
 from tests.clients.workers.reporting import Config, main, report, require
+from tests.messages import headers_of, key_of, value_of
 
 NOTHING_TO_COMMIT = KafkaError._NO_OFFSET
 
@@ -82,7 +83,7 @@ def _names(partitions: list[TopicPartition]) -> set[str]:
 
 def _text(message: Message) -> str:
     require(message.error() is None, message.error())
-    return message.value().decode()
+    return value_of(message).decode()
 
 
 def member(config: Config) -> None:
@@ -107,7 +108,7 @@ def produce(config: Config) -> None:
                 config["topic"],
                 payloads.value(label, number),
                 label,
-                headers=payloads.headers(label, number),
+                headers=[*payloads.headers(label, number)],
                 on_delivery=_require_delivered,
             )
         require(producer.flush(20) == 0, f"{label}: not all delivered")
@@ -126,7 +127,7 @@ def read(config: Config) -> None:
     while checker.counts.total() < config["count"]:
         for message in consumer.consume(500, 1.0):
             require(message.error() is None, message.error())
-            checker.check(message.key(), message.value(), dict(message.headers()))
+            checker.check(key_of(message), message.value(), dict(headers_of(message)))
     report("read", counts=checker.counts)
     consumer.close()
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
 from kafka import KafkaAdminClient, OffsetAndMetadata, OffsetSpec, TopicPartition
 from kafka.admin import ConfigResource
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+
+T = TypeVar("T")
 
 
 def admin(config: Config) -> None:
@@ -115,14 +120,14 @@ def _delete_topic(client: KafkaAdminClient, topic: str) -> None:
         _require_raises(UnknownTopicOrPartitionError, lambda: client.delete_topics([topic]))
 
 
-def _only(mapping: dict[str, dict[str, object]]) -> dict[str, object]:
+def _only(mapping: Mapping[str, T]) -> T:
     (value,) = mapping.values()
     return value
 
 
-def _require_raises(error: type[Exception], call: object) -> None:
+def _require_raises(error: type[Exception], call: Callable[[], object]) -> None:
     try:
-        call()  # type: ignore[operator]
+        call()
     except error:
         return
     raise AssertionError(f"{error.__name__} was not raised")

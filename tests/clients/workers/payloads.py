@@ -8,6 +8,7 @@ record by itself.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # Idempotent producers wait for all replicas, so "idempotent" stands for acks=all with a producer id.
@@ -35,9 +36,13 @@ class Checker:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def check(self, key: bytes, record_value: bytes | None, headers: dict[str, bytes]) -> None:
+    def check(
+        self, key: bytes, record_value: bytes | None, headers: Mapping[str, str | bytes | None]
+    ) -> None:
         label = key.decode()
-        number = int(headers["number"])
+        if (digits := headers["number"]) is None:
+            raise AssertionError(f"{label} came back without its number")
+        number = int(digits)
         if headers["codec"] != label.split("/")[1].encode() or record_value != value(label, number):
             raise AssertionError(f"{label}#{number} came back as {record_value!r:.100} with {headers}")
         self.counts[label] += 1

@@ -19,7 +19,7 @@ from tests.spark.events.stories import Chronicle, T, event, records
 from tests.spark.events.test_rebalance_story import END, RESTART, WHOLE
 
 REBALANCES = RebalanceShelf(StormRule(300_000, 0.2))
-SHELVES = (REBALANCES, MemberShelf())
+SHELVES: tuple[Shelf, Shelf] = (REBALANCES, MemberShelf())
 HOUR = 3_600_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,9 @@ def test_what_is_no_window_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("options", [{"storm_share": 2.0}, {"storm_window": "7m"}])
 def test_the_command_refuses_them_before_it_makes_anything(
-    options: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "tables"
-    assert commands.run("rebalances", out=out, **options) == commands.STATUS_FAILED  # type: ignore[arg-type]  # Of any type.
+    assert commands.run("rebalances", out=out, **options) == commands.STATUS_FAILED
     assert "--storm-" in capsys.readouterr().err
     assert not out.exists()

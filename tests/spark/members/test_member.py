@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -218,7 +218,7 @@ class Store:
             self.rows += [(row["partition"], row["value"].decode()) for row in batch.to_pylist()]
 
     def positions(
-        self, partitions: list[tuple[str, int]], context: MemberContext
+        self, partitions: Sequence[tuple[str, int]], context: MemberContext
     ) -> dict[tuple[str, int], int]:
         with self.lock:
             return {where: self.next_offsets.get(where, -2) for where in partitions}

@@ -149,7 +149,7 @@ class busy_slot:
         self._pool.shutdown()
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "members": ({"members": 0}, "members must be a number from 1 on, not 0"),
     "no topics": ({"topics": []}, r"topics must be a list of at least one topic's name, not \[\]"),
     "one name": ({"topics": "orders"}, "topics must be a list of at least one topic's name, not 'orders'"),
@@ -180,9 +180,15 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_a_stage_starts(
 ) -> None:
     monkeypatch.setattr("muster.spark.members.checks.TIMEOUT_S", 3.0)
     wrong, sentence = REFUSED[case]
-    given = {"bootstrap": broker.bootstrap, "group_id": group, "topics": [topic], "members": 1}
+    given: dict[str, Any] = {
+        "bootstrap": broker.bootstrap,
+        "group_id": group,
+        "topics": [topic],
+        "members": 1,
+    }
+    given["process"] = nothing
     with pytest.raises(MembersError, match=sentence):
-        members.run(spark, **{**given, "process": nothing, **wrong})
+        members.run(spark, **given | wrong)
     assert observer.state(group) in ("DEAD", "absent")
     assert observer.partition_count("nope") == 0, "asking for a topic has not made it"
 

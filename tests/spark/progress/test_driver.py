@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -86,7 +87,7 @@ def log_tail(folder: Path) -> str:
     return (folder / "driver.log").read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
 
 
-def described(bootstrap: str, group: str) -> dict[str, object]:
+def described(bootstrap: str, group: str) -> dict[str, Any]:
     """What `muster groups describe` says of the group."""
     command = [
         sys.executable,
@@ -129,9 +130,8 @@ def test_the_groups_offsets_are_what_the_sink_holds_through_a_kill_of_the_driver
         assert second.wait(DEADLINE_S) == 0, log_tail(tmp_path)
     rows = sink.rows()
     assert not rows.duplicated(["partition", "offset"]).any()
-    ends = {
-        int(partition): int(last) + 1 for partition, last in rows.groupby("partition")["offset"].max().items()
-    }
+    newest = rows.groupby("partition")["offset"].max()
+    ends = {int(partition): int(last) + 1 for partition, last in zip(newest.index, newest, strict=True)}
     assert observer.committed(group, topic) == ends == sink.without_gap()
     assert ends == {partition: end for partition, end in log_ends.items() if end}
     assert len(rows) == ROWS

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from muster.group_admin import TopicPartition
 from muster.spark import progress
@@ -39,13 +41,10 @@ class Job:
         self.checkpoint = folder / "checkpoint"
         self.group = unique("job")
 
-    def follow(self, **options: object) -> Follower:
-        given: dict[str, object] = {
-            "checkpoint": self.checkpoint,
-            "bootstrap": self.bootstrap,
-            "group_id": self.group,
-        }
-        return progress.follow(self.spark, **{**given, **options})  # type: ignore[arg-type]  # Wrong ones, too.
+    def follow(self, **options: Any) -> Follower:
+        """Options may be wrong ones."""
+        given: dict[str, Any] = {"checkpoint": self.checkpoint, "bootstrap": self.bootstrap}
+        return progress.follow(self.spark, **{"group_id": self.group, **given, **options})
 
     def run(self, table: DataFrame) -> int:
         """Read what is there now, to the end; returns the rows."""
@@ -60,7 +59,7 @@ class Job:
         finally:
             query.stop()
 
-    def _writer(self, table: DataFrame):  # type: ignore[no-untyped-def]  # Spark has no name for it.
+    def _writer(self, table: DataFrame) -> DataStreamWriter:
         return table.writeStream.format("noop").option("checkpointLocation", str(self.checkpoint))
 
 

@@ -86,7 +86,8 @@ class Sample:
             )  # fmt: skip
 
     def _changes(self, kind: Kind) -> list[dict[str, Any]]:
-        at, end, found = BEGIN_MS, BEGIN_MS + self.minutes * MINUTE_MS, []
+        at, end = BEGIN_MS, BEGIN_MS + self.minutes * MINUTE_MS
+        found: list[dict[str, Any]] = []
         living = {f"{kind.group_id}-{number}": at for number in range(kind.members)}
         if kind.deploys:
             moments = [

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from playwright.sync_api import Page
+from playwright.sync_api import FloatRect, Page
 
 from tests.browser import OpenPage, browser
 from tests.spark.report.conftest import page_of
@@ -35,8 +35,8 @@ def main(tables: Path | None) -> None:
             out = IMAGES / f"spark-report-{scheme}.png"
             top = 0 if first == "tiles" else edge(page, first, "top") - MARGIN
             height = edge(page, last, "bottom") + MARGIN - top
-            clip = {"x": 0.0, "y": top, "width": 1_280.0, "height": height}
-            page.screenshot(path=out, full_page=True, clip=clip)  # type: ignore[arg-type]  # A plain dict will do.
+            clip: FloatRect = {"x": 0.0, "y": top, "width": 1_280.0, "height": height}
+            page.screenshot(path=out, full_page=True, clip=clip)
             print(f"{out}: {out.stat().st_size:,} bytes")
         if opened.complaints:
             raise SystemExit("\n".join(opened.complaints))

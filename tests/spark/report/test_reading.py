@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,15 +76,16 @@ def test_the_command_makes_a_page_without_java_and_says_what_of(tmp_path: Path) 
     ],
 )
 def test_wrong_options_are_refused_in_a_sentence_and_what_is_there_stays(
-    tmp_path: Path, arguments: dict[str, str], words: str
+    tmp_path: Path, arguments: dict[str, Any], words: str
 ) -> None:
     write_table(tmp_path / "tables", "storms", [STORM])
     (tmp_path / "empty").mkdir()
     (tmp_path / "page.html").write_text("the one before")
-    given = {"tables": "tables", "out": "page.html", "groups": (), "begin": None, "end": None} | arguments
-    paths = {name: tmp_path / str(given[name]) for name in ("tables", "out")}
+    given: dict[str, Any] = {"groups": (), "begin": None, "end": None, **arguments}
+    given["tables"] = tmp_path / given.get("tables", "tables")
+    given["out"] = tmp_path / given.get("out", "page.html")
     with pytest.raises(ReportError, match=words):
-        write_report(paths["tables"], paths["out"], given["groups"], given["begin"], given["end"], "t")
+        write_report(**given, title="t")
     assert (tmp_path / "page.html").read_text() == "the one before"
 
 
@@ -205,9 +207,9 @@ def test_columns_that_are_read_are_declared_ones(
     asked: set[tuple[str, str]] = set()
     scan = TablesReader.scan
 
-    def noting(self: TablesReader, table: str, columns: list[str], **more: object) -> object:
+    def noting(self: TablesReader, table: str, columns: list[str], **more: Any) -> object:
         asked.update((table, column) for column in columns)
-        return scan(self, table, columns, **more)  # type: ignore[arg-type]  # As it came.
+        return scan(self, table, columns, **more)
 
     monkeypatch.setattr(TablesReader, "scan", noting)
     make_report(tables, Selection())
@@ -225,7 +227,7 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(page.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ReportError, match="cannot be written: No space left on device"):
         write_page("the new one", out)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
