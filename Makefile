@@ -85,6 +85,11 @@ test-long: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m pytest -n 0 tests/long $(PYTEST_ARGS)
 
+# Half of it, which the tree's id chooses: for every change.
+test-long-rotation: $(VENV)/.dev
+	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m pytest -n 0 tests/long --rotate $(PYTEST_ARGS)
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
