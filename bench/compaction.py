@@ -74,7 +74,15 @@ def fill(log: PartitionLog, offsets: int, records_per_batch: int = RECORDS_PER_B
 def clean(log: PartitionLog, pace: Callable[[int], None]) -> tuple[Cleaned, float, float]:
     """What was cleaned, the seconds it took, and those of CPU."""
     part = cleanable(log, 0, NOW_MS)
-    compaction = Compaction(log, Files(), part, wall_ms=NOW_MS, buffer_bytes=128 << 20, pace=pace)
+    compaction = Compaction(
+        log,
+        Files(),
+        part,
+        wall_ms=NOW_MS,
+        producer_expiration_ms=86_400_000,
+        buffer_bytes=128 << 20,
+        pace=pace,
+    )
     began, cpu = time.perf_counter(), time.process_time()
     cleaned = compaction.run()
     return cleaned, time.perf_counter() - began, time.process_time() - cpu

@@ -43,12 +43,19 @@ class Cleaner:
     """`start` and `stop` once each, on any thread; `clean_all` is what the threads do."""
 
     def __init__(
-        self, directory: LogDirectory, files: Files, settings: Settings, wall_ms: Callable[[], int]
+        self,
+        directory: LogDirectory,
+        files: Files,
+        settings: Settings,
+        wall_ms: Callable[[], int],
+        producer_expiration_ms: Callable[[], int],
     ) -> None:
+        """`producer_expiration_ms` is asked for each cleaning: it may change while the daemon runs."""
         self._directory = directory
         self._files = files
         self._settings = settings
         self._wall_ms = wall_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._stopping = Event()
         self._guard = Lock()  # Of the two sets.
         self._busy: WeakSet[PartitionLog] = WeakSet()
@@ -123,6 +130,7 @@ class Cleaner:
             self._files,
             chosen.part,
             wall_ms=self._wall_ms(),
+            producer_expiration_ms=self._producer_expiration_ms(),
             buffer_bytes=settings.log_cleaner_dedupe_buffer_size // settings.log_cleaner_threads,
             pace=Pace(self._stopping, settings.log_cleaner_io_max_bytes_per_second),
         )

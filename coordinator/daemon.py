@@ -28,7 +28,7 @@ from coordinator.history import History
 from coordinator.history_topic import HistoryApart, history_topic_config
 from coordinator.history_writer import HistoryWriter
 from coordinator.internal_topics import COUNT_OPTION, InternalTopics
-from coordinator.maintenance import Maintenance
+from coordinator.maintenance import Intervals, Maintenance
 from coordinator.marker_sender import MarkerSender
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, api_table
@@ -67,6 +67,10 @@ READER_THREADS = 2
 """Fetches of data that is not in the page cache, side by side."""
 LAST_ANSWERS_S = 1.0
 """How long a stop waits for clients to take the answers that were sent to them; most do at once."""
+READ_OTHERWISE = frozenset({"log_cleanup_policy", "log_retention_ms", "log_roll_ms"})
+"""Settings that the data plane knows in another form than they are given in."""
+NOT_SHOWN = frozenset({"producer_id_expiration_check_interval_ms"})
+"""Settings that Kafka takes and does not describe."""
 
 
 class StartupError(Exception):
@@ -141,9 +145,15 @@ class Daemon:
         )
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
-            self.runtime, self.registry, directory, self._caretaker, settings.log_retention_check_interval_ms
+            self.runtime, self.registry, directory, self._caretaker, Intervals.of(settings)
         )
-        self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
+        self._cleaner = Cleaner(
+            directory,
+            files,
+            settings,
+            self._clock.wall_ms,
+            producer_expiration_ms=lambda: self.registry.settings.producer_id_expiration_ms,
+        )
         self.broker = self._broker(files)
         self.server = self._server()
 
@@ -284,8 +294,10 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
     """What the data plane needs to know; settings that Muster does not offer keep Kafka's defaults."""
     own = TopicSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
     return TopicSettings(
-        **{name: getattr(settings, name) for name in own - {"log_retention_ms", "log_roll_ms"}},
+        **{name: getattr(settings, name) for name in own - READ_OTHERWISE},
         cluster_id=cluster_id,
+        rack=settings.broker_rack,
+        log_cleanup_policy=",".join(settings.log_cleanup_policy),
         log_retention_ms=settings.retention_ms,
         log_roll_ms=settings.roll_ms,
     )
@@ -293,7 +305,8 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
 
 def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
     """Every setting, as DescribeConfigs of the broker shows it."""
-    fields = Settings.model_fields.items()
     return tuple(
-        broker_config(option_name(name), getattr(settings, name), field.default) for name, field in fields
+        broker_config(option_name(name), getattr(settings, name), field.default)
+        for name, field in Settings.model_fields.items()
+        if name not in NOT_SHOWN
     )

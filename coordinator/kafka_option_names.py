@@ -14,7 +14,7 @@ IGNORED: Final = frozenset(
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.leader.rebalance.enable
-    background.threads broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms
+    background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
     client.quota.callback.class compression.gzip.level compression.lz4.level compression.type
     compression.zstd.level config.providers connection.failed.authentication.delay.ms
     connections.max.reauth.ms controlled.shutdown.enable controller.performance.always.log.threshold.ms
@@ -55,20 +55,18 @@ IGNORED: Final = frozenset(
     initial.broker.registration.timeout.ms inter.broker.listener.name internal.metadata.delete.delay.millis
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleanup.policy
-    log.dir.failure.timeout.ms log.flush.interval.messages
-    log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+    log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
     log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
-    log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
-    log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate log.roll.jitter.hours
-    log.roll.jitter.ms log.segment.delete.delay.ms max.connection.creation.rate
+    log.local.retention.bytes log.local.retention.ms log.preallocate
+    log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate
     max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms min.insync.replicas num.io.threads num.network.threads
     num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-    principal.builder.class process.roles producer.id.expiration.check.interval.ms producer.id.expiration.ms
+    principal.builder.class process.roles
     producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num
     quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
     remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms

@@ -1,16 +1,18 @@
 """What has to be done now and then: retention, checkpoints, snapshots of producers, forgetting silent ones.
 
-Driven by the runtime's timers like everything else; the work itself waits for the disk, on a thread.
+Driven by the runtime's timers like everything else; what waits for the disk does so on a thread.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from coordinator.runtime import Runtime
+from coordinator.settings import Settings
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
 from storage.files import StorageError
@@ -19,8 +21,22 @@ from storage.partition_log import PartitionLog
 
 log = structlog.get_logger("muster.maintenance")
 
-CHECKPOINT_INTERVAL_MS = 60_000
-"""How far a crash makes the next start look back (Kafka's log.flush.offset.checkpoint.interval.ms)."""
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often each kind of work comes round."""
+
+    retention_ms: int
+    checkpoint_ms: int  # How far a crash makes the next start look back.
+    producers_ms: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Intervals:
+        return cls(
+            settings.log_retention_check_interval_ms,
+            settings.log_flush_offset_checkpoint_interval_ms,
+            settings.producer_id_expiration_check_interval_ms,
+        )
 
 
 class Maintenance:
@@ -32,13 +48,17 @@ class Maintenance:
         registry: TopicRegistry,
         directory: LogDirectory,
         workers: Workers,
-        retention_interval_ms: int,
+        intervals: Intervals,
     ) -> None:
         self._runtime = runtime
         self._registry = registry
         self._directory = directory
         self._workers = workers
-        self._intervals_ms = {self._retain: retention_interval_ms, self._checkpoint: CHECKPOINT_INTERVAL_MS}
+        self._intervals_ms = {
+            self._retain: intervals.retention_ms,
+            self._checkpoint: intervals.checkpoint_ms,
+            self._forget_producers: intervals.producers_ms,
+        }
 
     def start(self) -> None:
         for task in self._intervals_ms:
@@ -53,7 +73,6 @@ class Maintenance:
 
     def _retain(self) -> None:
         """Let segments go that are too old or too many; topics that are only compacted keep theirs."""
-        self._registry.expire_producers()
         wall_ms = self._runtime.wall_ms()
         for topic in self._registry.all():
             if topic.config.is_deleting:
@@ -63,6 +82,9 @@ class Maintenance:
     def _retain_one(self, partition_log: PartitionLog, wall_ms: int) -> None:
         name = partition_log.directory.name
         self._workers.submit(lambda: partition_log.apply_retention(wall_ms), lambda done: _report(name, done))
+
+    def _forget_producers(self) -> None:
+        self._registry.expire_producers()
 
     def _checkpoint(self) -> None:
         for topic in self._registry.all():

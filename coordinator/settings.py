@@ -28,8 +28,10 @@ from coordinator.settings_types import (
     NonBlank,
     Real,
     Switch,
+    Text,
     Whole,
     WordList,
+    Words,
 )
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
@@ -63,6 +65,9 @@ class Settings(BaseModel):
     )
     node_id: Annotated[int, Whole(0)] = Field(DEFAULT_NODE_ID, description="The broker id that clients see.")
     broker_id: Annotated[int, Whole(0, also=(-1,))] = Field(-1, description="The older name of node.id.")
+    broker_rack: Annotated[str | None, Text(optional=True)] = Field(
+        None, description="Where the node stands, as Metadata tells clients."
+    )
 
     # The log.
     log_dirs: WordList = Field((), description="Where the log is kept; one directory. Overrides log.dir.")
@@ -87,7 +92,26 @@ class Settings(BaseModel):
         -1, description="Size at which a partition's oldest segments go; -1: never."
     )
     log_retention_check_interval_ms: LongCount = Field(300_000, description="How often retention is applied.")
+    log_flush_offset_checkpoint_interval_ms: Count = Field(
+        60_000, description="How often recovery points are written: how far a start after a crash looks back."
+    )
+    log_segment_delete_delay_ms: LongCountOrZero = Field(
+        60_000, description="Shown; a deleted file lasts until its last reader is done."
+    )
     log_index_interval_bytes: CountOrZero = Field(4096, description="Log bytes between two index entries.")
+
+    log_cleanup_policy: Annotated[tuple[str, ...], Words(("compact", "delete"))] = Field(
+        ("delete",), description="What becomes of old records in topics that do not say."
+    )
+    log_message_timestamp_type: Annotated[str, Choice(("CreateTime", "LogAppendTime"), is_exact=True)] = (
+        Field("CreateTime", description="Whose time records bear: the producer's, or ours when they come.")
+    )
+    log_message_timestamp_before_max_ms: LongCountOrZero = Field(
+        INT64_MAX, description="Records that claim to be older than this are refused."
+    )
+    log_message_timestamp_after_max_ms: LongCountOrZero = Field(
+        MS_PER_HOUR, description="Records that claim to come from further in the future are refused."
+    )
 
     # Compaction.
     log_cleaner_enable: Switch = Field(
@@ -173,6 +197,13 @@ class Settings(BaseModel):
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: Count = Field(
         3_600_000, description="How often expired transactional ids are looked for."
+    )
+
+    producer_id_expiration_ms: Count = Field(
+        86_400_000, description="How long a producer is known after its last batch or marker."
+    )
+    producer_id_expiration_check_interval_ms: Count = Field(
+        600_000, description="How often producers that were silent for so long are looked for."
     )
 
     # Groups.

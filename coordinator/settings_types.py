@@ -123,16 +123,19 @@ class Flag(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Choice(_Parsed):
-    """One of a few words."""
+    """One of a few words, in any case unless `is_exact`."""
 
     words: tuple[str, ...]
+    is_exact: bool = False
 
     @property
     def allowed(self) -> str:
         return " or ".join(self.words)
 
     def parse(self, value: object) -> str:
-        word = value.strip().lower() if isinstance(value, str) else value
+        word = value.strip() if isinstance(value, str) else value
+        if isinstance(word, str) and not self.is_exact:
+            word = word.lower()
         if word not in self.words:
             raise ValueError(self.allowed)
         return str(word)
@@ -140,29 +143,40 @@ class Choice(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Words(_Parsed):
-    """A list separated by commas. Kafka refuses blanks between commas, and so do we."""
+    """A list separated by commas, of `known` words if any are given, each at most once.
+
+    Kafka refuses blanks between commas, and so do we.
+    """
+
+    known: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> str:
-        return "a list separated by commas"
+        return "a list separated by commas" + (f" of {' and '.join(self.known)}" if self.known else "")
 
     def parse(self, value: object) -> tuple[str, ...]:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []
         if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
             raise ValueError(self.allowed)
+        if self.known and (not set(value) <= set(self.known) or len(set(value)) < len(value)):
+            raise ValueError(self.allowed)
         return tuple(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Text(_Parsed):
-    """Any text that is not blank."""
+    """Any text that is not blank; blank is None where `optional`."""
+
+    optional: bool = False
 
     @property
     def allowed(self) -> str:
-        return "text that is not blank"
+        return "any text, or empty" if self.optional else "text that is not blank"
 
-    def parse(self, value: object) -> str:
+    def parse(self, value: object) -> str | None:
+        if self.optional and (value is None or (isinstance(value, str) and not value.strip())):
+            return None
         if not isinstance(value, str) or not value.strip():
             raise ValueError(self.allowed)
         return value.strip()

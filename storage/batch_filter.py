@@ -12,7 +12,6 @@ A batch keeps its offsets, its producer, its compression and its place: records 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from protocol.compression import compress
 from protocol.control_records import ControlType
@@ -35,18 +34,24 @@ from storage.files import Buffer
 from storage.key_map import KeyMap
 from storage.log_survey import Survey
 
-PRODUCER_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: as long as Produce knows a producer.
-
 
 class BatchFilter:
     """One cleaning of one log; `kept` is asked for every batch, from the log's start on."""
 
-    def __init__(self, keys: KeyMap, survey: Survey, wall_ms: int, delete_retention_ms: int) -> None:
+    def __init__(
+        self,
+        keys: KeyMap,
+        survey: Survey,
+        wall_ms: int,
+        delete_retention_ms: int,
+        producer_expiration_ms: int,
+    ) -> None:
         self._newest = keys.newest
         self._end_offset = keys.end_offset
         self._survey = survey
         self._wall_ms = wall_ms
         self._delete_retention_ms = delete_retention_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._with_records: set[int] = set()  # Producers of which a record was met since their last marker.
 
     def kept(self, batch: Batch, data: memoryview, *, keeps_place: bool, marker: int | None) -> Buffer | None:
@@ -83,7 +88,7 @@ class BatchFilter:
         return self._survey.is_aborted(batch)
 
     def _says_where_producer_is(self, batch: Batch) -> bool:
-        return self._survey.is_last_of_producer(batch, self._wall_ms, PRODUCER_EXPIRATION_MS)
+        return self._survey.is_last_of_producer(batch, self._wall_ms, self._producer_expiration_ms)
 
     def _newest_of(self, batch: Batch, spans: Sequence[Span]) -> Sequence[Span]:
         """The records that no later one replaces, but for tombstones whose time is up.

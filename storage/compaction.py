@@ -46,7 +46,10 @@ class Cleaned:
 
 
 class Compaction:
-    """Made for one run. `buffer_bytes` bounds the memory for keys."""
+    """Made for one run. `buffer_bytes` bounds the memory for keys.
+
+    `producer_expiration_ms` is how long a producer may be silent and yet come back (producer.id.expiration.ms).
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Compaction:
         part: Cleanable,
         *,
         wall_ms: int,
+        producer_expiration_ms: int,
         buffer_bytes: int,
         pace: Pace,
     ) -> None:
@@ -63,6 +67,7 @@ class Compaction:
         self._files = files
         self._part = part
         self._wall_ms = wall_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._buffer_bytes = buffer_bytes
         self._pace = pace
         self._path, self._position = log.directory, 0  # Of the batch in hand.
@@ -86,7 +91,9 @@ class Compaction:
         keys = self._map_keys(dirty, found)
         cleaned = Cleaned(keys.end_offset, keys=len(keys.newest))
         if keys.end_offset > first:
-            kept = BatchFilter(keys, found, self._wall_ms, self._config.delete_retention_ms)
+            kept = BatchFilter(
+                keys, found, self._wall_ms, self._config.delete_retention_ms, self._producer_expiration_ms
+            )
             for group in self._groups([each for each in segments[:-1] if each.base_offset < keys.end_offset]):
                 self._clean(group, kept, cleaned)
         return cleaned

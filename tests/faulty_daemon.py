@@ -1,7 +1,8 @@
-"""A daemon in a process of its own whose disk a test fills, and clears, while it runs.
+"""A daemon in a process of its own whose disk a test fills, slows down and clears while it runs.
 
-`python -m tests.faulty_daemon FLAG [serve's arguments]`: the disk has no room for as long as the file FLAG is
-there. Everything else is `muster serve`.
+`python -m tests.faulty_daemon FOLDER [serve's arguments]`: the disk has no room for as long as the file FULL is in
+FOLDER, and each sync takes as many seconds as the file SLOW says, or until that is gone. Everything else is
+`muster serve`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import asyncio
 import errno
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from coordinator.daemon import serve
 from coordinator.log_output import configure_log
@@ -21,35 +24,53 @@ from muster.serve import parsed_overrides, stop_on_signals
 from tests.daemon import READY, MusterDaemon
 from tests.storage.faulty_files import FaultyFiles, Operation
 
-NEEDS_ROOM = ("write", "create", "mkdir")
+NEEDS_ROOM: Final = ("write", "create", "mkdir")
+FULL: Final = "the-disk-is-full"
+SLOW: Final = "a-sync-takes"
+HANGING_S: Final = 3600.0
+LOOK_S: Final = 0.01
 
 
-class FillableDaemon(MusterDaemon):
-    """A Muster daemon with a disk that `fill_disk` fills and `make_room` clears."""
+class FaultyDaemon(MusterDaemon):
+    """A Muster daemon with a disk that `fill_disk` fills and `make_room` clears, and whose syncs can be slow."""
 
     def __init__(self, data_dir: Path, overrides: Mapping[str, str] | None = None) -> None:
         super().__init__(data_dir, overrides)
-        self._flag = data_dir / "the-disk-is-full"
+        self._full = data_dir / FULL
+        self._slow = data_dir / SLOW
 
     def fill_disk(self) -> None:
-        self._flag.touch()
+        self._full.touch()
 
     def make_room(self) -> None:
-        self._flag.unlink()
+        self._full.unlink()
+
+    def slow_down(self, sync_s: float = HANGING_S) -> None:
+        """Let every sync take so long from now on; without a number it hangs."""
+        draft = self._slow.with_suffix(".draft")
+        draft.write_text(str(sync_s))
+        draft.rename(self._slow)
+
+    def speed_up(self) -> None:
+        """Let all syncs end, also those that are under way."""
+        self._slow.unlink()
 
     def has_said(self, text: str) -> bool:
         """Whether this is in its log."""
         return text in self.log_path.read_text(errors="replace")
 
     def _command(self) -> list[str]:
-        return [self._python, "-m", "tests.faulty_daemon", str(self._flag), *self._settings()]
+        return [self._python, "-m", "tests.faulty_daemon", str(self.data_dir), *self._settings()]
 
 
-def fillable_files(root: Path, flag: Path) -> FaultyFiles:
-    """A file layer on `root` that finds no room while `flag` is there."""
+def faulty_files(root: Path, folder: Path) -> FaultyFiles:
+    """A file layer on `root` that is as full and as slow as the files in `folder` say."""
+    full, slow = folder / FULL, folder / SLOW
 
     def fault(operation: Operation) -> OSError | None:
-        if operation.name in NEEDS_ROOM and flag.exists():
+        if operation.name == "sync":
+            wait_while_slow(slow)
+        if operation.name in NEEDS_ROOM and full.exists():
             return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return None
 
@@ -59,16 +80,28 @@ def fillable_files(root: Path, flag: Path) -> FaultyFiles:
     return files
 
 
+def wait_while_slow(slow: Path) -> None:
+    """As long as one sync takes, by what the file says when it begins."""
+    if not slow.exists():
+        return
+    try:
+        until = time.monotonic() + float(slow.read_text())
+    except FileNotFoundError:
+        return  # Removed between the two looks: the disk is quick again.
+    while slow.exists() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
 async def run(settings: Settings, files: FaultyFiles) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     await serve(settings, lambda address: print(READY.format(address=address), "", flush=True), stop, files)
 
 
-def main(flag: str, *arguments: str) -> None:
+def main(folder: str, *arguments: str) -> None:
     settings = load(parsed_overrides(arguments)).settings
     configure_log(settings.muster_log_level)
-    asyncio.run(run(settings, fillable_files(Path(settings.data_directory), Path(flag))))
+    asyncio.run(run(settings, faulty_files(Path(settings.data_directory), Path(folder))))
 
 
 if __name__ == "__main__":

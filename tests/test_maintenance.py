@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from coordinator.maintenance import CHECKPOINT_INTERVAL_MS, Maintenance
+from coordinator.maintenance import Intervals, Maintenance
 from storage import log_producers
 from tests.topics.requests import produce
 from tests.topics.world import World, batch
+
+INTERVALS = Intervals(retention_ms=10**9, checkpoint_ms=60_000, producers_ms=10**9)
 
 
 class Timers:
@@ -31,7 +33,7 @@ class Timers:
 
     def fire(self) -> None:
         """All that is due a checkpoint's interval from now."""
-        due_ms = self._world.time_ms + CHECKPOINT_INTERVAL_MS
+        due_ms = self._world.time_ms + INTERVALS.checkpoint_ms
         for (owner, task), deadline_ms in list(self.armed.items()):
             if deadline_ms <= due_ms:
                 owner.timer_fired(task)
@@ -50,7 +52,7 @@ def test_producers_are_written_down_with_the_checkpoint(
 ) -> None:
     monkeypatch.setattr(log_producers, "SNAPSHOT_BYTES", 1000)
     timers = Timers(world)
-    maintenance = Maintenance(timers, world.registry, world.logs, world, 10**9)  # type: ignore[arg-type]
+    maintenance = Maintenance(timers, world.registry, world.logs, world, INTERVALS)  # type: ignore[arg-type]
     maintenance.start()
     partition = world.registry.partition("t", 0)
     assert partition is not None

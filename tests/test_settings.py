@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.daemon import topic_settings
 from coordinator.kafka_option_names import IGNORED, RETIRED
 from coordinator.listeners import Listener
 from coordinator.properties_file import PropertiesError, parse_properties
@@ -16,6 +17,8 @@ from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
 from coordinator.settings_page import DIFFERENT_DEFAULTS, PAGE, kind_of, settings_page
 from coordinator.settings_sources import Loaded, SettingsError, environment_variable, load
 from coordinator.settings_types import Flag, Whole
+from coordinator.topics.dynamic_settings import CHANGEABLE
+from coordinator.topics.settings import TopicSettings
 from tests import java_tools
 
 # Kafka's own file, as its 4.x archive ships it for one node in combined mode, comments left out.
@@ -196,6 +199,41 @@ def test_the_finest_unit_of_retention_wins(given: dict[str, str], retention_ms: 
 
 def test_the_finer_unit_of_rolling_wins() -> None:
     assert load({"log.roll.ms": "7", "log.roll.hours": "1"}).settings.roll_ms == 7
+
+
+@pytest.mark.parametrize("name", sorted(CHANGEABLE))
+def test_what_can_be_changed_at_run_time_counts_in_a_file_as_well(name: str, tmp_path: Path) -> None:
+    """It reaches what works by it, and not only the page of settings."""
+    attribute = attribute_name(name)
+    value = {
+        "log.cleanup.policy": "compact,delete",
+        "log.message.timestamp.type": "LogAppendTime",
+        "log.cleaner.min.cleanable.ratio": "0.25",
+    }.get(name, "1234567")
+    given = load(config=properties(tmp_path, f"{name}={value}\n"))
+    assert given.ignored == ()
+    settings = topic_settings(given.settings, "cluster")
+    assert str(getattr(settings, attribute)) == value
+    assert getattr(topic_settings(Settings(), "cluster"), attribute) == getattr(TopicSettings(), attribute)
+
+
+def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
+    given = load(config=properties(tmp_path, "broker.rack=west\n")).settings
+    assert topic_settings(given, "cluster").rack == "west"
+    assert topic_settings(load({"broker.rack": " "}).settings, "cluster").rack is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.cleanup.policy", "compact,compact"),
+        ("log.cleanup.policy", "delete,keep"),
+        ("log.message.timestamp.type", "logappendtime"),
+    ],
+)
+def test_words_that_kafka_does_not_take_are_refused(name: str, value: str) -> None:
+    (told,) = problems({name: value})
+    assert told == f"{name}={value} (flag) must be {kind_of(attribute_name(name)).allowed}"
 
 
 def test_settings_that_do_not_fit_together_are_refused_together() -> None:

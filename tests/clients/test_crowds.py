@@ -10,9 +10,9 @@ from tests.clients.observer import Observer
 
 PROCESSES = 5
 MEMBERS = 50
-# One, with nobody later than the initial delay of 500 ms after the one before. More on a slow machine; and the
-# leader of kafka-python's members sometimes joins again, once or twice, when it learns the topic's partitions.
-MAX_GENERATIONS = 6
+# All come within the initial delay of 500 ms. The leader of kafka-python's members joins once more where it
+# learns of the topic's partitions only after it has joined: it compares what it knew with what it assigned.
+MAX_GENERATIONS = {"kafka_python": 2}
 
 
 def test_fifty_members_join_at_once(
@@ -32,7 +32,8 @@ def test_fifty_members_join_at_once(
         f"{family}: {MEMBERS} at once, generations: {last.number}, members of the first: {len(first.shares)}"
     )
     record_property("figure", figure)
-    assert last.number <= MAX_GENERATIONS
+    assert last.number <= MAX_GENERATIONS.get(family, 1)
+    assert len(first.shares) == MEMBERS
     assert [len(share) for share in last.shares.values()] == [1] * MEMBERS
     group.write(10 * MEMBERS)
     group.await_everything_read(*crowd)

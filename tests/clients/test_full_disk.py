@@ -14,7 +14,7 @@ from tests.clients.conftest import SETTINGS
 from tests.clients.fleet import DEADLINE_S, Fleet
 from tests.clients.groups import Group
 from tests.clients.observer import Observer
-from tests.faulty_daemon import FillableDaemon
+from tests.faulty_daemon import FaultyDaemon
 from tests.processes import wait_until
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
@@ -26,22 +26,22 @@ PRODUCE_VERSION = 9
 
 
 @pytest.fixture
-def fillable(target: str, tmp_path: Path) -> Iterator[FillableDaemon]:
+def fillable(target: str, tmp_path: Path) -> Iterator[FaultyDaemon]:
     if target != "muster":
         pytest.skip("Kafka stops when its disk is full")
-    with FillableDaemon(tmp_path / "broker", SETTINGS) as daemon:
+    with FaultyDaemon(tmp_path / "broker", SETTINGS) as daemon:
         yield daemon
 
 
 @pytest.fixture
-def group(fillable: FillableDaemon, tmp_path: Path) -> Iterator[Group]:
+def group(fillable: FaultyDaemon, tmp_path: Path) -> Iterator[Group]:
     fleet = Fleet(fillable.bootstrap, tmp_path)
     yield Group(fleet, Observer(fillable.bootstrap))
     fleet.close()
 
 
 def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
-    family: str, group: Group, fillable: FillableDaemon
+    family: str, group: Group, fillable: FaultyDaemon
 ) -> None:
     """Members have read and not committed yet; a producer is in the middle of its work."""
     members = [group.start(family, holds=True) for _ in range(2)]
@@ -71,7 +71,7 @@ def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
     group.stop(*members)
 
 
-def writes_are_refused(group: Group, daemon: FillableDaemon) -> bool:
+def writes_are_refused(group: Group, daemon: FaultyDaemon) -> bool:
     """With errors that clients take for passing ones, while what is known is served."""
     produced = produce_request(batch(b"refused"), group.topic)
     with WireClient(daemon.bootstrap) as client:

@@ -2,14 +2,16 @@
 
 A writer fills a source topic. Three workers (the example of docs/delivery.md, on librdkafka) share a group and
 copy it to a middle topic; an aiokafka process copies that to a last one. At seeded moments workers are killed
-(SIGKILL) or stopped for seconds (SIGSTOP), and the broker is killed and started on its directory. A worker that
-dies, by our hand or its own, is started again. At the end each topic, read with `read_committed`, must hold
+(SIGKILL) or stopped for seconds (SIGSTOP), and the broker is killed and started on its directory. A worker that we
+killed is started again, and so is one that found no broker while that was away; any other end of a worker fails
+the run. At the end each topic, read with `read_committed`, must hold
 exactly the rows of the source, partition by partition in the same order, and the group's offsets must be where the
 source ends.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -52,6 +54,9 @@ DOWN_S = (0.0, 1.5)  # How long a killed broker stays away.
 STOPPED_S = (1.0, 5.0)  # On both sides of the session's length.
 SESSION = ("session.timeout.ms=3000", "heartbeat.interval.ms=500", "fetch.wait.max.ms=100")
 FINISH_S = 90.0
+FOUND_NO_BROKER = "Unable to bootstrap from"
+"""How aiokafka ends that is started while the broker is away. librdkafka waits, and neither is ever to be fenced:
+each id has one living process, and no transaction lasts as long as its timeout."""
 DELIVERY_MS = 120_000
 
 
@@ -97,9 +102,9 @@ class TransactionLoop:
     log_dir: Path
     chance: random.Random
     blows: Counter[str] = field(default_factory=Counter)
-    deaths: Counter[str] = field(
-        default_factory=Counter
-    )  # Workers that ended by themselves: the error of each.
+    deaths: Counter[str] = field(default_factory=Counter)  # Workers that found no broker, by their error.
+    _started_s: dict[int, float] = field(default_factory=dict)  # When each worker was started last,
+    _back_s: float = 0.0  # and when the broker was back; for ever while it is away.
 
     def run(self, seconds: float) -> str:
         """A sentence of figures. Raises AssertionError where a row is missing, repeated or out of order."""
@@ -155,9 +160,11 @@ class TransactionLoop:
             self._tell("and wakes")
 
     def _kill_broker(self) -> None:
+        self._back_s = math.inf
         self.broker.kill()
         self._watch_for(self.chance.uniform(*DOWN_S))
         self.broker.start()
+        self._back_s = time.monotonic()
         self._tell("the broker is back")
 
     def _tell(self, what: str) -> None:
@@ -166,6 +173,7 @@ class TransactionLoop:
     # The workers.
 
     def _start(self, number: int) -> Worker:
+        self._started_s[number] = time.monotonic()
         own = f"{GROUP}-{number}"
         if number != RELAY:
             return self.fleet.start_example("exactly_once_transactions", SOURCE, GROUP, MIDDLE, own, *SESSION)
@@ -173,7 +181,7 @@ class TransactionLoop:
         return self.fleet.start_module("aiokafka_relay", group=RELAY_GROUP, transactional_id=own, **topics)
 
     def _watch_for(self, seconds: float) -> None:
-        """Time passes; who ends by himself is started again."""
+        """Time passes; a worker that found no broker is started again."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._revive()
@@ -182,9 +190,15 @@ class TransactionLoop:
     def _revive(self) -> None:
         for number, worker in enumerate(self.workers):
             if worker.status is not None:
+                assert self._found_no_broker(number), f"worker {number} ended by itself\n{worker.story()}"
                 self.deaths[f"{worker.name.rpartition('-')[0]}: {worker.last_words}"] += 1
                 self._tell(f"worker {number} ended by itself\n{worker.story()}")
                 self.workers[number] = self._start(number)
+
+    def _found_no_broker(self, number: int) -> bool:
+        """Whether the worker ended because the broker was away when it was started."""
+        was_away = self._back_s > self._started_s[number]
+        return was_away and FOUND_NO_BROKER in self.workers[number].last_words
 
     # The end.
 

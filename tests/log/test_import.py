@@ -15,9 +15,10 @@ from coordinator.effects import Record
 from muster.cli import run
 from muster.log.rows import OffsetRow, read_rows, write_rows
 from tests.daemon import MusterDaemon
+from tests.kafka_broker import KafkaBroker
 from tests.kafka_log.groups import TOPIC as ONLINE_TOPIC
+from tests.kafka_log.groups import await_coordinator, join, make_topic, offsets_of
 from tests.kafka_log.groups import commit as commit_online
-from tests.kafka_log.groups import join, make_topic, offsets_of
 from tests.log.directories import (
     ALIVE,
     OFFSETS,
@@ -28,6 +29,7 @@ from tests.log.directories import (
     history,
     make_directory,
 )
+from tests.processes import ServerProcess
 from tests.wire import WireClient
 
 ROOT = Path(__file__).parents[2]
@@ -152,23 +154,41 @@ def test_where_to_import_must_be_said_once(tmp_path: Path, capsys: pytest.Captur
 # With a server.
 
 
+SETTINGS = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
+
+
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
-    settings = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
-    with MusterDaemon(tmp_path_factory.mktemp("daemon"), settings) as running:
+    with MusterDaemon(tmp_path_factory.mktemp("daemon"), SETTINGS) as running:
         with WireClient(running.bootstrap) as client:
             make_topic(client)
         yield running
+
+
+@pytest.fixture(scope="module")
+def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), SETTINGS) as running:
+        with WireClient(running.bootstrap) as client:
+            make_topic(client)
+            await_coordinator(client, ["one", "two", "any", "busy", "some"])
+        yield running
+
+
+@pytest.fixture(params=["daemon", "kafka"])
+def cluster(request: pytest.FixtureRequest) -> ServerProcess:
+    """A running Muster, and then a running Kafka."""
+    running: ServerProcess = request.getfixturevalue(request.param)
+    return running
 
 
 def online_rows(group: str) -> list[OffsetRow]:
     return [OffsetRow(group, ONLINE_TOPIC, n, 100 + n, leader_epoch=n, metadata=f"m{n}") for n in range(3)]
 
 
-def test_a_running_cluster_takes_an_import(daemon: MusterDaemon, tmp_path: Path) -> None:
+def test_a_running_cluster_takes_an_import(cluster: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     write_rows(file, online_rows("one") + online_rows("two"))
-    done = muster("import", file, "--bootstrap", daemon.bootstrap, "--json")
+    done = muster("import", file, "--bootstrap", cluster.bootstrap, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "dry_run": False,
@@ -176,28 +196,28 @@ def test_a_running_cluster_takes_an_import(daemon: MusterDaemon, tmp_path: Path)
         "groups": ["one", "two"],
         "refused": {},
     }
-    with WireClient(daemon.bootstrap) as client:
+    with WireClient(cluster.bootstrap) as client:
         for group in ("one", "two"):
             assert offsets_of(client, group) == {(ONLINE_TOPIC, n): (100 + n, n, f"m{n}") for n in range(3)}
 
 
 def test_a_live_group_is_refused_by_a_running_cluster_before_anything_is_written(
-    daemon: MusterDaemon, tmp_path: Path
+    cluster: ServerProcess, tmp_path: Path
 ) -> None:
-    join(daemon.bootstrap, "busy", [None])
+    join(cluster.bootstrap, "busy", [None])
     file = tmp_path / "rows.jsonl"
     write_rows(file, online_rows("any") + online_rows("busy"))
-    done = muster("import", file, "--bootstrap", daemon.bootstrap)
+    done = muster("import", file, "--bootstrap", cluster.bootstrap)
     assert done.returncode == 2
     assert "group busy has 1 live members" in done.stderr
-    with WireClient(daemon.bootstrap) as client:
+    with WireClient(cluster.bootstrap) as client:
         assert offsets_of(client, "any") == {}
 
 
-def test_partitions_that_a_cluster_does_not_have_are_told(daemon: MusterDaemon, tmp_path: Path) -> None:
+def test_partitions_that_a_cluster_does_not_have_are_told(cluster: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     write_rows(file, [*online_rows("some"), OffsetRow("some", "nowhere", 0, 1)])
-    done = muster("import", file, "--bootstrap", daemon.bootstrap)
+    done = muster("import", file, "--bootstrap", cluster.bootstrap)
     assert done.returncode == 1
     assert "refused: some nowhere-0: UNKNOWN_TOPIC_OR_PARTITION" in done.stdout
     assert "3 offsets of 1 groups imported" in done.stdout

@@ -12,6 +12,7 @@ from storage.key_map import KeyMap
 from storage.log_survey import Survey
 
 KEYS_BYTES = 1 << 20
+DAY_MS = 86_400_000
 
 Headed = tuple[Batch, bytearray]
 
@@ -53,7 +54,7 @@ def cleaned(
             if not batch.is_control and not survey.is_aborted(batch):
                 keys.add(batch.base_offset, record_spans(payload_of(data, batch), batch.record_count))
             keys.end_offset = batch.last_offset + 1
-    kept = BatchFilter(keys, survey, wall_ms, delete_retention_ms)
+    kept = BatchFilter(keys, survey, wall_ms, delete_retention_ms, producer_expiration_ms=DAY_MS)
     stay = [
         kept.kept(batch, memoryview(data), keeps_place=batch is part[-1][0], marker=marker_of(batch, data))
         for batch, data in part

@@ -61,11 +61,18 @@ def clean(
     checkpoint: int = 0,
     wall_ms: int = NOW_MS,
     buffer_bytes: int = 1 << 20,
+    producer_expiration_ms: int = DAY_MS,
 ) -> Cleaned:
     """One cleaning, here and now."""
     part = cleanable(log, checkpoint, wall_ms)
     return Compaction(
-        log, files or Files(), part, wall_ms=wall_ms, buffer_bytes=buffer_bytes, pace=lambda _: None
+        log,
+        files or Files(),
+        part,
+        wall_ms=wall_ms,
+        producer_expiration_ms=producer_expiration_ms,
+        buffer_bytes=buffer_bytes,
+        pace=lambda _: None,
     ).run()
 
 

@@ -338,6 +338,20 @@ def test_the_last_batch_of_a_producer_stays_empty_while_it_may_come_back(log: Pa
     assert batches(log)[0].base_offset == 2
 
 
+@pytest.mark.parametrize("expiration_ms", [1000, 7 * DAY_MS])
+def test_how_long_a_producer_may_stay_away_is_what_the_setting_says(
+    log: PartitionLog, expiration_ms: int
+) -> None:
+    put(log, ("a", "1"), producer_id=9, producer_epoch=1, base_sequence=0)
+    put(log, ("a", "2"))
+    roll_after(log)
+    clean(log, wall_ms=NOW_MS + expiration_ms - 1, producer_expiration_ms=expiration_ms)
+    assert [(batch.producer_id, batch.record_count) for batch in batches(log)][:2] == [(9, 0), (-1, 1)]
+    roll_after(log)
+    clean(log, wall_ms=NOW_MS + expiration_ms, producer_expiration_ms=expiration_ms)
+    assert 9 not in [batch.producer_id for batch in batches(log)]
+
+
 # Failure.
 
 

@@ -77,6 +77,7 @@ class Driver:
     timers: dict[Hashable, int] = field(default_factory=dict)
     markers: list[MarkersWanted] = field(default_factory=list)
     has_ids: bool = True
+    wall_moved_ms: int = 0  # How far the wall clock was set ahead, or back.
 
     def __post_init__(self) -> None:
         self._ids = count(FIRST_ID)
@@ -84,7 +85,7 @@ class Driver:
 
     @property
     def wall_ms(self) -> int:
-        return WALL_START_MS + self.now_ms
+        return WALL_START_MS + self.now_ms + self.wall_moved_ms
 
     def transaction_of(self, transactional_id: str) -> Transaction:
         found = self.shard.transactions.get(transactional_id)

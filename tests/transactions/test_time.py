@@ -13,6 +13,7 @@ from protocol.errors import ErrorCode
 from tests.transactions.driver import TIMEOUT_MS, Driver
 
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -93,3 +94,37 @@ def test_many_are_forgotten_in_slices(driver: Driver, monkeypatch: pytest.Monkey
         driver.advance(max(driver.timers[ExpiryTimer(0)] - driver.now_ms, 0))
         slices.append(len(driver.shard.transactions))
     assert slices == [3, 1, 0, 0]
+
+
+# The wall clock, by which ids expire and nothing else does.
+
+
+def test_a_leap_of_the_clock_ends_no_transaction_before_its_time(driver: Driver) -> None:
+    driver.bring_to(ONGOING)
+    for leap_ms in (10 * DAY_MS, -10 * DAY_MS):
+        driver.wall_moved_ms = leap_ms
+        driver.advance(TIMEOUT_MS // 2 - 1)
+        assert driver.state is ONGOING
+    driver.advance(2)
+    assert driver.state is PREPARE_ABORT
+
+
+def test_an_id_that_rests_goes_by_the_clock_as_it_is(driver: Driver) -> None:
+    driver.bring_to(EMPTY)
+    driver.wall_moved_ms = -10 * DAY_MS
+    driver.advance(2 * DAY_MS)
+    assert len(driver.shard.transactions) == 1
+    driver.wall_moved_ms = 0
+    driver.advance(HOUR_MS)
+    assert len(driver.shard.transactions) == 0
+
+
+def test_a_clock_that_was_ahead_has_ids_forgotten_later_and_none_sooner(driver: Driver) -> None:
+    driver.wall_moved_ms = DAY_MS
+    driver.producer(transactional_id="ahead")
+    driver.wall_moved_ms = 0
+    driver.producer(transactional_id="right")
+    driver.advance(DAY_MS - HOUR_MS)
+    assert len(driver.shard.transactions) == 2
+    driver.advance(DAY_MS + 2 * HOUR_MS)
+    assert len(driver.shard.transactions) == 0
