@@ -145,9 +145,13 @@ def test_a_damaged_snapshot_is_left_out_and_the_log_read(tmp_path: Path, damage:
     data = bytearray(path.read_bytes())
     if damage == "flipped":
         data[20] ^= 1
-    path.write_bytes(
-        {"flipped": data, "cut": data[:-3], "empty": b"", "of another version": b"\0\2" + data[2:]}[damage]
-    )
+    damaged: dict[str, bytes] = {
+        "flipped": bytes(data),
+        "cut": bytes(data[:-3]),
+        "empty": b"",
+        "of another version": b"\0\2" + data[2:],
+    }
+    path.write_bytes(damaged[damage])
     log, found = start(directory)
     assert [each for each, _ in found.damaged] == [path]
     assert found.scanned_bytes == log.size_bytes
