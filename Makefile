@@ -93,7 +93,7 @@ test-long-rotation: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(addprefix -p ,$(SHIPPED))
+	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_imports.py
 
 format: $(VENV)/.dev

@@ -38,6 +38,8 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
 )
 from tests.daemon import MusterDaemon
 from tests.processes import wait_until
@@ -174,13 +176,13 @@ class Soak:
         topic = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[topic])])
 
-        def fetched() -> list[OffsetFetchRequestTopics] | None:
-            answer = client.ask(request, 8).groups[0]
+        def fetched() -> list[OffsetFetchResponseTopics] | None:
+            answer: OffsetFetchResponseGroup = client.ask(request, 8).groups[0]
             assert answer.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), answer
             return answer.topics if answer.error_code == ErrorCode.NONE else None
 
         (found,) = wait_until(fetched, f"{group} is loaded", LOADING_S)
-        return {each.partition_index: each.committed_offset for each in found.partitions}  # type: ignore[attr-defined]
+        return {each.partition_index: each.committed_offset for each in found.partitions}
 
     # The log.
 

@@ -42,11 +42,11 @@ topics = st.sampled_from(["orders", "payments", "t"])
 partitions = st.one_of(st.integers(0, 5), st.sampled_from([-(2**31), -1, 300, 70_000, 2**31 - 1]))
 notes = st.sampled_from(["", "", "", "note", "ö" * 70])
 
+NAMES = ("offset", "leader_epoch", "metadata", "commit_timestamp", "topic_id")
 plain_commits = st.builds(
     lambda *fields: encode(OffsetCommitValue(**dict(zip(NAMES, fields, strict=True))), 4),
     int64s, int32s, notes, int64s, st.sampled_from(IDS),
 ).map(lambda body: pack(">h", 4) + body)  # fmt: skip
-NAMES = ("offset", "leader_epoch", "metadata", "commit_timestamp", "topic_id")
 
 
 @st.composite

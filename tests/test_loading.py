@@ -32,10 +32,20 @@ class Log:
         self.batches: list[tuple[Batch, memoryview]] = []
         self.next_offset = 0
 
-    def add(self, record: Record | tuple[bytes, bytes | None], producer_id: int = -1, **how: bool) -> Log:
+    def add(
+        self,
+        record: Record | tuple[bytes, bytes | None],
+        producer_id: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+    ) -> Log:
         key, value = encode_record(record) if isinstance(record, Record) else record
         batch = encode_batch(
-            [LogRecord(key, value, TIME_MS)], base_offset=self.next_offset, producer_id=producer_id, **how
+            [LogRecord(key, value, TIME_MS)],
+            base_offset=self.next_offset,
+            producer_id=producer_id,
+            transactional=transactional,
+            control=control,
         )
         self.batches.append((parse_header(batch), memoryview(bytes(batch))))
         self.next_offset += 1

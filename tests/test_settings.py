@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -131,8 +132,9 @@ def test_our_own_settings_have_one_muster_in_their_variable() -> None:
 
 
 def test_settings_cannot_be_changed() -> None:
+    settings: Any = Settings()
     with pytest.raises(ValueError, match="frozen"):
-        Settings().group_max_size = 5
+        settings.group_max_size = 5
 
 
 def test_settings_built_directly_read_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,7 +262,7 @@ class Actor:
             partition = OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=offset, committed_metadata=metadata
             )
-            topics[topic].partitions.append(partition)
+            topics[topic].partitions = [*topics[topic].partitions, partition]
         given: dict[str, Any] = {
             "group_id": self.run.group,
             "generation_id_or_member_epoch": self.generation_id,

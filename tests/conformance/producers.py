@@ -22,6 +22,7 @@ from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.conformance.actors import TOPIC
 from tests.conformance.run import OBSERVER, POLL_S, Run
+from tests.fields import with_fields
 
 INIT: Final = range(6)
 ADD: Final = range(6)
@@ -79,10 +80,10 @@ class Producer:
         self, version: int = 5, error: int = 0, note: str = "", **changed: Any
     ) -> InitProducerIdResponse:
         """Begin; what is given is remembered."""
-        given = {"transactional_id": self.transactional_id, "transaction_timeout_ms": TIMEOUT_MS}
-        reply: InitProducerIdResponse = await self._ask(
-            InitProducerIdRequest(**(given | changed)), version, note, error
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS
         )
+        reply: InitProducerIdResponse = await self._ask(with_fields(request, **changed), version, note, error)
         if not reply.error_code:
             self.producer_id, self.producer_epoch = reply.producer_id, reply.producer_epoch
         return reply
@@ -95,14 +96,14 @@ class Producer:
     def transaction(
         self, topics: Topics, verify_only: bool = False, **changed: Any
     ) -> AddPartitionsToTxnTransaction:
-        given = {
-            "transactional_id": self.transactional_id,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "verify_only": verify_only,
-            "topics": topics_of(topics),
-        }
-        return AddPartitionsToTxnTransaction(**(given | changed))
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            verify_only=verify_only,
+            topics=topics_of(topics),
+        )
+        return with_fields(transaction, **changed)
 
     async def add(
         self, version: int = 3, error: int = 0, note: str = "", topics: Topics | None = None, **changed: Any
@@ -125,26 +126,26 @@ class Producer:
         self.run.expect(errors <= {error}, f"AddPartitionsToTxn v{version} ({note}): {errors}, not {error}")
 
     async def add_offsets(self, version: int = 4, error: int = 0, note: str = "", **changed: Any) -> None:
-        given = {
-            "transactional_id": self.transactional_id,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "group_id": self.run.group,
-        }
-        await self._ask(AddOffsetsToTxnRequest(**(given | changed)), version, note, error)
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=self.run.group,
+        )
+        await self._ask(with_fields(request, **changed), version, note, error)
 
     async def end(
         self, committed: bool, version: int = 4, error: int = 0, note: str = "", **changed: Any
     ) -> EndTxnResponse:
         """Commit or abort; a producer of transactions v2 goes on with what it is given."""
-        given = {
-            "transactional_id": self.transactional_id,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "committed": committed,
-        }
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=committed,
+        )
         word = f"{'commit' if committed else 'abort'}{', ' + note if note else ''}"
-        reply: EndTxnResponse = await self._ask(EndTxnRequest(**(given | changed)), version, word, error)
+        reply: EndTxnResponse = await self._ask(with_fields(request, **changed), version, word, error)
         if version >= BUMPING_SINCE and not reply.error_code:
             self.producer_id, self.producer_epoch = reply.producer_id, reply.producer_epoch
         return reply

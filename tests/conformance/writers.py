@@ -9,8 +9,13 @@ from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -27,6 +32,7 @@ from protocol.records import Record, encode_batch
 from tests.conformance.actors import PARTITIONS
 from tests.conformance.run import POLL_S, Run
 from tests.conformance.scenarios.fetching import make_topic
+from tests.fields import with_fields
 
 PRODUCE: Final = range(3, 14)
 READ: Final = range(4, 19)
@@ -168,9 +174,11 @@ class Writer:
             topic_id=self.topic_id if by_id else bytes(16),
             partitions=[asked_part],
         )
-        given = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "isolation_level": isolation_level}
-        asked = await self.run.send("reader", FetchRequest(**given, topics=[topic], **fields), version, note)
-        reply = await asked.reply
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation_level, topics=[topic]
+        )
+        asked = await self.run.send("reader", with_fields(request, **fields), version, note)
+        reply: FetchResponse = await asked.reply
         if not reply.responses:  # A session that has nothing new.
             self.run.saw(asked.what, reply)
             return PartitionData(partition_index=0, high_watermark=-1)
@@ -181,7 +189,7 @@ class Writer:
         answer.records = b""
         self.run.saw(asked.what, answer)
         self.run.saw(f"{asked.what}: batches", [list(map(int, span)) for span in spans])
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     async def latest(self, version: int, isolation_level: int, timestamp: int = -1, note: str = "") -> int:
         """ListOffsets of the one partition."""
@@ -189,10 +197,10 @@ class Writer:
         fields: dict[str, Any] = {} if version < 2 else {"isolation_level": isolation_level}
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=self.topic, partitions=[part])], **fields)
         asked = await self.run.send("reader", request, version, note)
-        reply = await asked.reply
+        reply: ListOffsetsResponse = await asked.reply
         (answer,) = reply.topics[0].partitions
         self.run.saw(asked.what, answer)
-        return answer.offset  # type: ignore[no-any-return]
+        return answer.offset
 
     async def describe(self, *partitions: int, topic: str | None = None, note: str = "") -> list[Any]:
         """DescribeProducers; the times of markers are a broker's own, and masked."""

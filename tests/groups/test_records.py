@@ -144,6 +144,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     encoded = pack(">h", version) + encode(value, version)
     record = decode_record(pack(">h", 2) + string("g"), encoded)
     assert record is not None
+    assert isinstance(record.value, GroupMetadataValue)
     stored = StoredGroup.from_record("g", record.value)
     assert (stored.generation_id, stored.leader) == (7, "m")
     assert stored.members[0].rebalance_timeout_ms == (10_000 if version == 0 else 60_000)
@@ -160,5 +161,6 @@ def test_the_oldest_kind_of_offset_is_read(group: Group) -> None:
 def test_an_empty_group_that_never_had_a_type_is_stored_without_one() -> None:
     record = new_empty_group_metadata_record("g", 1_000)
     assert isinstance(record.key, GroupMetadataKey)
+    assert isinstance(record.value, GroupMetadataValue)
     stored = StoredGroup.from_record("g", record.value)
     assert (stored.protocol_type, stored.generation_id, stored.state_wall_ms) == (None, 0, 1_000)

@@ -7,6 +7,7 @@ sessions of members are long: they outlive the server that is stopped under them
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -72,7 +73,7 @@ def await_coordinator(client: WireClient, groups: Iterable[str]) -> None:
         return found == ErrorCode.NONE and offsets_error(client, group) not in NOT_YET
 
     for group in groups:
-        wait_until(lambda name=group: ready(name), f"the coordinator of {group}", DEADLINE_S)
+        wait_until(partial(ready, group), f"the coordinator of {group}", DEADLINE_S)
 
 
 def make_classic_groups(bootstrap: str) -> None:
@@ -99,6 +100,7 @@ def make_newer_groups(bootstrap: str) -> None:
     with WireClient(bootstrap, "maker") as client:
         await_coordinator(client, (KIP_848, SHARE, STREAMS))
         joined = _joined(client, lambda: consumer_join(KIP_848), 1)
+        assert joined.member_id is not None
         commit(client, KIP_848, {0: 5, 1: 6}, (joined.member_id, joined.member_epoch), version=9)
         leaver = consumer_join(f"{KIP_848}-left")
         _joined(client, lambda: leaver, 1)

@@ -129,6 +129,7 @@ def story(entries: list[tuple[bytes, bytes | None]]) -> dict[str, list[Transacti
     for entry in entries:
         record = decode_record(*entry)
         assert record is not None
+        assert isinstance(record.value, TransactionLogValue)
         told.setdefault(record.key.transactional_id, []).append(_timeless(record.value))
     return told
 

@@ -17,7 +17,7 @@ from protocol.messages.describe_producers import DescribeProducersRequest, Topic
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import Record, encode_batch
 from storage.files import Files
@@ -54,8 +54,9 @@ class Producer:
         def is_given() -> bool:
             client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 4)  # Makes the topic.
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000)
-            given.append(client.ask(request, 4))
-            return given[-1].error_code == 0
+            answer: InitProducerIdResponse = client.ask(request, 4)
+            given.append(answer)
+            return answer.error_code == 0
 
         until(is_given)
         self.producer_id, self.epoch = given[-1].producer_id, given[-1].producer_epoch

@@ -19,7 +19,8 @@ def test_a_crash_at_any_operation_leaves_the_source_and_no_half_target(
 ) -> None:
     """Of what was not synced nothing survives, or whatever the seed draws."""
     disk, image = tmp_path / "disk", tmp_path / "image"
-    disk.mkdir(), image.mkdir()
+    disk.mkdir()
+    image.mkdir()
     directory = make_directory(disk / "logs", history()[:4])
     flip(first_segment(directory, f"{TOPIC}-0"), 70)  # Something to lose.
     before = everything_in(directory)

@@ -35,10 +35,9 @@ def request(
     *partitions: tuple[str, int, int], metadata: str | None = "", epoch: int = -1, **kwargs: Any
 ) -> OffsetCommitRequest:
     """A commit of (topic, partition, offset)s for group g by nobody in particular."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
+    asked: dict[str, list[OffsetCommitRequestPartition]] = {}
     for topic, partition, offset in partitions:
-        entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[]))
-        entry.partitions.append(
+        asked.setdefault(topic, []).append(
             OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=offset,
@@ -46,7 +45,8 @@ def request(
                 committed_leader_epoch=epoch,
             )
         )
-    return OffsetCommitRequest(**{"group_id": "g", "topics": list(topics.values()), **kwargs})
+    topics = [OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in asked.items()]
+    return OffsetCommitRequest(**{"group_id": "g", "topics": topics, **kwargs})
 
 
 def outcomes(reply: OffsetCommitResponse) -> dict[tuple[str, int], int]:

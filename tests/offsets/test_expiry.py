@@ -166,7 +166,7 @@ def test_a_newer_subscription_counts_from_its_generation_on(driver: Driver) -> N
     consumer.protocols = (("range", subscription("clicks")),)
     consumer.send_join()
     consumer.collect_join(), consumer.sync()
-    assert driver.group().subscribed_topics == {"clicks"}
+    assert driver.group().subscribed_topics == frozenset({"clicks"})
     live(driver, RETENTION_MS + 2 * CHECK_MS, consumer)
     assert topics_left(driver) == set()
     assert driver.group().state is STABLE

@@ -21,11 +21,14 @@ from protocol.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
 # Few examples for each of some 290 pairs: what a schema gets wrong shows in nearly every message.
 FEW: Final = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
-PAIRS: Final = [
-    pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
+VERSIONS_OF_MESSAGES: Final[list[tuple[type, int]]] = [
+    (cls, version)
     for classes in (REQUESTS, RESPONSES)
     for cls in classes.values()
     for version in range(spec(cls).min_version, spec(cls).max_version + 1)
+]
+PAIRS: Final = [
+    pytest.param(cls, version, id=f"{cls.__name__}-v{version}") for cls, version in VERSIONS_OF_MESSAGES
 ]
 
 # Lengths of 127 and more take a second byte in the flexible versions.

@@ -369,9 +369,9 @@ class TestBuffers:
         read = decode(ProduceRequest, version, frame)
         view = read.topic_data[0].partition_data[0].records
         assert isinstance(view, memoryview)
-        assert view == b"a batch"
+        assert bytes(view) == b"a batch"
         frame[frame.index(b"batch")] = ord("B")
-        assert view == b"a Batch"
+        assert bytes(view) == b"a Batch"
 
     def test_strings_and_bytes_are_copies(self) -> None:
         frame = bytearray(HEARTBEAT_V4)
@@ -415,6 +415,7 @@ def test_garbage_raises_nothing_but_decode_error(cls: type, version: int, data: 
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     for garbage in (data.draw(st.binary(max_size=100)), damaged):
         try:
+            message: object
             message, end = decode_prefix(cls, version, garbage)
         except DecodeError:
             continue

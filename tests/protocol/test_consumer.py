@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import metadata as kafka_python
 from kio.serial import entity_reader, entity_writer
+from kio.static.protocol import Entity
 
 from protocol.consumer import (
     HIGHEST_VERSION,
@@ -78,13 +79,13 @@ def kio_partitions(module: ModuleType, partitions: list[TopicPartition]) -> tupl
     )
 
 
-def kio_bytes(entity: object) -> bytes:
+def kio_bytes(entity: Entity) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()
 
 
-def kio_subscription(version: int, subscription: ConsumerProtocolSubscription) -> object:
+def kio_subscription(version: int, subscription: ConsumerProtocolSubscription) -> Entity:
     module = kio_module("consumer_protocol_subscription", version)
     fields: dict[str, object] = {"topics": tuple(subscription.topics), "user_data": subscription.user_data}
     if version >= 1:
@@ -93,7 +94,8 @@ def kio_subscription(version: int, subscription: ConsumerProtocolSubscription) -
         fields["generation_id"] = subscription.generation_id
     if version >= 3:
         fields["rack_id"] = subscription.rack_id
-    return module.ConsumerProtocolSubscription(**fields)
+    entity: Entity = module.ConsumerProtocolSubscription(**fields)
+    return entity
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -151,7 +153,12 @@ def test_kafka_python_and_we_agree_on_subscriptions(pair: tuple[int, ConsumerPro
         version=version, topics=subscription.topics, user_data=subscription.user_data
     )
     if version >= 1:
-        theirs.owned_partitions = pairs(subscription.owned_partitions)
+        theirs.owned_partitions = [
+            kafka_python.ConsumerProtocolSubscription.TopicPartition(
+                topic=each.topic, partitions=each.partitions
+            )
+            for each in subscription.owned_partitions
+        ]
     if version >= 2:
         theirs.generation_id = subscription.generation_id
     if version >= 3:
@@ -168,7 +175,12 @@ def test_kafka_python_and_we_agree_on_assignments(
 ) -> None:
     theirs = kafka_python.ConsumerProtocolAssignment(
         version=version,
-        assigned_partitions=pairs(assignment.assigned_partitions),
+        assigned_partitions=[
+            kafka_python.ConsumerProtocolAssignment.TopicPartition(
+                topic=each.topic, partitions=each.partitions
+            )
+            for each in assignment.assigned_partitions
+        ],
         user_data=assignment.user_data,
     )
     assert theirs.encode() == encode_assignment(assignment, version)

@@ -19,7 +19,7 @@ from kio.serial.errors import OutOfBoundValue
 from protocol.codec import decode_prefix, encode, spec
 from protocol.primitives import Fixed
 from protocol.schema import Array, FieldSpec, Struct, layout_of
-from tests.protocol.message_strategies import FEW, PAIRS, messages
+from tests.protocol.message_strategies import FEW, PAIRS, VERSIONS_OF_MESSAGES, messages
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -35,7 +35,9 @@ OUR_OWN_DEFAULTS = {"ListOffsetsRequest.replica_id": -1, "MemberResponse.group_i
 
 def kio_class(cls: type, version: int) -> Any:
     load = load_request_schema if spec(cls).kind == "request" else load_response_schema
-    return load(spec(cls).api_key, version)
+    api_key = spec(cls).api_key
+    assert api_key is not None
+    return load(api_key, version)
 
 
 def our_name(field: dataclasses.Field[Any]) -> str:
@@ -116,8 +118,7 @@ def nested_class(annotation: Any) -> Any:
 
 def test_kio_lacks_no_message_but_those_listed() -> None:
     missing = set()
-    for pair in PAIRS:
-        cls, version = pair.values
+    for cls, version in VERSIONS_OF_MESSAGES:
         try:
             kio_class(cls, version)
         except ImportError:

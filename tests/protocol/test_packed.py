@@ -83,7 +83,7 @@ def test_only_arrays_without_notes_are_packed(version: int, note: str | None) ->
 
 
 def test_short_arrays_are_lists() -> None:
-    rows = [(index, 0, 0, "") for index in range(PACKED_FROM - 1)]
+    rows: list[tuple[int, int, int, str | None]] = [(index, 0, 0, "") for index in range(PACKED_FROM - 1)]
     assert isinstance(read(request(8, rows), 8), list)
 
 
@@ -113,8 +113,9 @@ def test_packed_answers_are_the_bytes_of_objects(version: int) -> None:
     objects = [OffsetCommitResponsePartition(partition_index=index) for index in range(300)]
     assert packed == objects
     for other in (version, 8 if version < 8 else 7):  # In another version than it was packed for, too.
+        arrays: tuple[Any, ...] = (packed, objects)  # Messages take either where they declare a sequence.
         answers = [
             encode(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(partitions=each)]), other)
-            for each in (packed, objects)
+            for each in arrays
         ]
         assert answers[0] == answers[1]

@@ -9,6 +9,7 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import pytest
@@ -40,8 +41,8 @@ CORRUPT = ErrorCode.CORRUPT_MESSAGE
 UNKNOWN = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def verdict(records: bytes | bytearray | None, **options: int) -> ErrorCode:
-    bounds = {"api_version": 12, "max_batch_bytes": MAX_BATCH_BYTES, **options}
+def verdict(records: bytes | bytearray | None, **options: Any) -> ErrorCode:
+    bounds: dict[str, Any] = {"api_version": 12, "max_batch_bytes": MAX_BATCH_BYTES, **options}
     try:
         validate_produced(records, **bounds)
     except RefusedBatch as refused:

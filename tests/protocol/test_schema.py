@@ -59,9 +59,10 @@ def test_a_type_that_the_wire_has_not_is_refused() -> None:
         "list[list[Int32]]",
         "dict[str, str]",
     ):
-        cls: Any = type("Odd", (), {"__annotations__": {"field": hint}, "__module__": __name__})
+        cls = type("Odd", (), {"__annotations__": {"field": hint}, "__module__": __name__})
+        odd: Any = data(versions="0", flexible="none")(cls)
         with pytest.raises(TypeError, match=r"Odd\.field"):
-            fields_of(data(versions="0", flexible="none")(cls))
+            fields_of(odd)
 
 
 def test_an_array_of_nothing_is_refused_since_its_count_could_not_be_checked() -> None:

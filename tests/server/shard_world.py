@@ -11,12 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from coordinator.clock import Clock
-from coordinator.effects import GroupEvent, RequestContext
+from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
 from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.shard import Shard
 from coordinator.loading import load_shard
+from coordinator.shard_runner import ShardRunner
 from protocol.records import Batch, Codec, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended, BatchTooLarge
@@ -137,17 +138,20 @@ class ShardWorld:
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
 
-    def on_dirty(self, runner: GroupRunner) -> None:
+    def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self._is_dirty = True
 
     def schedule_flush(self, log: Any, done: Done) -> None:
         self.flushes.append(done)
 
-    def reload(self, runner: GroupRunner) -> None:
+    def reload(self, runner: ShardRunner[Any]) -> None:
         self.reloads += 1
 
-    def wait_for_room(self, runner: GroupRunner, error: StorageError) -> None:
+    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None:
         self.no_room.append(error)
+
+    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
+        raise AssertionError(f"a shard of groups wants no markers: {wanted}")
 
     def _on_durable(self) -> None:
         self.advanced += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from struct import pack
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import pytest
 
@@ -42,6 +42,9 @@ from tests.server.test_standing_still import FULL
 CLIENT_ID = "client"
 FLEXIBLE_SINCE = 8
 VERSIONS = (2, 5, 6, 7, 8, 9, 10)
+
+
+P = ParamSpec("P")
 
 
 class Framed:
@@ -87,6 +90,18 @@ class Peer:
     def _again(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Any:
         return commit_again_of(self.world.runner, request, version, frame)
 
+    def send_and_flush(self, frame: bytes, version: int) -> None:
+        self.send(frame, version)
+        self.flush()
+
+    def load(self) -> None:
+        self.flush()
+        self.world.load()
+
+    def wait(self) -> None:
+        self.world.time_ms += 6_000
+        self.world.fire_due()
+
     def flush(self) -> None:
         self.world.end_turn()
         while self.world.flushes:
@@ -117,10 +132,12 @@ def pair(**world: Any) -> tuple[Peer, Peer]:
     return Peer(True, **world), Peer(False, **world)
 
 
-def both(peers: tuple[Peer, Peer], step: Callable[[Peer], Any]) -> None:
+def both(
+    peers: tuple[Peer, Peer], step: Callable[Concatenate[Peer, P], object], *given: P.args, **named: P.kwargs
+) -> None:
     """Do it to both, and find no difference."""
     for peer in peers:
-        step(peer)
+        step(peer, *given, **named)
     short, long = peers
     assert short.seen == long.seen
 
@@ -131,7 +148,7 @@ def test_the_short_way_ends_as_the_long_one(version: int, count: int) -> None:
     peers = pair()
     for number in range(4):
         frame = commit(1 << 10 * number, version, number, count, group_id="g")
-        both(peers, lambda peer, frame=frame: (peer.send(frame, version), peer.flush()))
+        both(peers, Peer.send_and_flush, frame, version)
     assert peers[0].short == 2, "the second taught it"
     assert fetched(peers[0].world) == 1 << 30
     peers[0].world.load()
@@ -142,7 +159,7 @@ def test_what_is_not_stored_for_all_goes_the_long_way_each_time() -> None:
     peers = pair()
     for number in range(4):
         frame = commit(number, count=5, group_id="g")  # There are four partitions.
-        both(peers, lambda peer, frame=frame: (peer.send(frame, 8), peer.flush()))
+        both(peers, Peer.send_and_flush, frame, 8)
     assert peers[0].short == 0
 
 
@@ -150,7 +167,7 @@ def test_a_retention_of_its_own_goes_the_long_way() -> None:
     peers = pair()
     for number in range(4):
         frame = commit(number, 4, group_id="g", retention_time_ms=5_000)
-        both(peers, lambda peer, frame=frame: (peer.send(frame, 4), peer.flush()))
+        both(peers, Peer.send_and_flush, frame, 4)
     assert peers[0].short == 0
 
 
@@ -160,7 +177,7 @@ def test_many_partitions_go_by_columns_and_not_the_short_way() -> None:
         peer.world.topics.grow("orders", 100)
     for number in range(4):
         frame = commit(number, count=100, note="", group_id="g")
-        both(peers, lambda peer, frame=frame: (peer.send(frame, 8), peer.flush()))
+        both(peers, Peer.send_and_flush, frame, 8)
     assert peers[0].short == 0
 
 
@@ -170,7 +187,7 @@ def test_tagged_fields_that_we_do_not_know_go_the_long_way() -> None:
         frame = commit(number, group_id="g")
         size = int.from_bytes(frame[:4], "big") + 2
         tagged = pack(">i", size) + frame[4:-1] + b"\x01\x05\x00"  # One, number 5, empty.
-        both(peers, lambda peer, tagged=tagged: (peer.send(tagged, 8), peer.flush()))
+        both(peers, Peer.send_and_flush, tagged, 8)
     assert peers[0].short == 0
 
 
@@ -225,7 +242,7 @@ def test_what_no_batch_can_hold_is_refused() -> None:
     peers = pair(max_batch_bytes=200)
     for number in range(4):
         frame = commit(number, group_id="g")
-        both(peers, lambda peer, frame=frame: (peer.send(frame, 8), peer.flush()))
+        both(peers, Peer.send_and_flush, frame, 8)
     assert peers[0].short == 0, "what was refused made no group"
 
 

@@ -28,10 +28,11 @@ MAX_BYTES = 1 << 16
 
 class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 5)})
+        self.extra: dict[str, Any] = {"peername": ("127.0.0.1", 5)}
+        super().__init__(self.extra)
         self.written = b""
         self.writes = 0
-        self.is_reading = True
+        self._is_reading = True
         self.is_closed = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
@@ -40,11 +41,14 @@ class FakeTransport(asyncio.Transport):
         self.written += bytes(data)
         self.writes += 1
 
+    def is_reading(self) -> bool:
+        return self._is_reading
+
     def pause_reading(self) -> None:
-        self.is_reading = False
+        self._is_reading = False
 
     def resume_reading(self) -> None:
-        self.is_reading = True
+        self._is_reading = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -163,14 +167,14 @@ def test_a_parked_join_parks_what_is_behind_it_on_its_connection(
 ) -> None:
     connection.data_received(join(1) + heartbeat(2) + list_groups(3))
     assert server.started_ids() == [1]
-    assert not transport.is_reading
+    assert not transport.is_reading()
     server.started[0].reply(JOINED)
     assert server.started_ids() == [1], "not in the turn of whoever caused the answer"
     server.run_soon()
     assert server.started_ids() == [1, 2]
     server.started[1].reply(BEAT)
     server.run_soon()
-    assert transport.is_reading
+    assert transport.is_reading()
     server.started[2].reply(LISTED)
     assert transport.answered() == [1, 2, 3]
 
@@ -191,7 +195,7 @@ def test_unanswered_requests_are_bounded(
 ) -> None:
     connection.data_received(b"".join(heartbeat(number) for number in range(MAX_UNANSWERED + 10)))
     assert len(server.started) == MAX_UNANSWERED
-    assert not transport.is_reading
+    assert not transport.is_reading()
     for pending in list(server.started):
         pending.reply(BEAT)
     server.run_soon()
@@ -204,11 +208,11 @@ def test_nothing_starts_while_the_peer_does_not_read(
     connection.pause_writing()
     connection.data_received(heartbeat(1))
     assert not server.started
-    assert not transport.is_reading
+    assert not transport.is_reading()
     connection.resume_writing()
     server.run_soon()
     assert server.started_ids() == [1]
-    assert transport.is_reading
+    assert transport.is_reading()
 
 
 def test_answers_of_one_segment_are_no_more_than_a_peer_takes(
@@ -222,7 +226,7 @@ def test_answers_of_one_segment_are_no_more_than_a_peer_takes(
     transport = FullTransport(asked)
     asked.connection_made(transport)
     asked.data_received(list_groups(1) + list_groups(2) + list_groups(3))
-    assert (transport.answered(), transport.is_reading) == ([1], False)
+    assert (transport.answered(), transport.is_reading()) == ([1], False)
     asked.resume_writing()
     server.run_soon()
     assert transport.answered() == [1, 2]
@@ -296,7 +300,7 @@ def test_an_answer_that_its_version_cannot_say_closes_the_connection(
 
 def test_a_peer_that_has_hung_up_already_is_let_go(server: FakeServer) -> None:
     transport = FakeTransport()
-    transport._extra["peername"] = None
+    transport.extra["peername"] = None
     Connection(server, LISTENER).connection_made(transport)  # type: ignore[arg-type]
     assert transport.is_closed
 
@@ -306,7 +310,7 @@ def test_a_connection_that_stops_reading_answers_what_it_started_and_starts_no_m
 ) -> None:
     connection.data_received(join(1) + heartbeat(2))
     connection.stop_reading()
-    assert not transport.is_reading
+    assert not transport.is_reading()
     server.started[0].reply(JOINED)
     server.run_soon()
     assert transport.answered() == [1]

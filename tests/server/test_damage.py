@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,14 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lines(capfd: pytest.CaptureFixture[str]) -> Iterator[Any]:
+def lines(capfd: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
     """What the daemon's log says."""
 
     def said() -> list[str]:
         captured = capfd.readouterr()
         return (captured.out + captured.err).splitlines()
 
-    return said  # type: ignore[return-value]
+    return said
 
 
 def damage(path: Path, byte: int) -> None:
@@ -76,11 +77,15 @@ def damage(path: Path, byte: int) -> None:
     path.write_bytes(data)
 
 
+def has_loaded(client: WireClient, group_id: str) -> bool:
+    return fetched(client, group_id)[0] != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 def serve_all_but(client: WireClient, broken: int) -> None:
     """Every group is served, reading and writing, but those of one partition."""
     for partition, group_id in GROUPS.items():
         if partition != broken:
-            wait_until(lambda name=group_id: fetched(client, name)[0] != 14, "it has loaded", PATIENCE_S)
+            wait_until(partial(has_loaded, client, group_id), "it has loaded", PATIENCE_S)
             assert fetched(client, group_id) == (0, COMMITS - 1)
             assert committed(client.ask(commit(COMMITS - 1, group_id), 8)) == 0
 

@@ -51,8 +51,9 @@ def fill_up(client: WireClient, joined: Any) -> int:
     """Commit, produce and (a full disk) be refused; the last offset that was acknowledged."""
 
     def settled() -> bool:
-        fetching = client.ask(fetch(), 8).groups[0].error_code
-        return fetching == 0 and client.ask(beat(joined), 4).error_code == 0
+        fetching: int = client.ask(fetch(), 8).groups[0].error_code
+        beating: int = client.ask(beat(joined), 4).error_code
+        return fetching == beating == 0
 
     offset = 1
     while is_committed(client, offset + 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,8 +48,8 @@ def hold(world: ShardWorld, offset: int, producer_id: int = PRODUCER, epoch: int
 def end(world: ShardWorld, is_commit: bool = True, **changed: Any) -> list[ErrorCode]:
     """Write a marker within this turn; what its writer has been told so far."""
     told: list[ErrorCode] = []
-    given = {"producer_id": PRODUCER, "producer_epoch": 0, "coordinator_epoch": 0, "is_commit": is_commit}
-    world.runner.write_marker(Marker(**(given | changed)), told.append)
+    marker = Marker(producer_id=PRODUCER, producer_epoch=0, coordinator_epoch=0, is_commit=is_commit)
+    world.runner.write_marker(replace(marker, **changed), told.append)
     return told
 
 
@@ -176,7 +177,7 @@ def test_a_disk_that_hangs_is_told_to_the_marker(world: ShardWorld) -> None:
     ],
 )
 def test_a_marker_that_comes_too_late_is_refused(
-    world: ShardWorld, changed: dict[str, int], error: ErrorCode
+    world: ShardWorld, changed: dict[str, Any], error: ErrorCode
 ) -> None:
     end(world, producer_epoch=1, coordinator_epoch=5)
     flush(world)

@@ -86,7 +86,7 @@ def test_replies_go_out_while_the_historys_disk_is_stuck(tmp_path: Path) -> None
     """With a single thread that flushes commits: the history's is another one."""
     files = FaultyFiles(tmp_path)
     files.fault = stuck = StuckHistory()
-    settings = {"muster_flush_threads": 1, "group_initial_rebalance_delay_ms": 0}
+    settings: dict[str, Any] = {"muster_flush_threads": 1, "group_initial_rebalance_delay_ms": 0}
     with Daemon(tmp_path, files, **settings) as daemon, WireClient(daemon.bootstrap) as client:
         member = Member(client)
         member.rebalance("topic")
@@ -108,7 +108,7 @@ def test_replies_go_out_while_the_historys_disk_is_stuck(tmp_path: Path) -> None
 
 
 def test_the_history_of_a_life_before_is_still_there(tmp_path: Path) -> None:
-    settings = {"group_initial_rebalance_delay_ms": 0}
+    settings: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
     with (
         Daemon(tmp_path, FaultyFiles(tmp_path), **settings) as daemon,
         WireClient(daemon.bootstrap) as client,

@@ -120,7 +120,7 @@ def test_the_bytes_of_unanswered_requests_are_bounded(monkeypatch: pytest.Monkey
     _, transport = connected(server, 50_000)
     transport.receive(produce(1) + produce(2) + produce(3))
     assert [pending.correlation_id for pending in server.started] == [1, 2]
-    assert not transport.is_reading
+    assert not transport.is_reading()
     server.started[0].reply(ProduceResponse())
     for call in server.soon:
         call()

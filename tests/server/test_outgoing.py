@@ -191,10 +191,13 @@ async def test_others_are_served_while_the_disk_is_waited_for(
         assert may_read.wait(30), "the loop was held"
         return CONTENT[position : position + length]
 
+    def unexpected(error: StorageError) -> None:
+        pytest.fail(str(error))
+
     monkeypatch.setattr(File, "read_at_nowait", lambda *_: None)
     monkeypatch.setattr(File, "read_at", slow_read)
     peer, readers = SlowPeer(), ThreadWorkers(1, loop.call_soon_threadsafe, "reader")
-    peer.out = Outgoing(peer, readers, SlowReaders(), sent.set, pytest.fail)
+    peer.out = Outgoing(peer, readers, SlowReaders(), sent.set, unexpected)
     peer.out.send([FileRange(file, 0, 1000)])
     for _ in range(100):
         await asyncio.sleep(0)

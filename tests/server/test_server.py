@@ -23,7 +23,7 @@ class Transport(FakeTransport):
 
     def __init__(self) -> None:
         super().__init__()
-        self._extra["socket"] = socket.socket()
+        self.extra["socket"] = socket.socket()
         self.is_aborted = False
 
     def abort(self) -> None:

@@ -248,9 +248,9 @@ def test_a_stop_does_not_wait_for_a_peer_that_does_not_read(daemon: MusterDaemon
 
 def test_peers_that_hang_up_before_they_are_looked_at_leave_no_trace(daemon: MusterDaemon) -> None:
     for _ in range(300):
-        client = socket.create_connection((HOST, daemon.port))
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        client.close()  # With a reset.
+        peer = socket.create_connection((HOST, daemon.port))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        peer.close()  # With a reset.
     with WireClient(daemon.bootstrap) as client:
         assert client.ask(find("g"), 3).error_code == 0
     assert "Traceback" not in daemon.log_tail()

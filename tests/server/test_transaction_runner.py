@@ -108,7 +108,6 @@ class World:
         self.runner.request(request, RequestContext(asker, version, "client", "/127.0.0.1", WALL_MS))
         return asker
 
-    @property
     def state(self) -> TransactionState:
         assert self.runner.shard is not None
         (transaction,) = self.runner.shard.transactions
@@ -131,7 +130,7 @@ def world() -> World:
     world.ask(INIT, 5)
     world.ask(ADD, 3)
     world.flush()
-    assert world.state is ONGOING
+    assert world.state() is ONGOING
     return world
 
 
@@ -142,9 +141,9 @@ def test_markers_begin_and_the_client_is_answered_when_the_outcome_is_durable(wo
     assert (commit.answer.error_code, commit.answer.producer_epoch) == (ErrorCode.NONE, 1)
     ((wanted, done),) = world.markers
     assert wanted.partitions == (("orders", 0), ("orders", 2))
-    assert world.state is PREPARE_COMMIT
+    assert world.state() is PREPARE_COMMIT
     done()
-    assert world.state is COMPLETE_COMMIT
+    assert world.state() is COMPLETE_COMMIT
 
 
 def test_a_slow_disk_is_told_to_the_client_and_the_markers_wait_for_it(world: World) -> None:
@@ -167,7 +166,7 @@ def test_an_outcome_that_is_lost_gets_no_marker(world: World) -> None:
     world.flush(BROKEN)
     assert commit.answer.error_code == ErrorCode.NOT_COORDINATOR
     world.load()
-    assert (world.state, world.markers) == (ONGOING, [])
+    assert (world.state(), world.markers) == (ONGOING, [])
 
 
 def test_a_failure_while_markers_are_written_has_them_written_again(world: World) -> None:
@@ -177,13 +176,13 @@ def test_a_failure_while_markers_are_written_has_them_written_again(world: World
     early()
     world.flush(BROKEN)
     world.load()
-    assert world.state is PREPARE_COMMIT
+    assert world.state() is PREPARE_COMMIT
     (_, late) = world.markers[-1]
     assert len(world.markers) == 2
     early()
-    assert world.state is PREPARE_COMMIT, "they were an earlier life's"
+    assert world.state() is PREPARE_COMMIT, "they were an earlier life's"
     late()
-    assert world.state is COMPLETE_COMMIT
+    assert world.state() is COMPLETE_COMMIT
 
 
 def test_markers_that_are_written_while_there_is_no_room_count_when_there_is(world: World) -> None:
@@ -198,9 +197,9 @@ def test_markers_that_are_written_while_there_is_no_room_count_when_there_is(wor
     ].partition_error_code == (ErrorCode.COORDINATOR_NOT_AVAILABLE)
     (_, done) = world.markers[-1]
     done()
-    assert world.state is PREPARE_COMMIT
+    assert world.state() is PREPARE_COMMIT
     world.runner.try_again()
-    assert world.state is COMPLETE_COMMIT
+    assert world.state() is COMPLETE_COMMIT
 
 
 def test_while_it_loads_clients_come_again(world: World) -> None:
@@ -212,4 +211,4 @@ def test_while_it_loads_clients_come_again(world: World) -> None:
     world.load()
     world.ask(INIT, 5)
     world.flush()
-    assert world.state is not EMPTY
+    assert world.state() is not EMPTY

@@ -210,7 +210,10 @@ def test_after_two_cleanings_only_the_newest_records_are_left(
         log = open_compacted(Path(folder) / "c-0", config=replace(COMPACTED, segment_bytes=20_000))
         for part in (history[:split], history[split:]):
             if part:
-                records = [Record(key.encode(), value and value.encode(), NOW_MS) for key, value in part]
+                records = [
+                    Record(key.encode(), None if value is None else value.encode(), NOW_MS)
+                    for key, value in part
+                ]
                 log.append(encode_batch(records, codec=codec), wall_ms=NOW_MS)
                 log.flush()
                 roll(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -12,6 +13,7 @@ import pytest
 
 from storage.files import StorageError
 from storage.flusher import Flusher
+from storage.partition_log import PartitionLog
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, open_log
 
@@ -85,13 +87,18 @@ def test_done_runs_on_the_loop_after_the_log_is_durable(loop: Loop, flusher: Flu
 
 
 def test_what_is_staged_during_a_flush_goes_into_the_next_as_one(loop: Loop, flusher: Flusher) -> None:
-    log, seen = SlowLog(), []
+    log = SlowLog()
+    seen: list[str | int] = []
+
+    def note(mark: str | int, _: StorageError | None) -> None:
+        seen.append(mark)
+
     log.stage()
-    flusher.schedule(log, lambda _: seen.append("first"))
+    flusher.schedule(log, partial(note, "first"))
     assert log.started.get(timeout=PATIENCE_S) == 1
     for number in range(10):
         log.stage()
-        flusher.schedule(log, lambda _, number=number: seen.append(number))
+        flusher.schedule(log, partial(note, number))
     log.end_flush()
     loop.turn()
     assert seen == ["first"]
@@ -105,10 +112,15 @@ def test_what_is_staged_during_a_flush_goes_into_the_next_as_one(loop: Loop, flu
 def test_one_log_is_never_flushed_twice_at_a_time_and_others_do_not_wait(
     loop: Loop, flusher: Flusher
 ) -> None:
-    slow, fast, seen = SlowLog(), SlowLog(), []
+    slow, fast = SlowLog(), SlowLog()
+    seen: list[SlowLog] = []
+
+    def note(log: SlowLog, _: StorageError | None) -> None:
+        seen.append(log)
+
     for log in (slow, slow, fast):
         log.stage()
-        flusher.schedule(log, lambda _, log=log: seen.append(log))
+        flusher.schedule(log, partial(note, log))
     fast.end_flush()
     loop.turn()
     assert seen == [fast]
@@ -120,10 +132,15 @@ def test_one_log_is_never_flushed_twice_at_a_time_and_others_do_not_wait(
 
 
 def test_completions_that_fall_together_share_a_wakeup(loop: Loop) -> None:
-    flusher, logs, seen = Flusher(1, loop.post), [SlowLog() for _ in range(20)], []
+    flusher, logs = Flusher(1, loop.post), [SlowLog() for _ in range(20)]
+    seen: list[SlowLog] = []
+
+    def note(log: SlowLog, _: StorageError | None) -> None:
+        seen.append(log)
+
     for log in logs:
         log.stage()
-        flusher.schedule(log, lambda _, log=log: seen.append(log))
+        flusher.schedule(log, partial(note, log))
         log.end_flush()
     for log in logs:  # All have begun, so all but the last have ended.
         log.started.get(timeout=PATIENCE_S)
@@ -135,7 +152,8 @@ def test_completions_that_fall_together_share_a_wakeup(loop: Loop) -> None:
 
 
 def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loop, flusher: Flusher) -> None:
-    log, seen = SlowLog(), []
+    log = SlowLog()
+    seen: list[StorageError | None] = []
     for _ in range(3):
         log.stage()
         flusher.schedule(log, seen.append)
@@ -147,7 +165,8 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loo
 
 def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
     """And nobody waits for ever: they are told that it failed."""
-    flusher, log, seen = Flusher(1, loop.post), SlowLog(), []
+    flusher, log = Flusher(1, loop.post), SlowLog()
+    seen: list[StorageError | None] = []
     log.stage()
     flusher.schedule(log, seen.append)
     log.end_flush(AssertionError("ours"))
@@ -159,7 +178,8 @@ def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
 
 def test_what_was_cut_back_before_its_flush_is_not_flushed_for_ever(loop: Loop, flusher: Flusher) -> None:
     """Whoever cut the log back has told those who waited; there is nothing left that could become durable."""
-    log, seen = SlowLog(), []
+    log = SlowLog()
+    seen: list[StorageError | None] = []
     log.stage()
     flusher.schedule(log, seen.append)
     assert log.started.get(timeout=PATIENCE_S) == 1
@@ -172,7 +192,8 @@ def test_what_was_cut_back_before_its_flush_is_not_flushed_for_ever(loop: Loop, 
 
 
 def test_close_flushes_all_that_was_scheduled(loop: Loop) -> None:
-    flusher, log, seen = Flusher(2, loop.post), SlowLog(), []
+    flusher, log = Flusher(2, loop.post), SlowLog()
+    seen: list[StorageError | None] = []
     log.stage()
     flusher.schedule(log, seen.append)
     log.started.get(timeout=PATIENCE_S)
@@ -195,7 +216,7 @@ def test_nobody_is_told_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -
         position = log.append(batch(), wall_ms=NOW_MS).last_offset
         pending.append(number)
 
-        def done(error: StorageError | None, log=log, position=position) -> None:
+        def done(error: StorageError | None, log: PartitionLog = log, position: int = position) -> None:
             assert error is None
             assert log.durable_offset > position
             written = [op for op in list(files.operations) if op.path.parent == log.directory]

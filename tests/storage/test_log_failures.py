@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from storage.files import CorruptSegment, StorageError
 from storage.log_config import LogConfig
 from storage.partition_log import Appended, PartitionLog
-from tests.storage.faulty_files import FaultyFiles
+from tests.storage.faulty_files import FaultyFiles, Operation
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, all_spans, batch, fill, open_log, reopen, spans
 
 EVERYTHING = 1 << 30
@@ -190,10 +192,14 @@ def test_no_failed_sync_is_tried_again_as_if_it_had_not_failed(
             fill(log, 3)
             log.append(batch(), wall_ms=NOW_MS)
         left = iter(range(nth))
-        files.fault = lambda op, left=left: (
-            OSError(errno.EIO, "broken") if op.name == "sync" and next(left, None) is None else None
-        )
-        calls = {"flush": log.flush, "roll": lambda log=log: log.roll(NOW_MS), "close": log.close}
+
+        def broken(op: Operation, left: Iterator[int] = left) -> OSError | None:
+            is_next = op.name == "sync" and next(left, None) is None
+            return OSError(errno.EIO, "broken") if is_next else None
+
+        files.fault = broken
+        roll = partial(log.roll, NOW_MS)
+        calls: dict[str, Callable[[], object]] = {"flush": log.flush, "roll": roll, "close": log.close}
         try:
             calls.get(caller, log.make_directory)()
         except StorageError:
@@ -202,7 +208,8 @@ def test_no_failed_sync_is_tried_again_as_if_it_had_not_failed(
             assert nth > 0 or (config, caller) == (OS_SMALL, "flush")
             return
         files.operations.clear()
-        for use in (log.flush, lambda log=log: log.append(batch(), wall_ms=NOW_MS)):
+        uses: list[Callable[[], object]] = [log.flush, partial(log.append, batch(), wall_ms=NOW_MS)]
+        for use in uses:
             with pytest.raises(StorageError):
                 use()
         log.close()

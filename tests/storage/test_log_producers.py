@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,9 +146,13 @@ def test_a_damaged_snapshot_is_left_out_and_the_log_read(tmp_path: Path, damage:
     data = bytearray(path.read_bytes())
     if damage == "flipped":
         data[20] ^= 1
-    path.write_bytes(
-        {"flipped": data, "cut": data[:-3], "empty": b"", "of another version": b"\0\2" + data[2:]}[damage]
-    )
+    damaged: dict[str, bytes] = {
+        "flipped": bytes(data),
+        "cut": bytes(data[:-3]),
+        "empty": b"",
+        "of another version": b"\0\2" + data[2:],
+    }
+    path.write_bytes(damaged[damage])
     log, found = start(directory)
     assert [each for each, _ in found.damaged] == [path]
     assert found.scanned_bytes == log.size_bytes
@@ -239,7 +244,9 @@ def test_batches_before_the_snapshot_are_recalled(tmp_path: Path) -> None:
     assert before is not None
     again = reopen(log)
     (producer,) = (each for _, each in known(again).items())
-    assert producer.batches == before.find(1).batches  # type: ignore[union-attr]
+    found = before.find(1)
+    assert found is not None
+    assert producer.batches == found.batches
 
 
 # The crash sweep.
@@ -302,8 +309,8 @@ def test_a_crash_at_any_point_leaves_what_the_records_say(tmp_path: Path, policy
         files = FaultyFiles(root)
         left = iter(range(stop, -1, -1))
 
-        def fault(_: object, left: object = left) -> None:
-            if next(left, None) == 0:  # type: ignore[call-overload]
+        def fault(_: object, left: Iterator[int] = left) -> None:
+            if next(left, None) == 0:
                 raise PowerLoss
 
         files.fault = fault

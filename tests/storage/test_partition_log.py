@@ -335,9 +335,12 @@ def test_a_replay_asks_the_disk_for_as_much_as_it_is_told(
     fill(log, 300, per_flush=100)
     asked: list[int] = []
     read_at = File.read_at
-    monkeypatch.setattr(
-        File, "read_at", lambda file, length, at: (asked.append(length), read_at(file, length, at))[1]
-    )
+
+    def noting(file: File, length: int, position: int) -> bytes:
+        asked.append(length)
+        return read_at(file, length, position)
+
+    monkeypatch.setattr(File, "read_at", noting)
     largest = {}
     for window_bytes in (5_000, 10_000, 1 << 20):
         asked.clear()

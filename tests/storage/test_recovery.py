@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from protocol.record_batch import parse_header
-from storage.files import Chunk, CorruptSegment, File, Files, StorageError
+from storage.files import CorruptSegment, File, Files, StorageError
 from storage.log_config import FlushPolicy
 from storage.partition_log import PartitionLog
 from storage.recovery import MAX_TORN_FILES
@@ -284,7 +284,7 @@ class CountedFile(File):
         super().__init__(path, fd)
         self._files = files
 
-    def read_at(self, length: int, position: int) -> Chunk:
+    def read_at(self, length: int, position: int) -> bytes:
         data = super().read_at(length, position)
         self._files.log_bytes_read += len(data)
         return data

@@ -126,7 +126,7 @@ def test_a_compaction_that_was_cut_short_is_read_as_if_it_were_done(source: Path
     swap.write_bytes(first.read_bytes()[:size] + second.read_bytes()[-size:])
     first.unlink()
     result, target = repair(source)
-    assert result.losses == result.left_behind == []
+    assert (result.losses, result.left_behind) == ([], [])
     assert spans_of(target) == [(0, 1), *((offset, offset + 1) for offset in range(end - 2, END, 2))]
     findings, _ = check_log(LogCheck(Files(), source, END, was_shut_down_cleanly=True))
     (note,) = [finding for finding in findings if finding.path == swap]

@@ -9,12 +9,14 @@ from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 from tests.topics.world import World
@@ -37,8 +39,9 @@ def produce(
     **pending: Any,
 ) -> PartitionProduceResponse:
     """The answer for the one partition."""
-    answer = world.ask(produce_request(records, topic, partition, acks), version, **pending)
-    return answer.responses[0].partition_responses[0]  # type: ignore[no-any-return]
+    request = produce_request(records, topic, partition, acks)
+    answer: ProduceResponse = world.ask(request, version, **pending)
+    return answer.responses[0].partition_responses[0]
 
 
 def fetch_request(
@@ -82,4 +85,5 @@ def list_offset(
     """The answer for the one partition."""
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
-    return world.ask(request, version).topics[0].partitions[0]  # type: ignore[no-any-return]
+    answer: ListOffsetsResponse = world.ask(request, version)
+    return answer.topics[0].partitions[0]

@@ -166,7 +166,7 @@ def test_produce(pair: Pair) -> None:
 
 
 def fetch_t(
-    offset: int, version: int = 12, partition: int = 0, topic: str = "t", **fields: int
+    offset: int, version: int = 12, partition: int = 0, topic: str = "t", **fields: Any
 ) -> tuple[Any, int]:
     asked = FetchPartition(
         partition=partition,

@@ -7,7 +7,7 @@ import pytest
 from coordinator.topics import fetch_read
 from coordinator.topics.delayed_fetch import SLICE_MS
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.records import Codec, parse_header, walk
 from storage.files import File
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
@@ -53,8 +53,13 @@ def test_unknown_topics_partitions_and_ids(world: World) -> None:
     assert by_id(world, b"\7" * 16).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def by_id(world: World, topic_id: bytes, **fields: int):  # type: ignore[no-untyped-def]
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, **fields)
+def by_id(world: World, topic_id: bytes, current_leader_epoch: int = -1) -> PartitionData:
+    asked = FetchPartition(
+        partition=0,
+        fetch_offset=0,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=current_leader_epoch,
+    )
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic_id=topic_id, partitions=[asked])]
     )
@@ -86,7 +91,7 @@ def test_a_log_that_is_shorter_than_the_client_thinks_is_told_as_diverging(world
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def sizes(answers: list) -> list[int]:  # type: ignore[type-arg]
+def sizes(answers: list[PartitionData]) -> list[int]:
     return [len(answer.records or b"") for answer in answers]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.topics.fetch_sessions import (
@@ -36,10 +38,11 @@ def open_session(world: World, *wanted: tuple[str, int, int]) -> int:
 
 
 def go_on(
-    world: World, session_id: int, epoch: int, *changed: tuple[str, int, int], **fields: object
+    world: World, session_id: int, epoch: int, *changed: tuple[str, int, int], **fields: Any
 ) -> FetchResponse:
     request = fetch_request(*changed, session_id=session_id, session_epoch=epoch, **fields)
-    return world.ask(request, 12)  # type: ignore[no-any-return]
+    answer: FetchResponse = world.ask(request, 12)
+    return answer
 
 
 def indexes(answer: FetchResponse) -> list[int]:

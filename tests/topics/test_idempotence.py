@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.topics.producer_ids import BLOCK_SIZE
@@ -136,7 +138,7 @@ def test_the_number_of_producers_is_bounded_and_the_most_silent_goes() -> None:
 # InitProducerId.
 
 
-def give(world: World, **fields: object) -> tuple[int, int, int]:
+def give(world: World, **fields: Any) -> tuple[int, int, int]:
     answer = world.ask(InitProducerIdRequest(transaction_timeout_ms=1000, **fields), 5)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 

@@ -16,18 +16,21 @@ from protocol.messages.list_offsets import (
     MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from protocol.record_batch import walk
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
@@ -82,8 +85,8 @@ def world(tmp_path: Path, coordinator: Coordinator) -> World:
 
 def within(sequence: int, *values: bytes, producer_id: int = 7, epoch: int = 0, **options: Any) -> bytes:
     """A batch of a transaction."""
-    numbers = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
-    return batch(*(values or (b"v",)), transactional=True, **numbers, **options)
+    given = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence, **options}
+    return batch(*(values or (b"v",)), transactional=True, **given)
 
 
 def request_of(*parts: tuple[int, bytes], topic: str = "t") -> ProduceRequest:
@@ -97,8 +100,8 @@ def request_of(*parts: tuple[int, bytes], topic: str = "t") -> ProduceRequest:
 
 
 def send(world: World, records: bytes, partition: int = 0, version: int = 11) -> PartitionProduceResponse:
-    answer = world.ask(request_of((partition, records)), version)
-    return answer.responses[0].partition_responses[0]  # type: ignore[no-any-return]
+    answer: ProduceResponse = world.ask(request_of((partition, records)), version)
+    return answer.responses[0].partition_responses[0]
 
 
 def finish(
@@ -121,16 +124,17 @@ def finish(
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction_version,
     )
-    answer = world.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
+    answer: WriteTxnMarkersResponse = world.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
     (only,) = answer.markers[0].topics[0].partitions
     assert (answer.markers[0].producer_id, only.partition_index) == (producer_id, partition)
-    return only.error_code  # type: ignore[no-any-return]
+    return only.error_code
 
 
 def committed(world: World, offset: int = 0, **fields: Any) -> tuple[int, int, int, list[tuple[int, int]]]:
     """End of the fetched batches, high watermark, last stable offset, and what was aborted."""
     answer = fetch(world, offset=offset, isolation_level=READ_COMMITTED, **fields)
     assert answer.error_code == 0
+    assert answer.records is not None
     end = max((each.last_offset + 1 for each in walk(answer.records)), default=offset)
     aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or []]
     return end, answer.high_watermark, answer.last_stable_offset, aborted
@@ -148,6 +152,7 @@ def test_committed_readers_stop_at_the_first_open_transaction(world: World) -> N
     assert committed(world, offset=1) == (1, 3, 1, [])
     plain = fetch(world)
     assert (plain.high_watermark, plain.last_stable_offset, plain.aborted_transactions) == (3, 1, None)
+    assert plain.records is not None
     assert max(each.last_offset for each in walk(plain.records)) == 2
     assert finish(world) == 0
     assert committed(world) == (4, 4, 4, [])
@@ -193,8 +198,9 @@ def listed(world: World, timestamp: int, isolation_level: int) -> int:
     asked = ListOffsetsTopic(
         name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )
-    answer = world.ask(ListOffsetsRequest(isolation_level=isolation_level, topics=[asked]), 11)
-    return answer.topics[0].partitions[0].offset  # type: ignore[no-any-return]
+    request = ListOffsetsRequest(isolation_level=isolation_level, topics=[asked])
+    answer: ListOffsetsResponse = world.ask(request, 11)
+    return answer.topics[0].partitions[0].offset
 
 
 def test_the_latest_offset_of_committed_readers_is_the_last_stable_one(world: World) -> None:
@@ -352,7 +358,8 @@ def test_a_batch_behind_one_that_was_refused_is_asked_about_anew(
 
 
 def error_of(waiting: FakePending) -> int:
-    return waiting.answer.responses[0].partition_responses[0].error_code  # type: ignore[no-any-return]
+    answer: ProduceResponse = waiting.answer
+    return answer.responses[0].partition_responses[0].error_code
 
 
 def test_a_higher_sequence_does_not_overtake_one_that_waits_for_its_word(

@@ -15,6 +15,7 @@ from coordinator.effects import (
     Event,
     MarkersWanted,
     MarkersWritten,
+    Record,
     RequestContext,
     RequestReceived,
     Result,
@@ -96,7 +97,6 @@ class Driver:
     def transaction(self) -> Transaction:
         return self.transaction_of(TID)
 
-    @property
     def state(self) -> TransactionState:
         return self.transaction.state
 
@@ -122,6 +122,7 @@ class Driver:
 
     def _carry_out(self, result: Result) -> None:
         for record in result.records:
+            assert isinstance(record, Record), "a run of commits is no record of transactions"
             self.log.append(encode_record(record))
             self.shard.replay(record, len(self.log) - 1)
         for timer in result.timers:
@@ -159,7 +160,7 @@ class Driver:
     # Requests.
 
     def init(self, version: int = 5, **changed: Any) -> Given:
-        given = {"transactional_id": TID, "transaction_timeout_ms": TIMEOUT_MS}
+        given: dict[str, Any] = {"transactional_id": TID, "transaction_timeout_ms": TIMEOUT_MS}
         reply: InitProducerIdResponse = self.call(InitProducerIdRequest(**(given | changed)), version)
         return reply.error_code, reply.producer_id, reply.producer_epoch
 
@@ -221,7 +222,7 @@ class Driver:
         assert error == ErrorCode.NONE
         if state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
             self.write_markers()
-        assert self.state is state
+        assert self.state() is state
         return producer if version < 5 else (given[0], given[1])
 
     def wear_out(self) -> tuple[int, int]:

@@ -35,7 +35,7 @@ def test_the_first_partition_begins_the_transaction(driver: Driver, version: int
     driver.now_ms += 5
     assert driver.add(producer, ORDERS_1, CLICKS_1, version=version) == [0, 0]
     after = driver.transaction
-    assert (after.state, after.partitions) == (ONGOING, {ORDERS_0, ORDERS_1, CLICKS_1})
+    assert (after.state, after.partitions) == (ONGOING, frozenset({ORDERS_0, ORDERS_1, CLICKS_1}))
     assert (after.start_wall_ms, after.update_wall_ms) == (began_ms, driver.wall_ms)
     assert after.client_version == (2 if version >= 4 else 0)
     assert driver.timers[TransactionTimer(TID)] == driver.now_ms - 5 + TIMEOUT_MS
@@ -58,7 +58,7 @@ def test_producers_that_are_not_who_they_say_are_refused(driver: Driver, version
     assert driver.add((producer_id + 1, epoch), version=version) == [UNMAPPED]
     for other in (epoch - 1, epoch + 1):
         assert driver.add((producer_id, other), version=version) == [fenced(version)]
-    assert driver.state is EMPTY
+    assert driver.state() is EMPTY
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -66,7 +66,7 @@ def test_producers_that_are_not_who_they_say_are_refused(driver: Driver, version
 def test_one_unknown_partition_keeps_all_out(driver: Driver, version: int, wrong: tuple[str, int]) -> None:
     errors = driver.add(driver.producer(), ORDERS_0, wrong, version=version)
     assert errors == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert driver.state is EMPTY
+    assert driver.state() is EMPTY
 
 
 @pytest.mark.parametrize("version", VERSIONS)

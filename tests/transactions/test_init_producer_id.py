@@ -78,13 +78,13 @@ def test_a_transaction_under_way_is_aborted_first(driver: Driver, resumes: bool)
     producer_id, epoch = driver.bring_to(ONGOING)
     own = {"producer_id": producer_id, "producer_epoch": epoch} if resumes else {}
     assert driver.init(**own) == (CONCURRENT, *NOTHING_GIVEN)
-    assert (driver.state, driver.transaction.producer_epoch) == (PREPARE_ABORT, 1)
+    assert (driver.state(), driver.transaction.producer_epoch) == (PREPARE_ABORT, 1)
     assert TransactionTimer(TID) not in driver.timers
     assert driver.init(**own) == (CONCURRENT, *NOTHING_GIVEN)
     (wanted,) = driver.write_markers()
     assert (wanted.marker.producer_epoch, wanted.marker.is_commit) == (1, False)
     assert wanted.partitions == (("orders", 0),)
-    assert driver.state is COMPLETE_ABORT
+    assert driver.state() is COMPLETE_ABORT
     assert driver.init() == (0, producer_id, 2)
 
 

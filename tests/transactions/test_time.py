@@ -24,11 +24,11 @@ def driver() -> Driver:
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(driver: Driver) -> None:
     producer_id, epoch = driver.bring_to(ONGOING)
     driver.advance(TIMEOUT_MS - 1)
-    assert driver.state is ONGOING
+    assert driver.state() is ONGOING
     driver.advance(1)
-    assert driver.state is PREPARE_ABORT
+    assert driver.state() is PREPARE_ABORT
     driver.write_markers()
-    assert (driver.state, driver.transaction.producer_epoch) == (COMPLETE_ABORT, epoch + 1)
+    assert (driver.state(), driver.transaction.producer_epoch) == (COMPLETE_ABORT, epoch + 1)
     assert driver.end((producer_id, epoch), True, 4)[0] == ErrorCode.PRODUCER_FENCED
     assert driver.add((producer_id, epoch)) == [ErrorCode.PRODUCER_FENCED]
 
@@ -40,9 +40,9 @@ def test_the_time_of_one_transaction_is_not_that_of_the_next(driver: Driver) -> 
     driver.write_markers()
     driver.add(producer)
     driver.advance(TIMEOUT_MS - 1)
-    assert driver.state is ONGOING
+    assert driver.state() is ONGOING
     driver.advance(1)
-    assert driver.state is PREPARE_ABORT
+    assert driver.state() is PREPARE_ABORT
 
 
 def test_more_partitions_give_no_more_time(driver: Driver) -> None:
@@ -50,7 +50,7 @@ def test_more_partitions_give_no_more_time(driver: Driver) -> None:
     driver.advance(TIMEOUT_MS - 1)
     driver.add(producer, ("clicks", 0))
     driver.advance(1)
-    assert driver.state is PREPARE_ABORT
+    assert driver.state() is PREPARE_ABORT
 
 
 def test_a_worn_out_producer_is_aborted_once_there_is_another_id(driver: Driver) -> None:
@@ -58,7 +58,7 @@ def test_a_worn_out_producer_is_aborted_once_there_is_another_id(driver: Driver)
     driver.add((producer_id, epoch))
     driver.has_ids = False
     driver.advance(TIMEOUT_MS)
-    assert driver.state is ONGOING
+    assert driver.state() is ONGOING
     driver.has_ids = True
     driver.advance(1_000)
     (wanted,) = driver.write_markers()
@@ -81,7 +81,7 @@ def test_a_transactional_id_at_rest_is_forgotten(driver: Driver, state: Transact
 def test_one_that_is_being_ended_is_not_forgotten(driver: Driver) -> None:
     driver.bring_to(PREPARE_ABORT)
     driver.advance(3 * DAY_MS)
-    assert driver.state is PREPARE_ABORT
+    assert driver.state() is PREPARE_ABORT
 
 
 def test_many_are_forgotten_in_slices(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

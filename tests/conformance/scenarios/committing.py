@@ -146,7 +146,8 @@ async def the_last_commit_wins(run: Run, version: int) -> None:
         await alice.commit(version, {(TOPIC, 0): offset})
     await alice.fetch()
     twice = alice.commit_request(version, {(TOPIC, 1): 1})
-    twice.topics[0].partitions.append(OffsetCommitRequestPartition(partition_index=1, committed_offset=2))
+    again = OffsetCommitRequestPartition(partition_index=1, committed_offset=2)
+    twice.topics[0].partitions = [*twice.topics[0].partitions, again]
     await run.answer(await run.send("alice", twice, version))
     await alice.fetch(offsets=[(TOPIC, 1)])
 
@@ -228,7 +229,7 @@ async def a_commit_that_fits_no_record_batch(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit()
     request = alice.commit_request(version, {(TOPIC, 0): 77}, "x" * 4_000)
-    request.topics[0].partitions *= 400
+    request.topics[0].partitions = [*request.topics[0].partitions] * 400
     reply = await run.answer(await run.send("alice", request, version))
     errors = {partition.error_code for topic in reply.topics for partition in topic.partitions}
     run.expect(errors == {ErrorCode.UNKNOWN_SERVER_ERROR}, f"-1 for all: {errors}")
@@ -242,7 +243,7 @@ async def commit_nothing(run: Run, version: int) -> None:
     await alice.commit(version, topics=[])
     await alice.commit(version, topics=[], member_id="x", generation_id_or_member_epoch=5, note="by nobody")
     empty = alice.commit_request(version, {(TOPIC, 0): 1})
-    empty.topics[0].partitions.clear()
+    empty.topics[0].partitions = []
     await run.answer(await run.send("alice", empty, version, "no partitions"))
     await run.describe("Dead")
 

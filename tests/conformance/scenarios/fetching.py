@@ -46,8 +46,13 @@ async def fetch_of_all_of_a_group_that_is_not_there(run: Run, version: int) -> N
 
 def told_by(reply: OffsetFetchResponse) -> list[tuple[int, str | None, int]]:
     """Of each partition in the answer: offset, metadata, error."""
-    topics = [*reply.topics, *(topic for group in reply.groups for topic in group.topics)]
-    return [(p.committed_offset, p.metadata, p.error_code) for topic in topics for p in topic.partitions]
+    older = [
+        (p.committed_offset, p.metadata, p.error_code) for topic in reply.topics for p in topic.partitions
+    ]
+    topics = [topic for group in reply.groups for topic in group.topics]
+    return older + [
+        (p.committed_offset, p.metadata, p.error_code) for topic in topics for p in topic.partitions
+    ]
 
 
 @scenario("2.3 OffsetFetch: unknown partition", "O27", versions=FETCH)

@@ -5,7 +5,7 @@ Those with a null where none may be are in `nulls`; records that are too large a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -432,10 +432,12 @@ async def sync_with_long_ids(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
     for field in ("group_id", "member_id"):
-        await alice.sync(version, error=UNKNOWN, note=f"long {field}", **{field: LONGEST_TEXT})
+        long: dict[str, Any] = {field: LONGEST_TEXT}
+        await alice.sync(version, error=UNKNOWN, note=f"long {field}", **long)
     if version >= 5:
         for field in ("protocol_type", "protocol_name"):
-            await alice.sync(version, error=NO_MATCH, note=f"long {field}", **{field: LONGEST_TEXT})
+            long = {field: LONGEST_TEXT}
+            await alice.sync(version, error=NO_MATCH, note=f"long {field}", **long)
     await undisturbed(run, alice, bob)
 
 

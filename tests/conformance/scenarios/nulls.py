@@ -6,6 +6,7 @@ Our own codec would not write them, so a null is put in the place of an empty te
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from protocol.codec import spec
@@ -46,6 +47,7 @@ from tests.conformance.connection import CORRELATION_ID
 from tests.conformance.registry import scenario
 from tests.conformance.run import CLOSED, Run
 from tests.conformance.scenes import cast, stable, undisturbed
+from tests.fields import with_fields
 
 Build = Callable[[Any], Any]
 """A request with this in the place that is to be null."""
@@ -274,10 +276,9 @@ def _places_of_fetch(version: int) -> dict[str, tuple[Build, Any]]:
 
     def fetch(topics: Any = None, **own: Any) -> Any:
         if version >= 8:
-            return OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(**({"group_id": "g", "topics": topics} | own))]
-            )
-        return OffsetFetchRequest(**({"group_id": "g", "topics": topics or []} | own))
+            group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+            return OffsetFetchRequest(groups=[with_fields(group, **own)])
+        return with_fields(OffsetFetchRequest(group_id="g", topics=topics or []), **own)
 
     def of_topic(**given: Any) -> Any:
         return fetch([topic_class(**({"name": "t", "partition_indexes": [0]} | given))])
@@ -318,14 +319,22 @@ async def delete_offsets_with_nulls(run: Run) -> None:
     await undisturbed(run, alice, bob)
 
 
+def filtered_by(field: str, value: Any) -> ListGroupsRequest:
+    return ListGroupsRequest(**{field: value})
+
+
+def filtered_by_one(field: str, value: Any) -> ListGroupsRequest:
+    return filtered_by(field, [value])
+
+
 @scenario("bad input ListGroups: nulls", versions=range(4, 6))
 async def list_with_nulls(run: Run, version: int) -> None:
     alice, bob = await two_members(run)
     fields = ("states_filter", "types_filter")[: version - 3]
     places: dict[str, tuple[Build, Any]] = {}
     for field in fields:
-        places[field] = (lambda value, field=field: ListGroupsRequest(**{field: value})), ["Stable"]
-        places[f"text in {field}"] = (lambda value, field=field: ListGroupsRequest(**{field: [value]})), "x"
+        places[field] = partial(filtered_by, field), ["Stable"]
+        places[f"text in {field}"] = partial(filtered_by_one, field), "x"
     await ask_with_nulls(run, version, places)
     await undisturbed(run, alice, bob)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from struct import pack_into
-from typing import Final
+from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from protocol.record_batch import CRC, CRC_POSITION, checksum
@@ -178,7 +178,7 @@ async def begun(run: Run, version: int, *partitions: int) -> tuple[Writer, Produ
 @scenario("P transactions: produce", versions=PRODUCE)
 async def produce_within_a_transaction(run: Run, version: int) -> None:
     writer, producer = await begun(run, version)
-    own = {"version": version, "transactional_id": producer.transactional_id}
+    own: dict[str, Any] = {"version": version, "transactional_id": producer.transactional_id}
     await writer.write(within(producer, 0), note="the first", **own)
     await writer.write(within(producer, 1), note="the second", **own)
     await writer.write(within(producer, 1), note="the second again", **own)
@@ -212,7 +212,7 @@ async def settled(producer: Producer) -> None:
 async def produce_outside_of_a_transaction(run: Run, version: int) -> None:
     """A batch whose partition is not in the transaction, or whose producer is not the one."""
     writer, producer = await begun(run, version, 1)
-    own = {"version": version, "transactional_id": producer.transactional_id}
+    own: dict[str, Any] = {"version": version, "transactional_id": producer.transactional_id}
     if version < 12:
         error = ErrorCode.TRANSACTION_ABORTABLE if version == 11 else ErrorCode.INVALID_TXN_STATE
         await writer.write(within(producer, 0), error, note="a partition that was not added", **own)
@@ -231,7 +231,7 @@ async def produce_outside_of_a_transaction(run: Run, version: int) -> None:
 @scenario("P transactions: readers", versions=READ)
 async def read_what_is_committed(run: Run, version: int) -> None:
     writer, producer = await begun(run, 11)
-    own = {"version": 11, "transactional_id": producer.transactional_id}
+    own: dict[str, Any] = {"version": 11, "transactional_id": producer.transactional_id}
     await writer.write(batch(b"before"))
     await writer.read(version=version, note="no transaction yet")
     await writer.write(within(producer, 0), **own)
@@ -308,7 +308,7 @@ async def markers_that_are_fenced(run: Run, version: int) -> None:
 @scenario("P markers: bumped epochs")
 async def markers_of_transactions_with_epochs_of_their_own(run: Run) -> None:
     writer = await Writer.begin(run)
-    own = {"version": 2, "transaction_version": 2}
+    own: dict[str, Any] = {"version": 2, "transaction_version": 2}
     producer = Producer(run)
     await producer.init(5)
     await writer.write(within(producer, 0), version=12, transactional_id=producer.transactional_id)

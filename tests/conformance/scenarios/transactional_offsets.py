@@ -31,6 +31,7 @@ from tests.conformance.registry import scenario
 from tests.conformance.run import POLL_S, Run
 from tests.conformance.scenes import STATES, cast, scene
 from tests.conformance.targets import CONFIGURATIONS
+from tests.fields import with_fields
 
 TXN_COMMIT: Final = range(6)
 WITH_MEMBERS: Final = range(3, 6)
@@ -76,15 +77,14 @@ class Committer(Producer):
             )
             entry = topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic, partitions=[]))
             entry.partitions.append(committed)
-        given = {
-            "transactional_id": self.transactional_id,
-            "group_id": self.run.group,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "topics": list(topics.values()),
-        }
-        request = TxnOffsetCommitRequest(**(given | changed))
-        reply = await self._ask(request, version, note, None)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.run.group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=list(topics.values()),
+        )
+        reply = await self._ask(with_fields(request, **changed), version, note, None)
         got = [each.error_code for topic in reply.topics for each in topic.partitions]
         right = [errors] * len(got) if isinstance(errors, int) else errors
         self.run.expect(
@@ -163,14 +163,14 @@ async def stable_readers_are_told_of_an_open_transaction(run: Run, version: int)
 
 
 def marker(producer: Committer, partition: int, version: int, **changed: Any) -> WriteTxnMarkersRequest:
-    given = {
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "transaction_result": True,
-        "topics": [WritableTxnMarkerTopic(name=GROUP_METADATA_TOPIC, partition_indexes=[partition])],
-        "coordinator_epoch": 7,
-    }
-    return WriteTxnMarkersRequest(markers=[WritableTxnMarker(**(given | changed))])
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=True,
+        topics=[WritableTxnMarkerTopic(name=GROUP_METADATA_TOPIC, partition_indexes=[partition])],
+        coordinator_epoch=7,
+    )
+    return WriteTxnMarkersRequest(markers=[with_fields(marker, **changed)])
 
 
 @scenario("O15", "2.3 WriteTxnMarkers: of offsets", versions=MARKERS, choices=ENDS)
