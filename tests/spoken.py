@@ -14,7 +14,8 @@ from typing import Final
 
 from protocol.messages import REQUESTS
 from protocol.versions import SUPPORTED
-from tests.recording_daemon import FOLDER, ROOT
+from tests.daemon import ROOT
+from tests.recording_daemon import FOLDER
 
 PAGE: Final = ROOT / "docs" / "apis.md"
 BEGIN, END = "<!-- spoken: begin -->", "<!-- spoken: end -->"

@@ -1,7 +1,7 @@
 """`--rotate` runs half of the long modules, chosen by the id of the checkout's tree; without it all run.
 
-A tree takes the same half wherever it is tested, and trees take either half alike, so every long test runs within a
-few changes. `make test-long` runs them all.
+A tree takes the same half wherever it is tested, and trees take either half alike, so every long test runs
+within a few changes. `make test-long` runs them all.
 """
 
 from __future__ import annotations

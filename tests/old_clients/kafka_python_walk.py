@@ -8,24 +8,25 @@ from __future__ import annotations
 import sys
 import threading
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 sys.path.insert(0, sys.argv[1])
 
-import kafka  # The old one, which the path just named.
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.structs import OffsetAndMetadata
-
 from tests.old_clients.walking import RECORDS, step, wait_for
 
+# The old one, which the path just named; what types the newest has says nothing of it.
+kafka: Any = import_module("kafka")
+structs: Any = import_module("kafka.structs")
+admin: Any = import_module("kafka.admin")
+
 FOLDER, BOOTSTRAP, TOPIC, GROUP = sys.argv[1:5]
-BOTH = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+BOTH = [kafka.TopicPartition(TOPIC, 0), kafka.TopicPartition(TOPIC, 1)]
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 
 def consumer_of(group: str, session_timeout_ms: int = 10_000) -> Any:
-    return KafkaConsumer(
+    return kafka.KafkaConsumer(
         bootstrap_servers=BOOTSTRAP,
         group_id=group,
         auto_offset_reset="earliest",
@@ -36,10 +37,10 @@ def consumer_of(group: str, session_timeout_ms: int = 10_000) -> Any:
 
 
 def create_topics() -> object:
-    admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
-    admin.create_topics([NewTopic(TOPIC, 2, 1)])
-    admin.close()
-    consumer = KafkaConsumer(bootstrap_servers=BOOTSTRAP)
+    client = admin.KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+    client.create_topics([admin.NewTopic(TOPIC, 2, 1)])
+    client.close()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=BOOTSTRAP)
     is_listed = wait_for(lambda: TOPIC in consumer.topics())
     partitions = sorted(consumer.partitions_for_topic(TOPIC))
     consumer.close()
@@ -47,7 +48,7 @@ def create_topics() -> object:
 
 
 def produce(codec: str) -> object:
-    producer = KafkaProducer(
+    producer = kafka.KafkaProducer(
         bootstrap_servers=BOOTSTRAP, acks="all", compression_type=None if codec == "none" else codec
     )
     sent = [producer.send(TOPIC, b"value %d" % n, b"key", partition=n % 2) for n in range(RECORDS)]
@@ -57,7 +58,7 @@ def produce(codec: str) -> object:
 
 
 def produce_too_much() -> object:
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, max_request_size=10_000_000)
+    producer = kafka.KafkaProducer(bootstrap_servers=BOOTSTRAP, max_request_size=10_000_000)
     try:
         return producer.send(TOPIC, b"x" * 2_000_000).get(timeout=20).offset
     finally:
@@ -82,8 +83,8 @@ def positions(consumer: Any) -> object:
 
 
 def commit(consumer: Any, offset: int, note: str) -> object:
-    about = {"leader_epoch": -1} if "leader_epoch" in OffsetAndMetadata._fields else {}
-    consumer.commit({BOTH[0]: OffsetAndMetadata(offset, note, **about)})
+    about = {"leader_epoch": -1} if "leader_epoch" in structs.OffsetAndMetadata._fields else {}
+    consumer.commit({BOTH[0]: structs.OffsetAndMetadata(offset, note, **about)})
     return consumer.committed(BOTH[0]), consumer.committed(BOTH[1])
 
 

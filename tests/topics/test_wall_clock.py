@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_records_from_a_future_that_was_none_are_kept_until_it_has_passed(world:
 # Producers.
 
 
-def numbered(sequence: int, **options: object) -> bytes:
+def numbered(sequence: int, **options: Any) -> bytes:
     return batch(b"v", producer_id=9, producer_epoch=0, base_sequence=sequence, **options)
 
 
