@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LIST_OFFSETS: Final = range(1, 12)
+METADATA: Final = range(14)
 CREATE_TOPICS: Final = range(2, 8)
 DELETE_TOPICS: Final = range(1, 7)
 DELETE_RECORDS: Final = range(3)
@@ -45,5 +46,8 @@ TOPIC_ADMIN: Final = {
         "DescribeClientQuotas": QUOTAS,
         "DescribeUserScramCredentials": (),
         "ListConfigResources": CONFIG_RESOURCES,
+        "Metadata: topics made by being asked for": METADATA,
+        "Metadata: topics that are not made by being asked for": METADATA,
+        "Metadata: topics that other requests do not make": (),
     }.items()
 }
