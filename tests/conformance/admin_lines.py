@@ -19,6 +19,17 @@ ELECT_LEADERS: Final = range(3)
 INCREMENTAL: Final = range(2)
 QUOTAS: Final = range(2)
 CONFIG_RESOURCES: Final = range(2)
+API_VERSIONS: Final = range(5)
+SASL_HANDSHAKE: Final = range(2)
+SASL_AUTHENTICATE: Final = range(3)
+REPLICA_LOG_DIRS: Final = range(1, 3)
+REASSIGNMENTS: Final = range(2)
+QUORUM: Final = range(3)
+FEATURES: Final = range(3)
+VOTERS: Final = range(2)
+
+LATER_APIS: Final = frozenset({38, 39, 40, 41, 49, 51, 68, 69, *range(76, 80), *range(83, 93)})
+"""What Kafka serves and Muster not yet: delegation tokens, quotas and SCRAM users that are kept; newer groups."""
 
 TOPIC_ADMIN: Final = {
     f"6 {rule}": tuple(versions)
@@ -46,6 +57,16 @@ TOPIC_ADMIN: Final = {
         "DescribeClientQuotas": QUOTAS,
         "DescribeUserScramCredentials": (),
         "ListConfigResources": CONFIG_RESOURCES,
+        "ApiVersions: the table of APIs": API_VERSIONS,
+        "SaslHandshake on a plain listener": SASL_HANDSHAKE,
+        "SaslAuthenticate on a plain listener": SASL_AUTHENTICATE,
+        "AlterReplicaLogDirs": REPLICA_LOG_DIRS,
+        "AlterPartitionReassignments": REASSIGNMENTS,
+        "DescribeQuorum": QUORUM,
+        "UpdateFeatures": FEATURES,
+        "UnregisterBroker": (),
+        "AddRaftVoter": VOTERS,
+        "RemoveRaftVoter": (),
         "Metadata: topics made by being asked for": METADATA,
         "Metadata: topics that are not made by being asked for": METADATA,
         "Metadata: topics that other requests do not make": (),
