@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from coordinator.topics.dynamic_settings import CHANGEABLE
+from coordinator.topics.dynamic_kinds import CHANGEABLE
 from protocol.messages import REQUESTS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "apis.md").read_text()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from coordinator.topics.assignments import placement_problem
 from coordinator.topics.names import name_problem, reserved_problem
 from coordinator.topics.registry import TopicRegistry, new_topic_id
 from coordinator.topics.topic_config import topic_config
@@ -46,6 +47,8 @@ def _problem(registry: TopicRegistry, name: str) -> str | None:
     settings = registry.settings
     if settings.default_replication_factor > 1:
         return f"default.replication.factor is {settings.default_replication_factor}, there is one node"
+    if problem := placement_problem(settings):
+        return problem
     if not registry.has_room_for(settings.num_partitions):
         return f"there may be no more than {settings.max_partitions} partitions"
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from coordinator.topics.assignments import assignment_problem
+from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.names import CLUSTER_METADATA_TOPIC, is_internal, name_problem
@@ -135,6 +135,9 @@ def _partitions(broker: Broker, asked: CreatableTopic) -> int:
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of "
             f"{replicas} cannot be reached because only {NODES} broker(s) are registered.",
         )
+    if problem := placement_problem(broker.registry.settings):
+        words = f"Unable to replicate the partition {replicas} time(s): {problem}"
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, words)
     return broker.settings.num_partitions if asked.num_partitions == DEFAULT else asked.num_partitions
 
 

@@ -18,7 +18,7 @@ import structlog
 
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_settings import with_dynamic
+from coordinator.topics.dynamic_settings import check_change, with_dynamic
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import collision_key
 from coordinator.topics.partition import Machinery, Partition
@@ -70,6 +70,7 @@ class TopicRegistry:
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
         self.on_deleted: list[Deleted] = []
+        self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
         self._machinery = machinery
         self._workers = workers
@@ -228,6 +229,7 @@ class TopicRegistry:
     def checked_defaults(self, dynamic: DynamicSettings) -> TopicSettings:
         """The daemon's settings with these on top. Raises InvalidConfig: they, or some topic, would not work."""
         settings = with_dynamic(self._static_settings, dynamic)
+        check_change(self.settings, settings, self.log_directory)
         for overrides in ({}, *(topic.config.overrides for topic in self._by_name.values())):
             topic_config(overrides, settings)
         return settings
@@ -243,7 +245,10 @@ class TopicRegistry:
             self.settings = settings
             for topic in self._by_name.values():
                 self._apply(topic, self._in_force(topic.config))
-            log.info("settings altered", of_node=dict(dynamic.of_node), of_all=dict(dynamic.of_all))
+            # Their names alone: some are secret.
+            log.info("settings altered", of_node=sorted(dynamic.of_node), of_all=sorted(dynamic.of_all))
+            for told in self.on_altered:
+                told(settings)
 
         self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_altered, done, 0)
 
