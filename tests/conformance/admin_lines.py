@@ -46,7 +46,7 @@ TOPIC_ADMIN: Final = {
         "IncrementalAlterConfigs": INCREMENTAL,
         "IncrementalAlterConfigs: refusals": INCREMENTAL,
         "IncrementalAlterConfigs: of the broker": INCREMENTAL,
-        "IncrementalAlterConfigs: every setting of the broker": INCREMENTAL,
+        "IncrementalAlterConfigs: every setting of the broker": (),
         "DescribeConfigs: all settings of the broker": (),
         "settings in force at once": (),
         "ListOffsets": LIST_OFFSETS,

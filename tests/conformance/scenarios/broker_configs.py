@@ -13,7 +13,6 @@ from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from tests.conformance.admin_lines import INCREMENTAL
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenarios.configs import BROKER, SET, incremental
@@ -135,13 +134,11 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-@scenario(
-    "6 IncrementalAlterConfigs: every setting of the broker", versions=INCREMENTAL, choices=("1", "all")
-)
-async def values_of_the_brokers_settings_are_checked(run: Run, version: int, scope: str) -> None:
+@scenario("6 IncrementalAlterConfigs: every setting of the broker", choices=("1", "all"))
+async def values_of_the_brokers_settings_are_checked(run: Run, scope: str) -> None:
     for name, values in CHECKED.items():
         for value in values:
             request = incremental(
                 BROKER, "" if scope == "all" else scope, (name, SET, value), validate_only=True
             )
-            await ask(run, request, version, f"{name}={value}")
+            await ask(run, request, 1, f"{name}={value}")
