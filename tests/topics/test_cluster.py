@@ -171,8 +171,8 @@ def test_voters_are_those_of_the_configuration(world: World) -> None:
 
 
 def test_a_refusal_repeats_only_so_much_of_what_was_sent(world: World) -> None:
-    sent = {"cluster_id": "x" * 30_000, "voter_id": OTHER, "voter_directory_id": DIRECTORY_ID}
-    assert len(world.ask(RemoveRaftVoterRequest(**sent), 0).error_message) == 1000  # type: ignore[arg-type]
+    sent: dict[str, Any] = {"cluster_id": "x" * 30_000, "voter_id": OTHER, "voter_directory_id": DIRECTORY_ID}
+    assert len(world.ask(RemoveRaftVoterRequest(**sent), 0).error_message) == 1000
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def update(
 def shown(world: World) -> tuple[dict[str, int], int]:
     """The finalized levels and their epoch, as ApiVersions has them."""
     apis = api_table({}, features=lambda: world.registry.features)
-    pending = FakePending(4)
+    pending: Any = FakePending(4)
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-    apis[18].handle(request, pending)  # type: ignore[arg-type]
+    apis[18].handle(request, pending)
     answer = pending.answer
     supported = {
         each.name: range(each.min_version, each.max_version + 1) for each in answer.supported_features
