@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from threading import Event, Lock, Thread
-from typing import Final, NamedTuple
+from threading import TIMEOUT_MAX, Condition, Event, Lock, Thread
+from typing import Final, NamedTuple, Protocol
 from weakref import WeakSet
 
 import structlog
@@ -29,6 +29,19 @@ from storage.segment_swap import StuckSwap
 log = structlog.get_logger("muster.cleaner")
 
 PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+
+
+class CleanerSettings(Protocol):
+    """What may change while logs are cleaned."""
+
+    @property
+    def log_cleaner_threads(self) -> int: ...
+    @property
+    def log_cleaner_backoff_ms(self) -> int: ...
+    @property
+    def log_cleaner_dedupe_buffer_size(self) -> int: ...
+    @property
+    def log_cleaner_io_max_bytes_per_second(self) -> float: ...
 
 
 class Candidate(NamedTuple):
@@ -53,36 +66,68 @@ class Cleaner:
         """`producer_expiration_ms` is asked for each cleaning: it may change while the daemon runs."""
         self._directory = directory
         self._files = files
-        self._settings = settings
+        self._settings: CleanerSettings = settings
         self._wall_ms = wall_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._stopping = Event()
-        self._guard = Lock()  # Of the two sets.
+        self._guard = Lock()  # Of the sets.
+        self._altered = Condition(self._guard)
         self._busy: WeakSet[PartitionLog] = WeakSet()
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
-        names = [f"cleaner-{number}" for number in range(settings.log_cleaner_threads)]
-        self._threads = [Thread(target=self._work, name=name, daemon=True) for name in names]
+        self._threads: dict[int, Thread] = {}
+        self._is_enabled = settings.log_cleaner_enable
+        self._is_started = False
 
     def start(self) -> None:
         """Begin to clean, if `log.cleaner.enable`."""
-        if self._settings.log_cleaner_enable:
-            for thread in self._threads:
-                thread.start()
+        with self._guard:
+            self._is_started = True
+            self._start_threads()
+
+    def alter(self, settings: CleanerSettings) -> None:
+        """Go by other settings: surplus threads end after the log that they clean, whose pace stays."""
+        with self._guard:
+            self._settings = settings
+            self._start_threads()
+            self._altered.notify_all()
 
     def stop(self) -> None:
         """Throw away what is under way, and end the threads. Blocks for a moment."""
         self._stopping.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        with self._guard:
+            self._altered.notify_all()
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.join()
 
-    def _work(self) -> None:
+    @property
+    def threads(self) -> int:
+        """How many threads clean."""
+        with self._guard:
+            return len(self._threads)
+
+    def _start_threads(self) -> None:
+        """Begin those that are missing; under the guard."""
+        if not self._is_enabled or not self._is_started or self._stopping.is_set():
+            return
+        for number in range(self._settings.log_cleaner_threads):
+            if number not in self._threads:
+                name = f"cleaner-{number}"
+                self._threads[number] = Thread(target=self._work, args=(number,), name=name, daemon=True)
+                self._threads[number].start()
+
+    def _work(self, number: int) -> None:
         while not self._stopping.is_set():
             try:
                 self.clean_all()
             except CleaningStopped:
                 return
-            self._stopping.wait(self._settings.log_cleaner_backoff_ms / 1000)
+            with self._guard:
+                if number >= self._settings.log_cleaner_threads:
+                    del self._threads[number]
+                    return
+                if not self._stopping.is_set():
+                    self._altered.wait(min(self._settings.log_cleaner_backoff_ms / 1000, TIMEOUT_MAX))
 
     def clean_all(self) -> int:
         """Clean one log after the other until none is dirty enough; how many. Raises CleaningStopped."""

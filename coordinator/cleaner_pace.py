@@ -8,6 +8,7 @@ the cleaner some of its speed, and a commit next to nothing.
 
 from __future__ import annotations
 
+import math
 import time
 from threading import Event
 from typing import Final
@@ -25,7 +26,8 @@ class Pace:
 
     def __init__(self, stopping: Event, max_bytes_per_second: float) -> None:
         self._stopping = stopping
-        self._max_bytes_per_second = max_bytes_per_second
+        # Kafka takes any number for the rate; one that nothing could be done at limits nothing here.
+        self._max_bytes_per_second = max_bytes_per_second if max_bytes_per_second > 0 else math.inf
         self._ahead_s = 0.0  # By how much the bytes since the last rest took less time than they should.
         self._bytes = 0
         self._since = time.perf_counter()

@@ -40,8 +40,10 @@ from coordinator.settings import Settings, option_name
 from coordinator.shard_runner import ShardRunner
 from coordinator.topics.apis import topic_handlers
 from coordinator.topics.broker import Broker
-from coordinator.topics.broker_configs import BrokerConfig, broker_config
+from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_all_of_kafkas
 from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_kinds import overrides_of
+from coordinator.topics.dynamic_settings import text_of
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.markers import Markers
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -154,8 +156,11 @@ class Daemon:
             self._clock.wall_ms,
             producer_expiration_ms=lambda: self.registry.settings.producer_id_expiration_ms,
         )
+        self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
         self.server = self._server()
+        self.registry.on_altered.append(self._on_altered)
+        self._on_altered(self.registry.settings)
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
         flusher = HistoryApart(self._flusher, self._history_flusher)
@@ -189,7 +194,7 @@ class Daemon:
             arm=self.runtime.arm,
             endpoint_for=lambda listener: self.server.endpoint_for(listener),
             markers=markers,
-            verifier=CoordinatorVerifier(self.runtime),
+            verifier=self._verifier,
             broker_configs=shown_configs(self._settings),
         )
 
@@ -199,7 +204,7 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        apis = api_table(handlers, groups.repeaters(), groups.recallers())
+        apis = api_table(handlers, groups.repeaters(), groups.recallers(), lambda: self.registry.features)
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
 
     def _new_shard(self, partition: int) -> Shard:
@@ -217,6 +222,15 @@ class Daemon:
     def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
         assert self._history is not None
         self._history.record(events)
+
+    def _on_altered(self, settings: TopicSettings) -> None:
+        """Have what is no matter of topics follow settings that may change at run time."""
+        self._cleaner.alter(settings)
+        self.server.max_connections = settings.max_connections
+        self.server.max_connections_per_ip = settings.max_connections_per_ip
+        overrides = text_of("max.connections.per.ip.overrides", settings) or ""
+        self.server.max_connections_of_ip = overrides_of(overrides)
+        self._verifier.is_enabled = settings.transaction_partition_verification_enable
 
     def _on_advanced(self, partition: Partition) -> None:
         self.runtime.purgatory.check_and_complete(partition.key, self._clock.now_ms())
@@ -305,8 +319,9 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
 
 def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
     """Every setting, as DescribeConfigs of the broker shows it."""
-    return tuple(
+    own = [
         broker_config(option_name(name), getattr(settings, name), field.default)
         for name, field in Settings.model_fields.items()
         if name not in NOT_SHOWN
-    )
+    ]
+    return with_all_of_kafkas(own, settings.node_id)

@@ -142,7 +142,9 @@ class Settings(BaseModel):
 
     # Topics.
     num_partitions: Count = Field(1, description="Partitions of a topic made without saying how many.")
-    auto_create_topics_enable: Switch = Field(True, description="Whether asking for a topic makes it.")
+    auto_create_topics_enable: Switch = Field(
+        True, description="Whether asking for a topic makes it, behind the answer."
+    )
     delete_topic_enable: Switch = Field(True, description="Whether topics may be deleted.")
     default_replication_factor: Count = Field(1, description="Accepted; there is one node, so one replica.")
     message_max_bytes: CountOrZero = Field(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from coordinator.topics.dynamic_settings import CHANGEABLE
+from coordinator.topics.dynamic_kinds import CHANGEABLE
 from protocol.messages import REQUESTS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "apis.md").read_text()
 ROW = re.compile(r"^\| (\d+) \| (\w+) \|", re.MULTILINE)
+
+
+FAMILIES = ("log.message.timestamp.", "log.cleaner.", "remote.", "group.", "share.", "compression.", "sasl.")
+"""Of settings that the page names as one."""
 
 
 def test_every_api_has_a_row() -> None:
@@ -20,8 +24,7 @@ def test_every_api_has_a_row() -> None:
 def test_the_settings_that_can_be_changed_are_named() -> None:
     def is_named(name: str) -> bool:
         return f"`{name}`" in PAGE or any(
-            f"`{family}*`" in PAGE and name.startswith(family)
-            for family in ("log.message.timestamp.", "log.cleaner.")
+            f"`{family}*`" in PAGE and name.startswith(family) for family in FAMILIES
         )
 
     assert [name for name in CHANGEABLE if not is_named(name)] == []

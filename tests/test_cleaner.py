@@ -171,15 +171,59 @@ def test_threads_clean_until_they_are_stopped(directory: LogDirectory, files: Fa
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
 
 
+def cleaner_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("cleaner-")}
+
+
+def test_threads_come_and_go_with_the_settings(directory: LogDirectory, files: FaultyFiles) -> None:
+    made = cleaner(directory, files)
+    made.alter(SETTINGS.model_copy(update={"log_cleaner_threads": 2}))
+    assert cleaner_threads() == set()  # It was not started.
+    made.start()
+    assert cleaner_threads() == {"cleaner-0", "cleaner-1"}
+    made.alter(SETTINGS.model_copy(update={"log_cleaner_threads": 4}))
+    assert cleaner_threads() == {f"cleaner-{number}" for number in range(4)}
+    made.alter(SETTINGS)
+    wait_until(lambda: cleaner_threads() == {"cleaner-0"}, "the surplus has ended", 10)
+    made.alter(SETTINGS.model_copy(update={"log_cleaner_threads": 2}))
+    wait_until(lambda: cleaner_threads() == {"cleaner-0", "cleaner-1"}, "it is back", 10)
+    made.stop()
+    assert cleaner_threads() == set()
+
+
+def test_a_shorter_backoff_is_not_waited_for(
+    directory: LogDirectory, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cleaner(directory, files, SETTINGS.model_copy(update={"log_cleaner_backoff_ms": 10**15}))
+    rounds: list[int] = []
+    clean_all = made.clean_all
+    monkeypatch.setattr(made, "clean_all", lambda: rounds.append(clean_all()))
+    made.start()
+    wait_until(lambda: rounds, "nothing was to be cleaned", 10)
+    log = dirty(directory, "c", 5)
+    made.alter(SETTINGS)
+    wait_until(lambda: len(texts(log)) == 2, "it is cleaned", 10)
+    made.stop()
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
+def test_a_rate_that_nothing_could_be_done_at_limits_nothing(rate: float) -> None:
+    pace = Pace(threading.Event(), rate)
+    began = time.monotonic()
+    time.sleep(WORK_S)
+    pace(10**9)
+    assert time.monotonic() - began < 5
+
+
 def test_a_stop_breaks_a_cleaning_off(directory: LogDirectory, files: FaultyFiles) -> None:
-    log = dirty(directory, "c", 130)  # More than fits into the first piece of work, which no pace holds up.
+    log = dirty(directory, "c", 500)  # So many that a cleaning takes longer than one piece of work.
     made = cleaner(directory, files, SETTINGS.model_copy(update={"log_cleaner_io_max_bytes_per_second": 1.0}))
     made.start()
     began = time.monotonic()
     wait_until(lambda: made._busy, "it is at work", 10)
     made.stop()
-    assert time.monotonic() - began < 10  # At a byte a second the log would take hours.
-    assert len(texts(log)) == 131
+    assert time.monotonic() - began < 10  # At a byte a second the log would take many minutes.
+    assert len(texts(log)) == 501
 
 
 def test_it_can_be_switched_off(directory: LogDirectory, files: FaultyFiles) -> None:

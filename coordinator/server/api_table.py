@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordinator.server.pending import Pending
+from coordinator.topics.feature_levels import HIGHEST_LEVELS, SUPPORTED_FEATURES, FeatureLevels
 from protocol.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages import REQUESTS
@@ -72,13 +73,6 @@ class Api:
     """For one that they send again and again with other numbers."""
 
 
-TRANSACTION_FEATURE = "transaction.version"
-TRANSACTION_VERSIONS = range(3)
-"""Of the transaction protocol: 2 is KIP-890's, with an epoch for every transaction. The highest is always on."""
-
-FEATURES_EPOCH = 0
-"""The features never change while the daemon runs."""
-
 FEATURES_FROM_0_SINCE = 4
 """Clients of earlier versions cannot read a feature whose lowest version is 0 (KAFKA-17011)."""
 
@@ -90,13 +84,17 @@ def api_table(
     handlers: Mapping[int, Handler],
     repeaters: Mapping[int, Repeater] | None = None,
     recallers: Mapping[int, Recaller] | None = None,
+    features: Callable[[], FeatureLevels] = lambda: HIGHEST_LEVELS,
 ) -> dict[int, Api]:
-    """Build the table from handlers by API key; a key without a handler is not served."""
+    """Build the table from handlers by API key; a key without a handler is not served.
+
+    `features` gives the levels as they are now, for ApiVersions.
+    """
     table = {
         key: _api(key, handle, (repeaters or {}).get(key), (recallers or {}).get(key))
         for key, handle in handlers.items()
     }
-    table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table))
+    table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table, features))
     return table
 
 
@@ -122,8 +120,9 @@ def _api(
 class ApiVersionsHandler:
     """ApiVersions (key 18): the table itself, as clients see it (KIP-35, KIP-511)."""
 
-    def __init__(self, table: Mapping[int, Api]) -> None:
+    def __init__(self, table: Mapping[int, Api], features: Callable[[], FeatureLevels]) -> None:
         self._table = table
+        self._features = features
 
     def __call__(self, request: ApiVersionsRequest, pending: Pending) -> None:
         error = ErrorCode.NONE
@@ -134,16 +133,20 @@ class ApiVersionsHandler:
     def _response(self, api_version: int, error: ErrorCode) -> ApiVersionsResponse:
         if error:
             return ApiVersionsResponse(error_code=error)
-        lowest, highest = TRANSACTION_VERSIONS[0], TRANSACTION_VERSIONS[-1]
-        supported = SupportedFeatureKey(name=TRANSACTION_FEATURE, min_version=lowest, max_version=highest)
-        finalized = FinalizedFeatureKey(
-            name=TRANSACTION_FEATURE, max_version_level=highest, min_version_level=highest
-        )
+        features = self._features()
         return ApiVersionsResponse(
             api_keys=self._rows(),
-            supported_features=[supported] if api_version >= FEATURES_FROM_0_SINCE else [],
-            finalized_features_epoch=FEATURES_EPOCH,
-            finalized_features=[finalized],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
+                for name, levels in SUPPORTED_FEATURES.items()
+                if levels[0] > 0 or api_version >= FEATURES_FROM_0_SINCE
+            ],
+            finalized_features_epoch=features.epoch,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in features.levels.items()
+                if level > 0  # At 0 a feature is not finalized.
+            ],
         )
 
     def _rows(self) -> list[ApiVersion]:

@@ -52,6 +52,10 @@ class Server:
         self.slow_readers = SlowReaders()
         self.max_request_bytes = settings.socket_request_max_bytes
         self._settings = settings
+        self.max_connections = settings.max_connections
+        self.max_connections_per_ip = settings.max_connections_per_ip
+        self.max_connections_of_ip: Mapping[str, int] = {}
+        """Of single addresses, above what holds for all. These three may change while connections are open."""
         self._set_timer = set_timer
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, str] = {}  # To the peer's address.
@@ -110,8 +114,8 @@ class Server:
         self._connections[connection] = ip
         self._last_left.clear()
         self._per_ip[ip] += 1
-        over = len(self._connections) > self._settings.max_connections
-        if over or self._per_ip[ip] > self._settings.max_connections_per_ip:
+        over = len(self._connections) > self.max_connections
+        if over or self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip):
             self._refuse_surplus(connection)
             return
         connection.last_request_ms = self.clock.now_ms()
@@ -126,8 +130,8 @@ class Server:
             log.warning(
                 "too many connections",
                 peer=connection.peer,
-                max_connections=self._settings.max_connections,
-                max_connections_per_ip=self._settings.max_connections_per_ip,
+                max_connections=self.max_connections,
+                max_connections_per_ip=self.max_connections_per_ip,
                 refused_so_far=self._refused,
             )
         connection.close()

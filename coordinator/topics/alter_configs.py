@@ -14,7 +14,8 @@ from typing import Any, Final
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.config_change import Change, incremental_change, replacement
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_settings import CHANGEABLE, values_of
+from coordinator.topics.dynamic_kinds import CHANGEABLE
+from coordinator.topics.dynamic_settings import text_of
 from coordinator.topics.names import GROUP_EVENTS_TOPIC, is_internal, name_problem
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import DEFAULTS, Done, TopicRegistry
@@ -41,6 +42,9 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
     }
 )
 """How the daemon's own topics are cleaned may be changed; the coordinators count on the rest."""
+
+ELECTED_BY: Final = "min.insync.replicas"
+"""Kafka elects by it, and lets it be set for all nodes alone."""
 
 Attempt = Callable[[Done], None]
 """Begins a change; raises Refused. Told how it went, if there was anything to do."""
@@ -198,6 +202,9 @@ def _alter_defaults(
         settings = registry.checked_defaults(dynamic)
     except InvalidConfig as error:  # Not INVALID_CONFIG: see KAFKA-13609.
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if ELECTED_BY in dynamic.of_node:
+        words = f"Broker-level {ELECTED_BY} cannot be altered while ELR is enabled."
+        raise Refused(ErrorCode.INVALID_CONFIG, words)
     if validate_only or dynamic == before:
         done(ErrorCode.NONE)
     else:
@@ -211,4 +218,4 @@ def _broker_list_default(name: str, operation: ConfigOperation) -> str:
     if kind.type is not ConfigType.LIST:
         words = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
         raise Refused(ErrorCode.INVALID_CONFIG, words)
-    return next(text for text, _ in values_of(name, KAFKA_DEFAULTS))
+    return text_of(name, KAFKA_DEFAULTS) or ""

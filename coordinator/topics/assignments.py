@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+from coordinator.topics.settings import TopicSettings
+
+CORDONED: Final = "All brokers are currently fenced, or have all their log directories cordoned."
+
+
+def placement_problem(settings: TopicSettings) -> str | None:
+    """Why a replica cannot be placed by us (INVALID_REPLICATION_FACTOR); None if it can.
+
+    The one directory may be cordoned (`cordoned.log.dirs`): it takes only what a client assigns to this node.
+    """
+    return CORDONED if settings.dynamic_text("cordoned.log.dirs") else None
 
 
 def assignment_problem(broker_ids: Sequence[int], node_id: int) -> str | None:

@@ -1,58 +1,54 @@
-"""Making a topic because somebody asked for it (`auto.create.topics.enable`).
+"""Making a topic because a client asked for its metadata (`auto.create.topics.enable`).
 
-Kafka answers the first request with an error and lets the client ask again; here the answer waits the
-few milliseconds until the topic is there, which saves clients a retry and is never wrong.
+The client was answered UNKNOWN_TOPIC_OR_PARTITION already and asks again, as it does with Kafka: clients have
+code, and tests, for that answer. So nothing here waits, and what could not be made is for the log alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
-from coordinator.topics.names import is_internal, name_problem
-from coordinator.topics.refusal import Countdown
+from coordinator.topics.assignments import placement_problem
+from coordinator.topics.names import name_problem, reserved_problem
 from coordinator.topics.registry import TopicRegistry, new_topic_id
 from coordinator.topics.topic_config import topic_config
-from protocol.errors import ErrorCode
 
 log = structlog.get_logger("muster.topics")
 
 
-def create_missing(registry: TopicRegistry, names: Sequence[str], done: Callable[[], None]) -> None:
-    """Make those of `names` that are not there and may be made, with the settings' defaults; then `done`.
+def create_missing(registry: TopicRegistry, names: Sequence[str]) -> None:
+    """Begin to make those of `names` that are not there and may be made, with the settings' defaults.
 
-    What could not be made stays unknown: the log tells why.
+    A name whose topic is being made already is left alone, so a burst of requests for it makes it once.
     """
-    countdown = Countdown(done)
-    for name in dict.fromkeys(names):
-        if registry.get(name) is None:
-            countdown.begin()
-            _create(registry, name, lambda _error: countdown.end())
-    countdown.seal()
+    for name in names:
+        if registry.get(name) is None and not registry.is_changing(name):
+            _create(registry, name)
 
 
-def _create(registry: TopicRegistry, name: str, done: Callable[[ErrorCode], None]) -> None:
-    if registry.is_changing(name):
-        registry.when_changed(name, done)
-    elif problem := _problem(registry, name):
+def _create(registry: TopicRegistry, name: str) -> None:
+    if problem := _problem(registry, name):
         log.info("topic is not auto-created", topic=name, reason=problem)
-        done(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    else:
-        settings = registry.settings
-        registry.create(name, settings.num_partitions, topic_config({}, settings), new_topic_id(), done)
+        return
+    settings = registry.settings
+    # A failure of the disk is logged by the registry.
+    registry.create(
+        name, settings.num_partitions, topic_config({}, settings), new_topic_id(), lambda _error: None
+    )
 
 
 def _problem(registry: TopicRegistry, name: str) -> str | None:
-    if problem := name_problem(name):
+    if problem := name_problem(name) or reserved_problem(name):
         return problem
-    if is_internal(name):
-        return "internal topics are made by the daemon"
     if other := registry.colliding(name):
         return f"collides with {other}"
     settings = registry.settings
     if settings.default_replication_factor > 1:
         return f"default.replication.factor is {settings.default_replication_factor}, there is one node"
+    if problem := placement_problem(settings):
+        return problem
     if not registry.has_room_for(settings.num_partitions):
         return f"there may be no more than {settings.max_partitions} partitions"
     return None

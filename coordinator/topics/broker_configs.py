@@ -1,36 +1,27 @@
-"""The broker's own settings, as DescribeConfigs shows them: under Kafka's names, read-only.
+"""The broker's own settings, as DescribeConfigs shows them: under Kafka's names, and all that Kafka shows.
 
-Made from the data plane's settings unless the runtime knows all of them (`Broker.broker_configs`). The
-types follow Kafka's definition of each name.
+Made from the data plane's settings unless the runtime knows all of them (`Broker.broker_configs`). What Muster
+does not have is shown with Kafka's default. The types follow Kafka's definition of each name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
+from coordinator.topics.broker_options import BROKER_OPTIONS
+from coordinator.topics.dynamic_settings import plain_text
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigType
 
 NOT_SETTINGS: Final = frozenset(
     {"cluster_id", "dynamic", "log_flush_policy", "max_partitions", "rack", "static"}
 )
-LONGS: Final = frozenset(
-    {
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.delete.retention.ms",
-        "log.cleaner.max.compaction.lag.ms",
-        "log.cleaner.min.compaction.lag.ms",
-        "log.message.timestamp.after.max.ms",
-        "log.message.timestamp.before.max.ms",
-        "log.retention.bytes",
-        "log.retention.ms",
-        "log.roll.ms",
-        "log.segment.delete.delay.ms",
-    }
-)
+
+
+NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +45,37 @@ def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
         for field in fields(TopicSettings)
         if field.name not in NOT_SETTINGS
     ]
-    configs.append(broker_config("broker.id", settings.node_id, -1))
-    return tuple(sorted(configs, key=lambda config: config.name))
+    return with_all_of_kafkas(configs, settings.node_id)
+
+
+def with_all_of_kafkas(configs: Iterable[BrokerConfig], node_id: int) -> tuple[BrokerConfig, ...]:
+    """`configs`, and whatever else Kafka shows; the node has one id under two names."""
+    shown = {
+        name: BrokerConfig(name, option.default, option.default, option.type)
+        for name, option in BROKER_OPTIONS.items()
+    }
+    shown |= {config.name: config for config in configs}
+    shown |= {name: broker_config(name, node_id, default) for name, default in NODE_ID_DEFAULTS.items()}
+    return tuple(shown[name] for name in sorted(shown))
 
 
 def broker_config(name: str, value: object, default: object) -> BrokerConfig:
     """One setting, its type read off its values."""
-    return BrokerConfig(name, _text(value), _text(default), _type(name, default if value is None else value))
+    return BrokerConfig(
+        name, _text(name, value), _text(name, default), _type(name, default if value is None else value)
+    )
 
 
-def _text(value: object) -> str | None:
+def _text(name: str, value: object) -> str | None:
     if value is None:
         return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value.value if isinstance(value, Enum) else value)
+        return ",".join(map(str, value)) or BROKER_OPTIONS[name].default
+    return plain_text(value.value if isinstance(value, Enum) else value)
 
 
 def _type(name: str, value: object) -> ConfigType:
-    if isinstance(value, bool):
-        return ConfigType.BOOLEAN
-    if isinstance(value, int):
-        return ConfigType.LONG if name in LONGS else ConfigType.INT
-    if isinstance(value, float):
-        return ConfigType.DOUBLE
-    is_list = isinstance(value, tuple) or name == "log.cleanup.policy"
-    return ConfigType.LIST if is_list else ConfigType.STRING
+    """Kafka's type of the setting; of ours the one that fits the value."""
+    if name in BROKER_OPTIONS:
+        return BROKER_OPTIONS[name].type
+    return ConfigType.LONG if isinstance(value, int) else ConfigType.STRING

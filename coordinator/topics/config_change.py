@@ -20,6 +20,9 @@ ListDefault = Callable[[str, ConfigOperation], str]
 Change = Callable[[Mapping[str, str], ListDefault], dict[str, str]]
 """From what a resource was given to what it shall have. Raises Refused."""
 
+MAX_VALUE_BYTES: Final = 32_767
+"""Of one value: a list may be appended to again and again, and has to fit a string of the protocol."""
+
 OPERATIONS: Final = frozenset(ConfigOperation)
 
 
@@ -27,7 +30,7 @@ def replacement(configs: Sequence[AlterableConfig]) -> Change:
     """All that was given before goes. Raises Refused: INVALID_REQUEST."""
     values = {config.name: config.value for config in configs}
     _check([config.name for config in configs], [name for name, value in values.items() if value is None])
-    return lambda _current, _list_default: {name: value or "" for name, value in values.items()}
+    return lambda _current, _list_default: _bounded({name: value or "" for name, value in values.items()})
 
 
 def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
@@ -55,9 +58,17 @@ def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
                 default = list_default(config.name, operation)
                 parts = _parts(default if before is None else before)
                 changed[config.name] = ",".join(_changed_list(parts, operation, _parts(config.value or "")))
-        return changed
+        return _bounded(changed)
 
     return change
+
+
+def _bounded(values: dict[str, str]) -> dict[str, str]:
+    for name, value in values.items():
+        if len(value.encode()) > MAX_VALUE_BYTES:
+            words = f"The value of {name} is longer than {MAX_VALUE_BYTES} bytes."
+            raise Refused(ErrorCode.INVALID_REQUEST, words)
+    return values
 
 
 def _check(names: Sequence[str], nulls: Sequence[str]) -> None:

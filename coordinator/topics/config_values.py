@@ -15,6 +15,8 @@ from protocol.messages.describe_configs import ConfigType
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
+LIMITS: Final = {ConfigType.SHORT: 2**15 - 1, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
+
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 64-bit value.
 _REPLICA_LIST: Final = re.compile(r"[0-9]+:[0-9]+")
 
@@ -37,7 +39,7 @@ def _refuse(name: str, value: object, why: str) -> InvalidConfig:
 
 def _whole_number(type_: ConfigType, name: str, text: str) -> int:
     text = text.strip()
-    limit = INT32_MAX if type_ is ConfigType.INT else INT64_MAX
+    limit = LIMITS[type_]
     if not _WHOLE.fullmatch(text) or not -limit - 1 <= int(text) <= limit:
         raise _refuse(name, text, f"Not a number of type {type_.name}")
     return int(text)
@@ -62,6 +64,35 @@ def whole(
         return value
 
     return ValueKind(type_, parse)
+
+
+def required(type_: ConfigType, holds: Callable[[int], bool], words: str) -> ValueKind:
+    """A whole number for which something `holds`, else refused in `words` with the setting's name in them."""
+
+    def parse(name: str, text: str) -> int:
+        value = _whole_number(type_, name, text)
+        if not holds(value):
+            raise InvalidConfig(f"requirement failed: {words.format(name)}")
+        return value
+
+    return ValueKind(type_, parse)
+
+
+def real() -> ValueKind:
+    """Any number."""
+
+    def parse(name: str, text: str) -> float:
+        try:
+            return float(text.strip().replace("_", "?"))  # Python alone takes 1_000 for a number.
+        except ValueError:
+            raise _refuse(name, text, "Not a number of type DOUBLE") from None
+
+    return ValueKind(ConfigType.DOUBLE, parse)
+
+
+def any_text(type_: ConfigType) -> ValueKind:
+    """Any text."""
+    return ValueKind(type_, lambda _name, text: text.strip())
 
 
 def _parse_fraction(name: str, text: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.topics.assignments import assignment_problem
+from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import Done
@@ -85,6 +85,8 @@ def _added(topic: Topic, asked: CreatePartitionsTopic) -> int:
 
 def _check_assignments(broker: Broker, asked: CreatePartitionsTopic, added: int) -> None:
     if asked.assignments is None:
+        if problem := placement_problem(broker.registry.settings):
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
         return
     if len(asked.assignments) != added:
         raise Refused(

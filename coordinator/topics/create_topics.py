@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from coordinator.topics.assignments import assignment_problem
+from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.names import is_internal, name_problem
+from coordinator.topics.names import CLUSTER_METADATA_TOPIC, is_internal, name_problem
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import new_topic_id
 from coordinator.topics.topic_config import TOPIC_KEYS, TopicConfig, topic_config
@@ -33,7 +33,7 @@ def handle(broker: Broker, request: CreateTopicsRequest, pending: Pending) -> No
     """Make the topics, and answer when they are durable.
 
     Errors per topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST (named twice; numbers
-    with assignments), INVALID_CONFIG, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
+    with assignments; the metadata log's name), INVALID_CONFIG, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION (`max_partitions`), KAFKA_STORAGE_ERROR.
     """
     named = Counter(asked.name for asked in request.topics)
@@ -86,6 +86,8 @@ def _create(
 
 def _check_name(broker: Broker, name: str) -> None:
     registry = broker.registry
+    if name == CLUSTER_METADATA_TOPIC:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if registry.get(name) is not None or registry.is_changing(name):
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if problem := name_problem(name):
@@ -133,6 +135,9 @@ def _partitions(broker: Broker, asked: CreatableTopic) -> int:
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of "
             f"{replicas} cannot be reached because only {NODES} broker(s) are registered.",
         )
+    if problem := placement_problem(broker.registry.settings):
+        words = f"Unable to replicate the partition {replicas} time(s): {problem}"
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, words)
     return broker.settings.num_partitions if asked.num_partitions == DEFAULT else asked.num_partitions
 
 

@@ -7,15 +7,17 @@ from typing import Final
 
 from coordinator.topics.broker import Broker, Pending
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
-from coordinator.topics.dynamic_settings import CHANGEABLE, is_setting, values_of
+from coordinator.topics.dynamic_kinds import CHANGEABLE
+from coordinator.topics.dynamic_settings import plain_text, values_of
 from coordinator.topics.names import name_problem
 from coordinator.topics.refusal import Refused
 from coordinator.topics.settings import TopicSettings
-from coordinator.topics.topic_config import TOPIC_KEYS, TopicConfig, default_text
+from coordinator.topics.topic_config import TOPIC_KEYS, TopicConfig
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     ConfigResourceType,
     ConfigSource,
+    ConfigType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -28,6 +30,8 @@ WHOLE_CLUSTER: Final = ""  # As a broker's name: settings that apply to every br
 OLDER_NAMES: Final = {
     "log.retention.ms": ("log.retention.hours", "168"),
     "log.roll.ms": ("log.roll.hours", "168"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", "9223372036854775807"),
 }
 """Where Kafka's default of a setting stands that is null by itself."""
 
@@ -96,25 +100,23 @@ def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynon
         synonyms.append(_synonym(name, config.overrides[name], ConfigSource.TOPIC_CONFIG))
     if key.broker_name is None:
         return synonyms
-    if not is_setting(key.broker_name):
-        return [
-            *synonyms,
-            _synonym(key.broker_name, default_text(name, settings), ConfigSource.DEFAULT_CONFIG),
-        ]
     return synonyms + _synonyms_of(key.broker_name, settings)
 
 
 def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
     """Where the setting has an older name in other units, Kafka's default stands there, and is told last."""
-    values = list(values_of(name, settings))
     older = OLDER_NAMES.get(name)
-    synonyms = [_synonym(name, text, source) for text, source in (values[:-1] if older else values)]
+    synonyms = [
+        _synonym(name, text, source)
+        for text, source in values_of(name, settings)
+        if not (older and source is ConfigSource.DEFAULT_CONFIG)
+    ]
     if older and synonyms:
         synonyms.append(_synonym(*older, ConfigSource.DEFAULT_CONFIG))
     return synonyms
 
 
-def _synonym(name: str, value: str, source: ConfigSource) -> DescribeConfigsSynonym:
+def _synonym(name: str, value: str | None, source: ConfigSource) -> DescribeConfigsSynonym:
     return DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
@@ -133,37 +135,67 @@ def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceRe
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
     configs = broker.broker_configs or broker_configs(broker.settings)
-    return [_broker_setting(config, settings) for config in configs]
+    dynamic = {*settings.dynamic.of_node, *settings.dynamic.of_all}
+    shown = [_broker_setting(config) for config in configs if config.name not in dynamic]
+    return shown + [_dynamic_setting(name, settings) for name in sorted(dynamic)]
 
 
 def _cluster_setting(name: str, text: str) -> DescribeConfigsResourceResult:
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    return DescribeConfigsResourceResult(
-        name=name,
-        value=text,
-        config_source=source,
-        synonyms=[_synonym(name, text, source)],
-        config_type=CHANGEABLE[name].type,
-        documentation=None,
+    return _concealed(
+        DescribeConfigsResourceResult(
+            name=name,
+            value=_canonical(name, text),
+            config_source=source,
+            synonyms=[_synonym(name, text, source)],
+            config_type=CHANGEABLE[name].type,
+            documentation=None,
+        )
     )
 
 
-def _broker_setting(config: BrokerConfig, settings: TopicSettings) -> DescribeConfigsResourceResult:
+def _dynamic_setting(name: str, settings: TopicSettings) -> DescribeConfigsResourceResult:
+    text, source = next(values_of(name, settings))
+    return _concealed(
+        DescribeConfigsResourceResult(
+            name=name,
+            value=_canonical(name, text),
+            config_source=source,
+            synonyms=_synonyms_of(name, settings),
+            config_type=CHANGEABLE[name].type,
+            documentation=None,
+        )
+    )
+
+
+def _canonical(name: str, text: str) -> str:
+    kind = CHANGEABLE[name]
+    return plain_text(kind.parse(name, text)) if kind.type is ConfigType.BOOLEAN else text.strip()
+
+
+def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
+    """What is secret is not shown, only that it is there."""
+    if shown.config_type == ConfigType.PASSWORD:
+        shown.is_sensitive, shown.value = True, None
+        for synonym in shown.synonyms:
+            synonym.value = None
+    return shown
+
+
+def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
     default = ConfigSource.DEFAULT_CONFIG
     source = default if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
     values = {source: config.value, default: config.default}
-    synonyms = [_synonym(config.name, value, where) for where, value in values.items() if value is not None]
-    shown = DescribeConfigsResourceResult(
-        name=config.name,
-        value=config.value,
-        read_only=config.name not in CHANGEABLE,
-        config_source=source,
-        synonyms=synonyms,
-        config_type=config.type,
-        documentation=None,
+    return _concealed(
+        DescribeConfigsResourceResult(
+            name=config.name,
+            value=config.value,
+            read_only=config.name not in CHANGEABLE,
+            config_source=source,
+            synonyms=[
+                _synonym(config.name, value, where) for where, value in values.items() if value is not None
+            ],
+            config_type=config.type,
+            documentation=None,
+        )
     )
-    dynamic = settings.dynamic
-    if config.name in dynamic.of_node or config.name in dynamic.of_all:
-        shown.value, shown.config_source = next(values_of(config.name, settings))
-        shown.synonyms = _synonyms_of(config.name, settings)
-    return shown

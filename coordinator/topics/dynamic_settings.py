@@ -1,21 +1,23 @@
-"""Settings of the daemon that may be changed while it runs (KIP-226): which, and what they make of the others.
+"""Settings of the daemon that were changed while it ran (KIP-226): what is in force, and where they are kept.
 
-They are the defaults of topics, and how long producers are remembered: what Kafka lets change as well, and what
-means something here. They are kept in a file of their own in the log directory, and stand above the properties
-file; those of one node stand above those of all.
+Which may be changed says `dynamic_kinds`. They are kept in a file of their own in the log directory, and stand
+above the properties file; those of one node stand above those of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator.topics.config_values import InvalidConfig, ValueKind, whole
+from coordinator.topics.broker_options import BROKER_OPTIONS
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_kinds import CHANGEABLE, OF_ONE_NODE
+from coordinator.topics.dynamic_rules import check_step
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
-from coordinator.topics.topic_config import KAFKA_DEFAULTS, TOPIC_KEYS
-from protocol.messages.describe_configs import ConfigSource, ConfigType
+from coordinator.topics.topic_config import KAFKA_DEFAULTS
+from protocol.messages.describe_configs import ConfigSource
 from storage.files import Files, StorageError
 from storage.sealed_json import read_sealed, write_sealed
 
@@ -23,37 +25,47 @@ FILE_NAME: Final = "dynamic-settings.json"
 FORMAT: Final = 1
 
 _FIELDS: Final = {field.name.replace("_", "."): field for field in fields(TopicSettings)}
-_FIXED: Final = frozenset({"min.insync.replicas"})  # Kafka refuses it too, as it elects by it.
 
-CHANGEABLE: Final[Mapping[str, ValueKind]] = {
-    **{
-        key.broker_name: key.kind
-        for key in TOPIC_KEYS.values()
-        if key.broker_name in _FIELDS and key.broker_name not in _FIXED
-    },
-    "producer.id.expiration.ms": whole(ConfigType.INT, 1),
-}
-"""What may be changed, by Kafka's names, with the values that each may have."""
+_UNLIMITED: Final = -1  # As `log.retention.ms`: Kafka takes any negative number for that.
 
 
 def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettings:
     """The settings in force. Raises InvalidConfig: a name that cannot be changed, or a value that cannot be."""
     if dynamic == NOTHING_DYNAMIC:
         return static
-    values: dict[str, Any] = {}
     for texts in (dynamic.of_all, dynamic.of_node):
         if fixed := sorted(texts.keys() - CHANGEABLE.keys()):
             raise InvalidConfig(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    values: dict[str, Any] = {}
+    for texts in (dynamic.of_all, dynamic.of_node):
         for name, text in texts.items():
             value = CHANGEABLE[name].parse(name, text)
-            field = _FIELDS[name]
-            values[field.name] = text.strip() if isinstance(field.default, str) else value
+            field = _FIELDS.get(name)
+            if name == "log.retention.ms":
+                value = max(value, _UNLIMITED)
+            if field is not None:
+                values[field.name] = text.strip() if isinstance(field.default, str) else value
+    if of_one := sorted(dynamic.of_all.keys() & OF_ONE_NODE):
+        raise InvalidConfig(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(of_one)}]"
+        )
     return replace(static, **values, dynamic=dynamic, static=static)
 
 
-def is_setting(name: str) -> bool:
-    """Whether the daemon has a setting of this name of Kafka's."""
-    return name in _FIELDS
+def check_change(before: TopicSettings, after: TopicSettings, log_directory: str) -> None:
+    """Whether the settings may go from `before` to `after`. Raises InvalidConfig."""
+    changed = {
+        name: text
+        for name in {*after.dynamic.of_node, *after.dynamic.of_all}
+        if (text := after.dynamic_text(name)) is not None and text != before.dynamic_text(name)
+    }
+    check_step(changed, lambda name: text_of(name, before), lambda name: text_of(name, after), log_directory)
+
+
+def text_of(name: str, settings: TopicSettings) -> str | None:
+    """The value in force, None for none."""
+    return next((text for text, _ in values_of(name, settings)), None)
 
 
 def values_of(name: str, settings: TopicSettings) -> Iterator[tuple[str, ConfigSource]]:
@@ -62,12 +74,21 @@ def values_of(name: str, settings: TopicSettings) -> Iterator[tuple[str, ConfigS
         yield settings.dynamic.of_node[name], ConfigSource.DYNAMIC_BROKER_CONFIG
     if name in settings.dynamic.of_all:
         yield settings.dynamic.of_all[name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    attribute = name.replace(".", "_")
-    given = getattr(settings.static or settings, attribute)
-    default = getattr(KAFKA_DEFAULTS, attribute)
-    if given != default:
-        yield str(given), ConfigSource.STATIC_BROKER_CONFIG
-    yield str(default), ConfigSource.DEFAULT_CONFIG
+    if name in _FIELDS:
+        attribute = name.replace(".", "_")
+        given, default = getattr(settings.static or settings, attribute), getattr(KAFKA_DEFAULTS, attribute)
+        if given != default:
+            yield plain_text(given), ConfigSource.STATIC_BROKER_CONFIG
+        yield plain_text(default), ConfigSource.DEFAULT_CONFIG
+    elif name in BROKER_OPTIONS and (text := BROKER_OPTIONS[name].default) is not None:
+        yield text, ConfigSource.DEFAULT_CONFIG
+
+
+def plain_text(value: object) -> str:
+    """A value as Kafka shows it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value).replace("e+", "E") if isinstance(value, float) else str(value)
 
 
 def read_dynamic(files: Files, directory: Path) -> DynamicSettings:

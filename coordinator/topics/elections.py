@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43) and ListPartitionReassignments (key 46), as one node that leads all answers them."""
+"""ElectLeaders (key 43), as one node that leads all answers it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
-)
-from protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 
 ELECTION_TYPES = frozenset(ElectionType)
@@ -58,10 +54,3 @@ def _outcome(registry: TopicRegistry, kind: int, name: str, index: int) -> tuple
     if topic.partition(index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
     return ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED
-
-
-def list_reassignments(
-    _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: Pending
-) -> None:
-    """Nothing moves where there is nowhere to go."""
-    pending.reply(ListPartitionReassignmentsResponse(error_message=None))

@@ -1,7 +1,8 @@
 """Metadata (key 3): who the brokers are, and where the partitions of topics live.
 
 There is one broker, which leads everything; its address is that of the listener that was asked. Asking for
-a topic by name makes it, if client and settings both allow that.
+a topic by name has it made behind the answer, if client and settings both allow that: the answer itself says
+that it is unknown, as Kafka's does, and the client asks again.
 """
 
 from __future__ import annotations
@@ -47,14 +48,9 @@ def _answer_by_name(
     broker: Broker, request: MetadataRequest, asked: list[MetadataRequestTopic], pending: Pending
 ) -> None:
     names = list(dict.fromkeys(topic.name or "" for topic in asked))
-
-    def answer() -> None:
-        _reply(broker, request, pending, [_by_name(broker, name) for name in names])
-
+    _reply(broker, request, pending, [_by_name(broker, name) for name in names])
     if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
-        create_missing(broker.registry, names, answer)
-    else:
-        answer()
+        create_missing(broker.registry, names)
 
 
 def _is_by_id(asked: MetadataRequestTopic) -> bool:

@@ -14,7 +14,13 @@ LEGAL_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQ
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 GROUP_EVENTS_TOPIC: Final = "__group_events"
-INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC})
+SHARE_STATE_TOPIC: Final = "__share_group_state"  # Kafka's; nothing writes to it here.
+CLUSTER_METADATA_TOPIC: Final = (
+    "__cluster_metadata"  # The name of Kafka's metadata log, which no client makes.
+)
+INTERNAL_TOPICS: Final = frozenset(
+    {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC, SHARE_STATE_TOPIC}
+)
 """Clients may read but not write these, and subscriptions by pattern leave them out."""
 
 
@@ -38,6 +44,13 @@ def collision_key(name: str) -> str:
 
 def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
+
+
+def reserved_problem(name: str) -> str | None:
+    """Why no client may make a topic of this name, in words; None if one may."""
+    if is_internal(name):
+        return "internal topics are made by the daemon"
+    return "it is the metadata log's name" if name == CLUSTER_METADATA_TOPIC else None
 
 
 def missing_topic_error(name: str) -> ErrorCode:

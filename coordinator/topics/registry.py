@@ -18,7 +18,8 @@ import structlog
 
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_settings import with_dynamic
+from coordinator.topics.dynamic_settings import check_change, with_dynamic
+from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import collision_key
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.settings import DynamicSettings, TopicSettings
@@ -43,6 +44,9 @@ LOWEST_FREE_ID: Final = 2
 DEFAULTS: Final = ""
 """What a change of the daemon's own settings is called among the changes: no topic has that name."""
 
+FEATURES: Final = "/features"
+"""What a change of feature levels is called: no topic has that name either."""
+
 T = TypeVar("T")
 
 log = structlog.get_logger("muster.topics")
@@ -64,7 +68,9 @@ class TopicRegistry:
     ) -> None:
         """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
         self.settings = self._static_settings = settings
+        self.features = HIGHEST_LEVELS
         self.on_deleted: list[Deleted] = []
+        self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
         self._machinery = machinery
         self._workers = workers
@@ -81,6 +87,7 @@ class TopicRegistry:
         settings that this version refuses.
         """
         self.settings = with_dynamic(self._static_settings, self._store.dynamic_settings())
+        self.features = self._store.features()
         topic_config({}, self.settings)  # The defaults that new topics get.
         self._store.clear_leftovers()
         for entry in self._store.entries():
@@ -222,6 +229,7 @@ class TopicRegistry:
     def checked_defaults(self, dynamic: DynamicSettings) -> TopicSettings:
         """The daemon's settings with these on top. Raises InvalidConfig: they, or some topic, would not work."""
         settings = with_dynamic(self._static_settings, dynamic)
+        check_change(self.settings, settings, self.log_directory)
         for overrides in ({}, *(topic.config.overrides for topic in self._by_name.values())):
             topic_config(overrides, settings)
         return settings
@@ -237,9 +245,21 @@ class TopicRegistry:
             self.settings = settings
             for topic in self._by_name.values():
                 self._apply(topic, self._in_force(topic.config))
-            log.info("settings altered", of_node=dict(dynamic.of_node), of_all=dict(dynamic.of_all))
+            # Their names alone: some are secret.
+            log.info("settings altered", of_node=sorted(dynamic.of_node), of_all=sorted(dynamic.of_all))
+            for told in self.on_altered:
+                told(settings)
 
         self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_altered, done, 0)
+
+    def set_features(self, features: FeatureLevels, done: Done) -> None:
+        """Let the levels of features, which are not being changed, be these. Fails with KAFKA_STORAGE_ERROR."""
+
+        def on_set(_: None) -> None:
+            self.features = features
+            log.info("features updated", levels=dict(features.levels))
+
+        self._change(FEATURES, lambda: self._store.set_features(features), on_set, done, 0)
 
     def _in_force(self, config: TopicConfig) -> TopicConfig:
         """`config` over the settings as they are now, which may have changed since it was made."""

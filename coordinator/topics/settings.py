@@ -1,16 +1,19 @@
-"""What the data plane needs to know of the daemon's settings: plain values under Kafka's names.
+"""What the data plane needs to know of the daemon's settings, and all that may change at run time: plain values.
 
 Checked where they are read (`coordinator/settings.py`); nothing here parses or looks anything up.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage.log_config import FlushPolicy
 
+INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+FLOAT_MAX = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,18 @@ class TopicSettings:
     max_incremental_fetch_session_cache_slots: int = 1000
     producer_id_expiration_ms: int = 86_400_000
     max_partitions: int = 20_000
+    """Partitions of all topics together: each holds open files and some KiB (a bound of ours)."""
+    log_cleaner_threads: int = 1
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_io_max_bytes_per_second: float = FLOAT_MAX
+    transaction_partition_verification_enable: bool = True
+    max_connections: int = INT32_MAX
+    max_connections_per_ip: int = INT32_MAX
     dynamic: DynamicSettings = NOTHING_DYNAMIC
     static: TopicSettings | None = None
-    """Partitions of all topics together: each holds open files and some KiB (a bound of ours)."""
+
+    def dynamic_text(self, name: str) -> str | None:
+        """What was set at run time under Kafka's `name`, for this node or else for all; None if nothing was."""
+        of_node = self.dynamic.of_node.get(name)
+        return self.dynamic.of_all.get(name) if of_node is None else of_node

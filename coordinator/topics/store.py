@@ -16,6 +16,7 @@ import structlog
 
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
 from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
+from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import DynamicSettings
 from storage.checkpoints import TopicPartition
@@ -141,6 +142,14 @@ class TopicStore:
     def set_dynamic_settings(self, dynamic: DynamicSettings) -> None:
         """Durable when this returns. Raises StorageError."""
         write_dynamic(self._files, self._directory.path, dynamic)
+
+    def features(self) -> FeatureLevels:
+        """Raises StorageError."""
+        return read_features(self._files, self._directory.path)
+
+    def set_features(self, features: FeatureLevels) -> None:
+        """Durable when this returns. Raises StorageError."""
+        write_features(self._files, self._directory.path, features)
 
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
         """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""

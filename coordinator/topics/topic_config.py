@@ -33,6 +33,7 @@ from storage.log_config import FlushPolicy, LogConfig
 
 INT, LONG = ConfigType.INT, ConfigType.LONG
 KAFKA_DEFAULTS: Final = TopicSettings()
+FLAGS: Final = ("true", "false")
 MIN_SEGMENT_BYTES: Final = 1 << 20  # Kafka's own floor since 4.0.
 
 
@@ -50,6 +51,29 @@ def _fixed(value: object) -> Callable[[TopicSettings], object]:
     return lambda _settings: value
 
 
+def _shown(broker_name: str, value: object) -> Callable[[TopicSettings], object]:
+    """A default that the daemon does nothing with: `value`, or what was set at run time."""
+
+    def default(settings: TopicSettings) -> object:
+        text = settings.dynamic_text(broker_name)
+        if text is None:
+            return value
+        return text.strip().lower() if value in FLAGS else text.strip()
+
+    return default
+
+
+def _flush_ms(settings: TopicSettings) -> object:
+    """The daemon may be given a negative interval, which a topic may not; it means none."""
+    text = settings.dynamic_text("log.flush.interval.ms")
+    return INT64_MAX if text is None or int(text) < 0 else int(text)
+
+
+def _shown_key(name: str, kind: ValueKind, value: object, broker_name: str | None = None) -> TopicKey:
+    broker_name = broker_name or name
+    return TopicKey(name, kind, _shown(broker_name, value), broker_name)
+
+
 _COMPRESSIONS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
@@ -61,10 +85,10 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_cleanup_policy,
             "log.cleanup.policy",
         ),
-        TopicKey("compression.gzip.level", whole(INT, 1, 9, also=-1), _fixed(-1), "compression.gzip.level"),
-        TopicKey("compression.lz4.level", whole(INT, 1, 17), _fixed(9), "compression.lz4.level"),
-        TopicKey("compression.type", _COMPRESSIONS, _fixed("producer"), "compression.type"),
-        TopicKey("compression.zstd.level", whole(INT, -131072, 22), _fixed(3), "compression.zstd.level"),
+        _shown_key("compression.gzip.level", whole(INT, 1, 9, also=-1), -1),
+        _shown_key("compression.lz4.level", whole(INT, 1, 17), 9),
+        _shown_key("compression.type", _COMPRESSIONS, "producer"),
+        _shown_key("compression.zstd.level", whole(INT, -131072, 22), 3),
         TopicKey(
             "delete.retention.ms",
             whole(LONG, 0),
@@ -77,8 +101,8 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_segment_delete_delay_ms,
             "log.segment.delete.delay.ms",
         ),
-        TopicKey("flush.messages", whole(LONG, 1), _fixed(INT64_MAX), "log.flush.interval.messages"),
-        TopicKey("flush.ms", whole(LONG, 0), _fixed(INT64_MAX)),
+        _shown_key("flush.messages", whole(LONG, 1), INT64_MAX, "log.flush.interval.messages"),
+        TopicKey("flush.ms", whole(LONG, 0), _flush_ms, "log.flush.interval.ms"),
         TopicKey("follower.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
         TopicKey(
             "index.interval.bytes",
@@ -87,8 +111,8 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             "log.index.interval.bytes",
         ),
         TopicKey("leader.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
-        TopicKey("local.retention.bytes", whole(LONG, -2), _fixed(-2), "log.local.retention.bytes"),
-        TopicKey("local.retention.ms", whole(LONG, -2), _fixed(-2), "log.local.retention.ms"),
+        _shown_key("local.retention.bytes", whole(LONG, -2), -2, "log.local.retention.bytes"),
+        _shown_key("local.retention.ms", whole(LONG, -2), -2, "log.local.retention.ms"),
         TopicKey(
             "max.compaction.lag.ms",
             whole(LONG, 1),
@@ -129,7 +153,7 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey(
             "min.insync.replicas", whole(INT, 1), lambda s: s.min_insync_replicas, "min.insync.replicas"
         ),
-        TopicKey("preallocate", FLAG, _fixed("false"), "log.preallocate"),
+        _shown_key("preallocate", FLAG, "false", "log.preallocate"),
         TopicKey("remote.log.copy.disable", FLAG, _fixed("false")),
         TopicKey("remote.log.delete.on.disable", FLAG, _fixed("false")),
         TopicKey("remote.storage.enable", FLAG, _fixed("false")),
@@ -138,10 +162,10 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey(
             "segment.bytes", whole(INT, MIN_SEGMENT_BYTES), lambda s: s.log_segment_bytes, "log.segment.bytes"
         ),
-        TopicKey("segment.index.bytes", whole(INT, 4), _fixed(10_485_760), "log.index.size.max.bytes"),
-        TopicKey("segment.jitter.ms", whole(LONG, 0), _fixed(0)),
+        _shown_key("segment.index.bytes", whole(INT, 4), 10_485_760, "log.index.size.max.bytes"),
+        _shown_key("segment.jitter.ms", whole(LONG, 0), 0, "log.roll.jitter.ms"),
         TopicKey("segment.ms", whole(LONG, 1), lambda s: s.log_roll_ms, "log.roll.ms"),
-        TopicKey("unclean.leader.election.enable", FLAG, _fixed("false"), "unclean.leader.election.enable"),
+        _shown_key("unclean.leader.election.enable", FLAG, "false"),
     )
 }
 

@@ -1,7 +1,8 @@
-"""What a node without authorizer, quotas and SCRAM users answers to tools that ask about them.
+"""What a node without authentication, authorizer, quotas and SCRAM users answers to those who ask about them.
 
-DescribeAcls (key 29), CreateAcls (30), DeleteAcls (31), DescribeClientQuotas (48) and
-DescribeUserScramCredentials (50): true answers, in Kafka's words. What would have to be kept is not served.
+SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31),
+DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. What would have to
+be kept is not served.
 """
 
 from __future__ import annotations
@@ -33,10 +34,23 @@ from protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 NO_AUTHORIZER: Final = "No Authorizer is configured"
 EXACT, DEFAULT, ANY = range(3)  # How a part of a quota's entity is matched.
 ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
+
+
+def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: Pending) -> None:
+    """A plain listener has no mechanisms. Error: ILLEGAL_SASL_STATE; the connection stays open."""
+    pending.reply(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+
+
+def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: Pending) -> None:
+    """On a plain listener every client is let in already. Error: ILLEGAL_SASL_STATE."""
+    words = "SaslAuthenticate request received after successful authentication"
+    pending.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=words))
 
 
 def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: Pending) -> None:

@@ -17,6 +17,11 @@ from protocol.messages.acls import (
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -29,6 +34,8 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from protocol.messages.describe_quorum import DescribeQuorumResponse
+from protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -67,8 +74,18 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.raft_voters import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
@@ -81,7 +98,10 @@ def _by_key(*classes: type[Any]) -> dict[int, type[Any]]:
 REQUESTS: Final = _by_key(
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    AddRaftVoterRequest,
     AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirsRequest,
     ApiVersionsRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
@@ -97,6 +117,7 @@ REQUESTS: Final = _by_key(
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
+    DescribeQuorumRequest,
     DescribeTopicPartitionsRequest,
     DescribeTransactionsRequest,
     DescribeUserScramCredentialsRequest,
@@ -120,14 +141,22 @@ REQUESTS: Final = _by_key(
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
+    RemoveRaftVoterRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
     SyncGroupRequest,
     TxnOffsetCommitRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
     WriteTxnMarkersRequest,
 )
 RESPONSES: Final = _by_key(
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
+    AddRaftVoterResponse,
     AlterConfigsResponse,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsResponse,
     ApiVersionsResponse,
     CreateAclsResponse,
     CreatePartitionsResponse,
@@ -143,6 +172,7 @@ RESPONSES: Final = _by_key(
     DescribeGroupsResponse,
     DescribeLogDirsResponse,
     DescribeProducersResponse,
+    DescribeQuorumResponse,
     DescribeTopicPartitionsResponse,
     DescribeTransactionsResponse,
     DescribeUserScramCredentialsResponse,
@@ -166,8 +196,13 @@ RESPONSES: Final = _by_key(
     OffsetFetchResponse,
     OffsetForLeaderEpochResponse,
     ProduceResponse,
+    RemoveRaftVoterResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
     SyncGroupResponse,
     TxnOffsetCommitResponse,
+    UnregisterBrokerResponse,
+    UpdateFeaturesResponse,
     WriteTxnMarkersResponse,
 )
 assert REQUESTS.keys() == RESPONSES.keys()

@@ -24,12 +24,22 @@ from kafka.admin import ACLResourcePatternType as Pattern
 from kafka.admin import ConfigResource as Resource
 from kafka.admin import ConfigResourceType as Kind
 from kafka.admin import ResourceType as Type
-from kafka.errors import ElectionNotNeededError, SecurityDisabledError
+from kafka.errors import (
+    ElectionNotNeededError,
+    InvalidReplicationAssignmentError,
+    InvalidUpdateVersionError,
+    LogDirNotFoundError,
+    NoError,
+    SecurityDisabledError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.structs import TopicPartitionReplica
 
 from tests.clients.observer import Observer
 
 TIMEOUT_S = 20
 PREFERRED = 0
+NODE = 1
 
 
 @pytest.fixture
@@ -91,6 +101,34 @@ def test_kafka_python_asks_what_there_is_beside(kafka_python: KafkaAdminClient, 
                 ResourcePatternFilter(Type.TOPIC, topic, Pattern.ANY),
             )
         )
+
+
+def test_kafka_python_moves_replicas_nowhere(kafka_python: KafkaAdminClient, observer: Observer) -> None:
+    topic = observer.create_topic("stays", 1)
+    here, unknown = Partition(topic, 0), Partition(topic, 1)
+    assert kafka_python.alter_partition_reassignments({here: [NODE], unknown: [NODE]}) == {
+        here: None,
+        unknown: UnknownTopicOrPartitionError,
+    }
+    refused = kafka_python.alter_partition_reassignments({here: [NODE, 7]})
+    assert refused == {here: InvalidReplicationAssignmentError}
+    (broker,) = kafka_python.describe_log_dirs([topic])
+    ((directory,),) = ([each["log_dir"] for each in broker["log_dirs"]],)
+    replica = TopicPartitionReplica(topic, 0, NODE)
+    assert kafka_python.alter_replica_log_dirs({replica: directory}) == {replica: NoError}
+    assert kafka_python.alter_replica_log_dirs({replica: "/elsewhere"}) == {replica: LogDirNotFoundError}
+
+
+def test_kafka_python_describes_features_and_the_quorum(kafka_python: KafkaAdminClient) -> None:
+    shown = kafka_python.describe_features()["transaction.version"]
+    assert (shown["supported"], shown["finalized"]) == ((0, 2), (2, 2))
+    assert kafka_python.update_features({"transaction.version": 2}) == {"transaction.version": "OK"}
+    with pytest.raises(InvalidUpdateVersionError):
+        kafka_python.update_features({"transaction.version": 3})
+    (topic,) = kafka_python.describe_metadata_quorum()["topics"]
+    (partition,) = topic["partitions"]
+    assert partition["leader_id"] == NODE
+    assert [voter["replica_id"] for voter in partition["current_voters"]] == [NODE]
 
 
 def test_confluent_alters_settings(confluent: AdminClient, observer: Observer) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.clients.fleet import Fleet
 from tests.clients.observer import Observer
+from tests.processes import ServerProcess
 
 CONFIGS = "kafka.admin.ConfigCommand"
 OFFSETS = "GetOffsetShell"
@@ -83,3 +84,30 @@ def test_sizes_leaders_and_reassignments(fleet: Fleet, observer: Observer, tmp_p
     election = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
     assert "already elected" in fleet.run_tool("LeaderElectionCommand", *election)
     assert "No partition reassignments" in fleet.run_tool("reassign.ReassignPartitionsCommand", "--list")
+
+
+def test_a_replica_is_reassigned_to_where_it_is(
+    fleet: Fleet, observer: Observer, broker: ServerProcess, tmp_path: Path
+) -> None:
+    """With the directory named, so that the tool alters replicas' directories as well."""
+    topic, tool = observer.create_topic("stays", 1), "reassign.ReassignPartitionsCommand"
+    asked = tmp_path / "reassign.json"
+    move = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(broker.log_dir)]}
+    asked.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    chosen = ("--reassignment-json-file", str(asked))
+    done = fleet.run_tool(tool, "--execute", *chosen)
+    assert f"Successfully started partition reassignment for {topic}-0" in done
+    assert f"Reassignment of partition {topic}-0 is completed." in fleet.run_tool(tool, "--verify", *chosen)
+
+
+def test_features_and_the_quorum(fleet: Fleet) -> None:
+    features = fleet.run_tool("FeatureCommand", "describe").splitlines()
+    (transactions,) = (line.split() for line in features if "transaction.version" in line)
+    shown = ["SupportedMinVersion:", "0", "SupportedMaxVersion:", "2", "FinalizedVersionLevel:", "2"]
+    assert transactions[2:-2] == shown
+    checked = fleet.run_tool("FeatureCommand", "downgrade", "--feature", "transaction.version=1", "--dry-run")
+    assert "transaction.version can be downgraded to 1" in checked
+    quorum = fleet.run_tool("MetadataQuorumCommand", "describe", "--status")
+    assert {"LeaderId: 1", "MaxFollowerLag: 0", "CurrentObservers: []"} <= {
+        " ".join(line.split()) for line in quorum.splitlines()
+    }

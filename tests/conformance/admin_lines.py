@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LIST_OFFSETS: Final = range(1, 12)
+METADATA: Final = range(14)
 CREATE_TOPICS: Final = range(2, 8)
 DELETE_TOPICS: Final = range(1, 7)
 DELETE_RECORDS: Final = range(3)
@@ -18,6 +19,17 @@ ELECT_LEADERS: Final = range(3)
 INCREMENTAL: Final = range(2)
 QUOTAS: Final = range(2)
 CONFIG_RESOURCES: Final = range(2)
+API_VERSIONS: Final = range(5)
+SASL_HANDSHAKE: Final = range(2)
+SASL_AUTHENTICATE: Final = range(3)
+REPLICA_LOG_DIRS: Final = range(1, 3)
+REASSIGNMENTS: Final = range(2)
+QUORUM: Final = range(3)
+FEATURES: Final = range(3)
+VOTERS: Final = range(2)
+
+LATER_APIS: Final = frozenset({38, 39, 40, 41, 49, 51, 68, 69, *range(76, 80), *range(83, 93)})
+"""What Kafka serves and Muster not yet: delegation tokens, quotas and SCRAM users that are kept; newer groups."""
 
 TOPIC_ADMIN: Final = {
     f"6 {rule}": tuple(versions)
@@ -34,6 +46,8 @@ TOPIC_ADMIN: Final = {
         "IncrementalAlterConfigs": INCREMENTAL,
         "IncrementalAlterConfigs: refusals": INCREMENTAL,
         "IncrementalAlterConfigs: of the broker": INCREMENTAL,
+        "IncrementalAlterConfigs: every setting of the broker": (),
+        "DescribeConfigs: all settings of the broker": (),
         "settings in force at once": (),
         "ListOffsets": LIST_OFFSETS,
         "ListOffsets: append time": LIST_OFFSETS,
@@ -45,5 +59,18 @@ TOPIC_ADMIN: Final = {
         "DescribeClientQuotas": QUOTAS,
         "DescribeUserScramCredentials": (),
         "ListConfigResources": CONFIG_RESOURCES,
+        "ApiVersions: the table of APIs": API_VERSIONS,
+        "SaslHandshake on a plain listener": SASL_HANDSHAKE,
+        "SaslAuthenticate on a plain listener": SASL_AUTHENTICATE,
+        "AlterReplicaLogDirs": REPLICA_LOG_DIRS,
+        "AlterPartitionReassignments": REASSIGNMENTS,
+        "DescribeQuorum": QUORUM,
+        "UpdateFeatures": FEATURES,
+        "UnregisterBroker": (),
+        "AddRaftVoter": VOTERS,
+        "RemoveRaftVoter": (),
+        "Metadata: topics made by being asked for": METADATA,
+        "Metadata: topics that are not made by being asked for": METADATA,
+        "Metadata: topics that other requests do not make": (),
     }.items()
 }

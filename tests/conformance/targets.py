@@ -1,7 +1,8 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
-`plain` has no initial delay, `delayed` one of a second, `small` little room and a short memory. Sessions may
-be as short as a tenth of a second in all of them, so that no script waits long for one to end.
+`plain` has no initial delay, `delayed` one of a second and makes topics that are asked for, `small` little room
+and a short memory. Sessions may be as short as a tenth of a second in all of them, so that no script waits long
+for one to end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BASE: Final = {
 }
 CONFIGURATIONS: Final = {
     "plain": BASE,
-    "delayed": BASE | {"group.initial.rebalance.delay.ms": "1000"},
+    "delayed": BASE | {"group.initial.rebalance.delay.ms": "1000", "auto.create.topics.enable": "true"},
     "small": BASE
     | {
         "group.max.size": "2",

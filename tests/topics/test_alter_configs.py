@@ -341,7 +341,8 @@ def test_the_daemons_changes_are_in_force_at_once(world: World) -> None:
                 "log.retention.hours",
                 "node.id",
                 "foo",
-                "min.insync.replicas",
+                "ssl.keystore.location",
+                "listener.security.protocol.map",
             )
         ),
         (
@@ -349,6 +350,12 @@ def test_the_daemons_changes_are_in_force_at_once(world: World) -> None:
             [("log.retention.ms", SET, "x")],
             ErrorCode.INVALID_REQUEST,
             "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        (
+            "1",
+            [("min.insync.replicas", SET, "1")],
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
         ),
         (
             "1",

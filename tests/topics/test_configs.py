@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_settings import CHANGEABLE
+from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import TOPIC_KEYS, default_text, topic_config
 from protocol.errors import ErrorCode

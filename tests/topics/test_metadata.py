@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC, MAX_NAME_LENGTH, name_problem
 from coordinator.topics.settings import TopicSettings
@@ -14,6 +15,7 @@ from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from storage.log_config import FlushPolicy
+from tests.storage.faulty_files import FaultyFiles
 from tests.topics.world import World
 
 
@@ -63,13 +65,44 @@ def test_the_broker_is_where_the_asked_listener_says(
     assert (node.broker_id, (node.host, node.port)) == (1, address)
 
 
-def test_asking_makes_a_topic_and_the_first_answer_has_it(world: World) -> None:
-    waiting = world.start(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), 12)
-    assert not waiting.is_answered
-    again = world.start(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), 12)
+def test_asking_makes_a_topic_behind_the_answer(world: World) -> None:
+    """As Kafka does: the answer waits for nothing, and whoever asks again finds the topic."""
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    first, again = world.start(asked, 12), world.start(asked, 12)
+    assert found(first.answer) == found(again.answer) == {"new": (3, 0)}
     world.settle()
-    assert found(waiting.answer) == found(again.answer) == {"new": (0, 1)}
-    assert waiting.answer.topics[0].topic_id == again.answer.topics[0].topic_id != bytes(16)
+    assert found(metadata(world, "new")) == {"new": (0, 1)}
+
+
+def test_a_burst_for_one_name_makes_one_topic(world: World) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="new")] * 3)
+    answers = [world.start(asked, 12).answer for _ in range(50)]
+    assert {topic.error_code for answer in answers for topic in answer.topics} == {3}
+    assert len(world.queue) == 1  # The one piece of work that makes it.
+    world.settle()
+    assert [(topic.name, len(topic.partitions)) for topic in world.registry.all()] == [("new", 1)]
+
+
+def test_a_topic_that_cannot_be_written_stays_unknown_and_the_log_has_it(tmp_path: Path) -> None:
+    files = FaultyFiles(tmp_path)
+    world = World(tmp_path, files=files)
+    files.fail_always("write")
+    with capture_logs() as lines:
+        assert found(metadata(world, "new")) == {"new": (3, 0)}
+    assert [(line["event"], line["topic"]) for line in lines] == [("topic cannot be changed", "new")]
+    files.fault = None
+    assert found(metadata(world, "new")) == {"new": (3, 0)}  # Asked for again: nothing holds its name.
+    assert found(metadata(world, "new")) == {"new": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    "settings", [TopicSettings(default_replication_factor=3), TopicSettings(max_partitions=0)]
+)
+def test_a_topic_that_may_not_be_made_stays_unknown(tmp_path: Path, settings: TopicSettings) -> None:
+    world = World(tmp_path, settings)
+    with capture_logs() as lines:
+        assert [found(metadata(world, "new")) for _ in range(2)] == [{"new": (3, 0)}] * 2
+    assert {(line["event"], line["topic"]) for line in lines} == {("topic is not auto-created", "new")}
 
 
 def test_asking_makes_nothing_where_client_or_settings_forbid_it(world: World, tmp_path: Path) -> None:
@@ -78,14 +111,19 @@ def test_asking_makes_nothing_where_client_or_settings_forbid_it(world: World, t
     assert found(metadata(strict, "new")) == {"new": (3, 0)}
 
 
-def test_names_that_cannot_be_made_are_told(world: World) -> None:
+def test_names_that_cannot_be_made_stay_unknown(world: World) -> None:
     world.topic("a.b")
-    answer = metadata(world, "no good", "a_b", "__transaction_state", "ok")
-    assert found(answer) == {"no good": (17, 0), "a_b": (3, 0), "__transaction_state": (3, 0), "ok": (0, 1)}
+    reserved = ("__transaction_state", "__share_group_state", "__cluster_metadata")
+    for _ in range(2):
+        answer = metadata(world, "no good", "a_b", *reserved)
+        assert found(answer) == {"no good": (17, 0), "a_b": (3, 0), **dict.fromkeys(reserved, (3, 0))}
+        internal = {topic.name for topic in answer.topics if topic.is_internal}
+        assert internal == {"__transaction_state", "__share_group_state"}  # As Kafka says.
 
 
 def test_new_topics_have_the_settings_number_of_partitions_within_the_bound(tmp_path: Path) -> None:
     world = World(tmp_path, TopicSettings(num_partitions=3, max_partitions=7))
+    metadata(world, "a", "b", "c")
     assert found(metadata(world, "a", "b", "c")) == {"a": (0, 3), "b": (0, 3), "c": (3, 0)}
 
 

@@ -1,0 +1,162 @@
+"""Settings of the daemon that may be changed while it runs (KIP-226), with the values that each may have.
+
+They are those that a broker of Kafka 4.3.1 lets change, but for its listeners and what goes with encryption
+(`is_refused`). Not all of them do something here: docs/apis.md says which. Ranges and refusals are Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from coordinator.topics.broker_options import BROKER_OPTIONS
+from coordinator.topics.config_values import (
+    FLAG,
+    InvalidConfig,
+    ValueKind,
+    any_text,
+    real,
+    required,
+    whole,
+)
+from coordinator.topics.topic_config import TOPIC_KEYS
+from protocol.messages.describe_configs import ConfigType
+
+INT, LONG, SHORT = ConfigType.INT, ConfigType.LONG, ConfigType.SHORT
+
+THREAD_COUNTS: Final = frozenset(
+    {
+        *("background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir"),
+        *("num.replica.fetchers", "remote.log.reader.threads", "remote.log.manager.copier.thread.pool.size"),
+        *("remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size"),
+    }
+)
+"""Kafka changes them by no more than half or double at a time."""
+
+THROTTLES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Set by kafka-reassign-partitions, and shown only where they are set."""
+
+MAX_CLEANER_THREADS: Final = 64
+"""A bound of ours: each is a thread of the process, and may be doubled again and again."""
+
+INTERVALS: Final = (
+    "group.consumer.assignment.interval.ms",
+    "group.share.assignment.interval.ms",
+    "group.streams.assignment.interval.ms",
+)
+INTERNAL_BUFFERS: Final = (
+    "group.coordinator.cached.buffer.max.bytes",
+    "share.coordinator.cached.buffer.max.bytes",
+)
+MIN_INTERNAL_BUFFER_BYTES: Final = 524_288
+
+_OTHER_LISTENERS: Final = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+
+
+def is_refused(name: str) -> bool:
+    """Whether Kafka lets it change and Muster does not: where it listens, and keys and certificates."""
+    return name in _OTHER_LISTENERS or name.startswith("ssl.")
+
+
+def _overrides(name: str, text: str) -> Mapping[str, int]:
+    """`address:count,...`, as in `max.connections.per.ip.overrides`."""
+    counts: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        address, colon, count = entry.rpartition(":")
+        if not colon:
+            raise InvalidConfig(
+                f"Error parsing configuration property '{name}': begin 0, end -1, length {len(entry)}"
+            )
+        counts[address.strip()] = whole(INT).parse(name, count)
+    invalid = [address for address in counts if not address or any(letter.isspace() for letter in address)]
+    if invalid:
+        raise InvalidConfig(f"{name} contains invalid addresses : {','.join(invalid)}")
+    return counts
+
+
+def _reporters(name: str, text: str) -> str:
+    known = ("", BROKER_OPTIONS[name].default)
+    if text.strip() not in known:
+        raise InvalidConfig(
+            "Invalid value org.apache.kafka.common.config.ConfigException: Validation of dynamic config update of "
+            f"Set({name}) failed with class class kafka.server.DynamicMetricsReporters "
+            "for configuration Invalid dynamic configuration"
+        )
+    return text.strip()
+
+
+def _principal_builder(name: str, text: str) -> str:
+    if text.strip() != BROKER_OPTIONS[name].default:
+        raise InvalidConfig(
+            f"Invalid value {text} for configuration {name}: Class {text} could not be found."
+        )
+    return text.strip()
+
+
+def _of_topics() -> dict[str, ValueKind]:
+    """The defaults of topics, under the broker's names; a topic's own have the same ranges, as a rule."""
+    return {key.broker_name: key.kind for key in TOPIC_KEYS.values() if key.broker_name is not None}
+
+
+def _of_sasl() -> dict[str, ValueKind]:
+    kinds = {SHORT: whole(SHORT), LONG: whole(LONG), ConfigType.DOUBLE: real()}
+    return {
+        name: kinds.get(option.type) or any_text(option.type)
+        for name, option in BROKER_OPTIONS.items()
+        if option.is_dynamic and name.startswith("sasl.")
+    }
+
+
+CHANGEABLE: Final[Mapping[str, ValueKind]] = {
+    **_of_topics(),
+    **_of_sasl(),
+    **dict.fromkeys(THREAD_COUNTS, whole(INT, 1)),
+    **dict.fromkeys(THROTTLES, whole(LONG, 0)),
+    **dict.fromkeys(INTERVALS, whole(INT, 0)),
+    **dict.fromkeys(INTERNAL_BUFFERS, whole(INT, MIN_INTERNAL_BUFFER_BYTES)),
+    "config.providers": any_text(ConfigType.LIST),
+    "cordoned.log.dirs": any_text(ConfigType.LIST),
+    "follower.fetch.last.tiered.offset.enable": FLAG,
+    "log.cleaner.backoff.ms": whole(LONG, 0),
+    "log.cleaner.dedupe.buffer.size": whole(LONG),
+    "log.cleaner.io.buffer.load.factor": real(),
+    "log.cleaner.io.buffer.size": whole(INT, 0),
+    "log.cleaner.io.max.bytes.per.second": real(),
+    "log.cleaner.threads": whole(INT, 0, MAX_CLEANER_THREADS),
+    "log.flush.interval.ms": whole(LONG),
+    "log.retention.ms": required(
+        LONG, lambda value: value != 0, "{} must be unlimited (-1) or, greater than or equal to 1"
+    ),
+    "log.roll.jitter.ms": required(LONG, lambda value: value >= 0, "{} must be greater than or equal to 0"),
+    "log.roll.ms": required(LONG, lambda value: value >= 1, "{} must be greater than or equal to 1"),
+    "max.connection.creation.rate": whole(INT, 0),
+    "max.connections": whole(INT, 0),
+    "max.connections.per.ip": whole(INT, 0),
+    "max.connections.per.ip.overrides": ValueKind(ConfigType.STRING, _overrides),
+    "metric.reporters": ValueKind(ConfigType.LIST, _reporters),
+    "principal.builder.class": ValueKind(ConfigType.CLASS, _principal_builder),
+    "producer.id.expiration.ms": whole(INT, 1),
+    "remote.fetch.max.wait.ms": whole(INT, 1),
+    "remote.list.offsets.request.timeout.ms": whole(LONG, 1),
+    "remote.log.index.file.cache.total.size.bytes": whole(LONG, 1),
+    "remote.log.manager.copy.max.bytes.per.second": whole(LONG, 1),
+    "remote.log.manager.fetch.max.bytes.per.second": whole(LONG, 1),
+    "transaction.partition.verification.enable": FLAG,
+}
+"""What may be changed, by Kafka's names, with the values that each may have."""
+
+OF_ONE_NODE: Final = frozenset(
+    name
+    for name in CHANGEABLE
+    if name.startswith("sasl.") or name in ("cordoned.log.dirs", "principal.builder.class")
+)
+"""What can be set for one node, and not for all."""
+
+
+def overrides_of(text: str) -> Mapping[str, int]:
+    """The connections that each address may have, from a text that has been checked."""
+    return _overrides("max.connections.per.ip.overrides", text)

@@ -1,0 +1,106 @@
+"""What a change of the daemon's settings has to satisfy beside each value's range: rules of several, and steps.
+
+Asked when something is changed, not when it is read again at a start. Knows no requests and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from coordinator.topics.broker_options import BROKER_OPTIONS
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_kinds import INTERVALS, THREAD_COUNTS
+
+MIN_BYTES_PER_CLEANER = 1 << 20
+
+Lookup = Callable[[str], str | None]
+"""The text of a setting in force, None for none."""
+
+
+def check_step(changed: Mapping[str, str], before: Lookup, after: Lookup, log_directory: str) -> None:
+    """Whether the settings that differ, `changed`, may be so. Raises InvalidConfig, in Kafka's words."""
+    for check in (
+        _requirements(changed, after, log_directory),
+        _intervals(changed),
+        _steps(changed, before),
+        _tiers(changed, after),
+    ):
+        if problem := next(check, None):
+            raise InvalidConfig(problem)
+
+
+def _requirements(changed: Mapping[str, str], after: Lookup, log_directory: str) -> Iterator[str]:
+    if "log.cleaner.threads" in changed or "log.cleaner.dedupe.buffer.size" in changed:
+        threads = _number(after("log.cleaner.threads"))
+        if threads == 0:
+            yield "/ by zero"
+        elif _number(after("log.cleaner.dedupe.buffer.size")) // threads <= MIN_BYTES_PER_CLEANER:
+            yield "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+    if _number(after("max.connections.per.ip")) == 0 and not after("max.connections.per.ip.overrides"):
+        yield (
+            "requirement failed: max.connections.per.ip can be set to zero only if "
+            "max.connections.per.ip.overrides property is set."
+        )
+    cordoned = [part.strip() for part in changed.get("cordoned.log.dirs", "").split(",") if part.strip()]
+    if missing := [entry for entry in cordoned if entry != log_directory]:
+        yield (
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}"
+        )
+
+
+def _intervals(changed: Mapping[str, str]) -> Iterator[str]:
+    for name in INTERVALS:
+        highest = name.replace(".assignment", ".max.assignment")
+        if name in changed and int(changed[name]) > _number(BROKER_OPTIONS[highest].default):
+            yield f"{name} must be less than or equal to {highest}"
+
+
+def _steps(changed: Mapping[str, str], before: Lookup) -> Iterator[str]:
+    """Changes that Kafka makes in steps, and numbers of connections that would let no client in."""
+    for name in sorted(THREAD_COUNTS & changed.keys()):
+        new, old = int(changed[name]), _number(before(name))
+        problem = f"Dynamic thread count update validation failed for {name}={new}, value should "
+        if new < old // 2:
+            yield _invalid(f"{problem}be at least half the current value {old}")
+        if new > old * 2:
+            yield _invalid(f"{problem}not be greater than double the current value {old}")
+    if "log.cleaner.threads" in changed:
+        new, old = int(changed["log.cleaner.threads"]), _number(before("log.cleaner.threads"))
+        problem = "Log cleaner threads cannot be "
+        if new < old // 2:
+            yield _invalid(f"{problem}reduced to less than half the current value {old}")
+        if new > old * 2:
+            yield _invalid(f"{problem}increased to more than double the current value {old}")
+    for name in ("max.connections", "max.connection.creation.rate"):
+        if name in changed and int(changed[name]) <= 0:
+            yield _invalid(f"Invalid {name} {int(changed[name])}")
+
+
+def _tiers(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:
+    """What is kept on the local tier is part of what is kept at all; -2 stands for all of it."""
+    hours_ms = _number(BROKER_OPTIONS["log.retention.hours"].default) * 3_600_000
+    for unit, default in (("ms", hours_ms), ("bytes", -1)):
+        name, whole_name = f"log.local.retention.{unit}", f"log.retention.{unit}"
+        if not {name, whole_name} & changed.keys():
+            continue
+        local, kept = _number(after(name)), _number(after(whole_name), default)
+        if kept < 0 or local == -2:
+            continue
+        if local == -1:
+            words = f"Value must not be -1 as {whole_name} value is set as {kept}."
+            yield _invalid(f"Invalid value {local} for configuration {name}: {words}")
+        if local > kept:
+            words = f"Value must not be more than {whole_name} property value: {kept}"
+            yield _invalid(f"Invalid value {local} for configuration {name}: {words}")
+
+
+def _number(text: str | None, default: int = 0) -> int:
+    return default if text is None else int(text)
+
+
+def _invalid(problem: str) -> str:
+    return (
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {problem} "
+        "for configuration Invalid dynamic configuration"
+    )

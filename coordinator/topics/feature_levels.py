@@ -1,0 +1,59 @@
+"""Features of the cluster (KIP-584): which there are, and at which level each is.
+
+Shown is what is served: `transaction.version`, whose level says which transaction protocol clients take (2 is
+KIP-890's, with an epoch for every transaction). Kafka finalizes more: `group.version`, `share.version` and
+`streams.version` for kinds of groups that are not served here, `eligible.leader.replicas.version` and
+`metadata.version` for replicas and a metadata log, which one node does not have.
+
+Levels that were changed are kept in `features.json` in the log directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.files import Files, StorageError
+from storage.sealed_json import read_sealed, write_sealed
+
+FILE_NAME: Final = "features.json"
+FORMAT: Final = 1
+
+SUPPORTED_FEATURES: Final[Mapping[str, range]] = {"transaction.version": range(3)}
+"""The levels of each feature that can be had. A new cluster is at the highest."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevels:
+    """The finalized level of each feature, and how often levels were changed: clients keep the newest."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+HIGHEST_LEVELS: Final = FeatureLevels({name: levels[-1] for name, levels in SUPPORTED_FEATURES.items()}, 0)
+
+
+def read_features(files: Files, directory: Path) -> FeatureLevels:
+    """The levels as they are. Raises StorageError if the file cannot be read or is none of ours."""
+    path = directory / FILE_NAME
+    document = read_sealed(files, path, "file of feature levels")
+    if document is None:
+        return HIGHEST_LEVELS
+    try:
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']}, known is {FORMAT}")
+        levels = {name: int(document["levels"][name]) for name in SUPPORTED_FEATURES}
+        if unknown := [name for name, level in levels.items() if level not in SUPPORTED_FEATURES[name]]:
+            raise ValueError(f"no such level of {', '.join(unknown)}")
+        return FeatureLevels(levels, int(document["epoch"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError("read", path, f"not a file of feature levels: {error!r}") from error
+
+
+def write_features(files: Files, directory: Path, features: FeatureLevels) -> None:
+    """Put `features` in place of what was there; on the disk when this returns. Raises StorageError."""
+    document = {"format": FORMAT, "levels": dict(features.levels), "epoch": features.epoch}
+    write_sealed(files, directory / FILE_NAME, document)

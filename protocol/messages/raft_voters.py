@@ -1,0 +1,61 @@
+"""AddRaftVoter (key 80) and RemoveRaftVoter (key 81): change who votes on the cluster's metadata (KIP-853).
+
+Flexible from their first versions.
+
+| version | what is new |
+|---|---|
+| 1 | AddRaftVoter: an answer before the new set of voters is committed, on demand |
+"""
+
+from dataclasses import field
+
+from protocol.codec import request, response, since, struct
+from protocol.primitives import Int16, Int32, Uint16, Uuid
+
+
+@struct
+class Listener:
+    """Where the voter listens."""
+
+    name: str
+    host: str
+    port: Uint16
+
+
+@request(key=80, versions="0-1", flexible="0+")
+class AddRaftVoterRequest:
+    """The controller to add, by its id and that of its metadata directory."""
+
+    cluster_id: str | None
+    timeout_ms: Int32
+    voter_id: Int32
+    voter_directory_id: Uuid
+    listeners: list[Listener] = field(default_factory=list)
+    ack_when_committed: bool = since(1, default=True)
+
+
+@response(key=80, versions="0-1", flexible="0+")
+class AddRaftVoterResponse:
+    """Whether it votes."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = ""
+
+
+@request(key=81, versions="0", flexible="0+")
+class RemoveRaftVoterRequest:
+    """The controller to remove, by its id and that of its metadata directory."""
+
+    cluster_id: str | None
+    voter_id: Int32
+    voter_directory_id: Uuid
+
+
+@response(key=81, versions="0", flexible="0+")
+class RemoveRaftVoterResponse:
+    """Whether it votes no longer."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = ""

@@ -1,0 +1,127 @@
+"""Settings that are changed while a daemon runs, over the wire: what follows them at once, and after a kill."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_cluster import DescribeClusterRequest
+from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
+from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.daemon import MusterDaemon
+from tests.processes import HOST, wait_until
+from tests.server.daemon_thread import Daemon
+from tests.storage.faulty_files import FaultyFiles
+from tests.topics.requests import produce_request
+from tests.topics.world import batch
+from tests.wire import WireClient
+
+BROKER = 4
+SET, DELETE = 0, 1
+SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
+VERIFIED_BY_THE_CLIENT = 11
+"""The last version of Produce whose client adds partitions to its transaction itself."""
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[MusterDaemon]:
+    with MusterDaemon(tmp_path, SETTINGS) as daemon:
+        yield daemon
+
+
+def change(client: WireClient, name: str, value: str | None, scope: str = "") -> None:
+    operation = Operation(name=name, config_operation=DELETE if value is None else SET, value=value)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=scope, configs=[operation])
+    (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def is_served(bootstrap: str) -> bool:
+    """Whether one connection more gets an answer."""
+    try:
+        with WireClient(bootstrap) as client:
+            return bool(client.ask(DescribeClusterRequest(), 0).brokers)
+    except ConnectionError:
+        return False
+
+
+def test_limits_of_connections_hold_at_once_and_after_a_kill(daemon: MusterDaemon) -> None:
+    with WireClient(daemon.bootstrap) as client:
+        for name in ("max.connections", "max.connections.per.ip"):
+            change(client, name, "1")
+            assert not is_served(daemon.bootstrap)
+            change(client, name, None)
+            wait_until(lambda: is_served(daemon.bootstrap), "there is room again", 10)
+        change(client, "max.connections.per.ip", "1")
+        change(client, "max.connections.per.ip.overrides", f"{HOST}:2")
+        wait_until(lambda: is_served(daemon.bootstrap), "this address may have two", 10)
+    daemon.kill()
+    daemon.start()
+    with WireClient(daemon.bootstrap) as client:
+        wait_until(lambda: is_served(daemon.bootstrap), "the first probe has left", 10)
+        with WireClient(daemon.bootstrap) as second:
+            assert second.ask(DescribeClusterRequest(), 0).brokers
+            assert not is_served(daemon.bootstrap)
+        change(client, "max.connections.per.ip.overrides", None)
+        assert not is_served(daemon.bootstrap)
+
+
+def test_the_cleaner_follows_its_settings_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    """In this process, where threads can be counted."""
+
+    def threads() -> int:
+        return sum(thread.name.startswith("cleaner-") for thread in threading.enumerate())
+
+    settings: dict[str, Any] = {name.replace(".", "_"): int(value) for name, value in SETTINGS.items()}
+    with (
+        Daemon(tmp_path, FaultyFiles(tmp_path), **settings) as daemon,
+        WireClient(daemon.bootstrap) as client,
+    ):
+        assert threads() == 1
+        change(client, "log.cleaner.threads", "2")
+        wait_until(lambda: threads() == 2, "a second thread cleans", 10)
+    assert threads() == 0
+    with Daemon(tmp_path, FaultyFiles(tmp_path), **settings):
+        assert threads() == 2
+
+
+def transactional(client: WireClient, name: str) -> int:
+    """The error of a batch whose partition nobody added to the transaction."""
+    asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+
+    def given_id() -> Any:  # While the coordinator loads there is none.
+        given = client.ask(asked, 4)
+        return None if given.error_code else given
+
+    given = wait_until(given_id, "there is a producer id", 10)
+    records = batch(
+        b"x",
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    request = produce_request(records)
+    request.transactional_id = name
+    (topic,) = client.ask(request, VERIFIED_BY_THE_CLIENT).responses
+    return int(topic.partition_responses[0].error_code)
+
+
+def test_partitions_that_were_not_added_are_let_through_where_that_is_not_verified(
+    daemon: MusterDaemon,
+) -> None:
+    with WireClient(daemon.bootstrap) as client:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        assert client.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0
+        assert transactional(client, "a") == ErrorCode.TRANSACTION_ABORTABLE
+        change(client, "transaction.partition.verification.enable", "false")
+        assert transactional(client, "b") == ErrorCode.NONE
+        change(client, "transaction.partition.verification.enable", None)
+        assert transactional(client, "c") == ErrorCode.TRANSACTION_ABORTABLE
