@@ -90,6 +90,14 @@ class Runtime:
         for runner in dirty:
             runner.end_turn()
 
+    def soon(self, action: Callable[[], None]) -> None:
+        """Have `action` called in a later turn, when sockets have been looked at."""
+        self._loop.call_soon(action)
+
+    def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
+        """Do `work` on a thread, and call `done` with its future on the loop. A load that is on comes first."""
+        self._loader.run(work, done)
+
     # The clock.
 
     def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:

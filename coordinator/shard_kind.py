@@ -20,6 +20,10 @@ Batches: TypeAlias = Iterable[tuple[Batch, memoryview]]
 class ShardCore(Protocol):
     """A shard as its runner sees it: used from one thread, every time is an argument."""
 
+    @property
+    def size(self) -> int:
+        """How many groups or transactional ids live here."""
+
     def handle(self, event: Event, now_ms: int) -> Result:
         """What `event` asks of the world."""
 

@@ -68,7 +68,7 @@ class ShardLoader:
         self._skipped: Counter[str] = Counter()  # and how much of it we do not keep.
         self._is_stopped = False
 
-    def run(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
+    def run(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
         """Other work that may block, on the same thread."""
         self._loop.run_in_executor(self._threads, work).add_done_callback(done)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,14 @@ from structlog.testing import capture_logs
 from coordinator.cleaner import Cleaner
 from coordinator.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pace
 from coordinator.settings import Settings
+from protocol.compression import MAX_INFLATED_BYTES
 from storage.checkpoints import CLEANED
 from storage.files import Files
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 from tests.processes import wait_until
+from tests.storage.bombs import BOMB_BYTES, bomb
 from tests.storage.cleaning import COMPACTED, DAY_MS, NOW_MS, batches, clean, put, roll, table, texts
 from tests.storage.faulty_files import FaultyFiles, Operation
 
@@ -254,3 +257,30 @@ def test_the_pace_rests_between_pieces_of_work_and_keeps_to_its_bytes() -> None:
     time.sleep(WORK_S)
     with pytest.raises(CleaningStopped):
         pace(1)
+
+
+def test_a_bomb_is_left_where_it_is_in_bounded_memory_and_the_others_are_cleaned(
+    directory: LogDirectory, files: FaultyFiles
+) -> None:
+    log = directory.open_log("bomb", 0, replace(COMPACTED, segment_bytes=1 << 20))
+    put(log, ("a", "1"))
+    log.append(bytearray(bomb()), wall_ms=NOW_MS)
+    put(log, ("a", "2"))
+    roll(log)
+    put(log, ("b", "1"))
+    good = dirty(directory, "good", 5)
+    made = cleaner(directory, files)
+    tracemalloc.start()
+    try:
+        with capture_logs() as logs:
+            assert [made.clean_all(), made.clean_all()] == [2, 0]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert MAX_INFLATED_BYTES < peak_bytes < 2 * MAX_INFLATED_BYTES < BOMB_BYTES
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert (line["partition"], "inflate to more than" in line["error"]) == ("bomb-0", True)
+    assert table(good) == {"a": "4", "b": "1"}
+    assert log.failure is None
+    assert [batch.base_offset for batch in batches(log)] == [0, 1, 2, 3]
+    put(log, ("c", "1"))

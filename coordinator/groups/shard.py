@@ -122,6 +122,10 @@ class Shard:
             case TopicDeleted(topic, topic_id, _):
                 return delete_topic_offsets(self.offsets, topic, topic_id)
 
+    @property
+    def size(self) -> int:
+        return len(self.groups)
+
     def beat_of(self, request: HeartbeatRequest) -> Beat:
         """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
         return beat_of(self.groups, request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from coordinator.runtime import Runtime
 from coordinator.server.api_table import Again, Handler, Recaller, Repeat, Repeater
 from coordinator.server.commit_again import commit_again_of
 from coordinator.server.pending import Pending
-from coordinator.server.splitting import ask_all, context_of, first_error, split
+from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
 from coordinator.shard_runner import ShardRunner, ShardState
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.transaction_verifier import TransactionVerifier
@@ -192,18 +193,26 @@ class GroupApis:
         answers_of: Callable[[Any], list[Any]],
         merge: Callable[[list[Any]], Any],
     ) -> None:
-        runners = [self._runtime.runner_for(group_id) for group_id in group_ids]
-        split(runners, pending, self._runtime.wall_ms(), part, answers_of, merge)
+        runtime = self._runtime
+        sharing = Sharing(lambda position: runtime.runner_for(group_ids[position]), part, answers_of, merge)
+        split(len(group_ids), sharing, pending, runtime)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
         """All shards' groups, or an error and none."""
 
         def put_together(responses: list[ListGroupsResponse]) -> None:
             error = first_error(responses)
-            groups = [] if error else [group for each in responses for group in each.groups]
-            pending.reply(ListGroupsResponse(error_code=error, groups=groups))
+            lists = [] if error else [each.groups for each in responses]
+            count = sum(map(len, lists))
+            reply(
+                pending,
+                count,
+                lambda: ListGroupsResponse(error_code=error, groups=[*chain.from_iterable(lists)]),
+                runtime,
+            )
 
-        ask_all(self._runtime.runners, request, pending, self._runtime.wall_ms(), put_together)
+        runtime = self._runtime
+        ask_all(runtime.runners, request, pending, put_together, runtime)
 
 
 def _beat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Beat:

@@ -6,6 +6,7 @@ later; it knows no groups and no topics.
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,26 @@ class Pending:
             self.drop(str(error))
             return
         self.connection.on_answered(self)
+
+    def reply_aside(
+        self, make: Callable[[], Any], run: Callable[[Callable[[], object], Callable[[Any], None]], None]
+    ) -> None:
+        """As `reply`, for an answer so large that to make and encode it would hold the loop up.
+
+        `run` does that on a thread, and comes back to the loop with a future.
+        """
+        correlation_id, version = self.correlation_id, self.api_version
+        run(lambda: response_frame(correlation_id, make(), version), self._on_framed)
+
+    def _on_framed(self, framed: Future[Sequence[Buffer]]) -> None:
+        if framed.cancelled() or not self.connection.is_open:  # Cancelled where the daemon ends.
+            return
+        try:
+            self.chunks = framed.result()
+        except EncodeError as error:
+            self.drop(str(error))
+        else:
+            self.connection.on_answered(self)
 
     def reply_frame(self, before: bytes, after: bytes) -> None:
         """As `reply`, with an answer that is framed already: what comes before and after the correlation id."""

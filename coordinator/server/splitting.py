@@ -1,16 +1,58 @@
-"""A request that names several things is split over the shards that own them, and its answers put together."""
+"""A request that names several things is split over the shards that own them, and its answers put together.
+
+Where many are named, or there are many, they do not hold the loop until all are answered: a thousand are asked
+about in one turn, and the rest in the next ones, after whatever else has come; and a large answer is put together
+and encoded on a thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final, Protocol, TypeAlias
 
 from coordinator.effects import RequestContext
 from coordinator.server.pending import Gather, Pending
 from coordinator.shard_runner import ShardRunner
 from protocol.errors import ErrorCode
 
+MOST_A_TURN: Final = 1_000
+"""Groups, or whatever is asked about, in one turn: listing so many takes 2 ms, describing them 8."""
+
+MOST_ON_THE_LOOP: Final = 5_000
+"""What an answer may tell of and yet be encoded on the loop: that takes 7 ms."""
+
+Piece: TypeAlias = tuple[int, Callable[[], None]]
+"""How many things a piece of work is about, and the work."""
+
 _NOT_TOLD: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
+
+
+class Turns(Protocol):
+    """The loop, as far as it is needed here."""
+
+    def wall_ms(self) -> int: ...
+
+    def soon(self, action: Callable[[], None]) -> object:
+        """Have `action` called in a later turn, when sockets have been looked at."""
+
+    def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
+        """Do `work` on a thread, and call `done` with its future on the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How a request is split: the owner of what is named at a position, and a shard's request from positions.
+
+    `answers_of` finds the answers in a shard's response, and `merge` makes the whole response from all of them.
+    """
+
+    owner_of: Callable[[int], ShardRunner[Any]]
+    part: Callable[[list[int]], Any]
+    answers_of: Callable[[Any], list[Any]]
+    merge: Callable[[list[Any]], Any]
 
 
 def context_of(pending: Pending, reply_to: Any, wall_ms: int, new_uuid: str = "") -> RequestContext:
@@ -20,54 +62,92 @@ def context_of(pending: Pending, reply_to: Any, wall_ms: int, new_uuid: str = ""
     )
 
 
-def split(
-    runners: Sequence[ShardRunner[Any]],
-    pending: Pending,
-    wall_ms: int,
-    part: Callable[[list[int]], Any],
-    answers_of: Callable[[Any], list[Any]],
-    merge: Callable[[list[Any]], Any],
-) -> None:
-    """Ask each shard for its share at once; `runners` are the owners of what is named, one after the other.
-
-    `part` makes a shard's request from positions in that list, `answers_of` finds the answers in a response.
-    """
-    by_shard: dict[ShardRunner[Any], list[int]] = {}
-    for position, runner in enumerate(runners):
-        by_shard.setdefault(runner, []).append(position)
-    if not by_shard:
-        pending.reply(merge([]))
+def split(count: int, sharing: Sharing, pending: Pending, turns: Turns) -> None:
+    """Ask each shard for its share of the `count` things that are named."""
+    if not count:
+        pending.reply(sharing.merge([]))
         return
+    firsts = range(0, count, MOST_A_TURN)
+    # No functions with names: as C they would be cycles with what they close over, and that holds the connection.
+    gather = Gather(
+        len(firsts),
+        lambda pieces: reply(pending, count, lambda: sharing.merge([*chain.from_iterable(pieces)]), turns),
+    )
+    ranges = [range(first, min(first + MOST_A_TURN, count)) for first in firsts]
+    in_turns(
+        (
+            (len(positions), partial(_ask_owners, positions, sharing, pending, gather.part(index), turns))
+            for index, positions in enumerate(ranges)
+        ),
+        turns,
+    )
 
+
+def _ask_owners(positions: range, sharing: Sharing, pending: Pending, whole: Any, turns: Turns) -> None:
+    """Ask for what is named at `positions`; the answers go to `whole` in that order."""
+    by_shard: dict[ShardRunner[Any], list[int]] = {}
+    for position in positions:
+        by_shard.setdefault(sharing.owner_of(position), []).append(position)
     shares = list(by_shard.values())
-    # Not a function with a name: as C it would be a cycle with what it closes over, and that holds the connection.
     gather = Gather(
         len(shares),
-        lambda responses: pending.reply(merge(_in_order(shares, [answers_of(each) for each in responses]))),
+        lambda responses: whole.reply(_in_order(shares, [sharing.answers_of(each) for each in responses])),
     )
-    for index, (runner, positions) in enumerate(by_shard.items()):
-        runner.request(part(positions), context_of(pending, gather.part(index), wall_ms))
+    for index, (runner, share) in enumerate(by_shard.items()):
+        runner.request(sharing.part(share), context_of(pending, gather.part(index), turns.wall_ms()))
 
 
 def _in_order(shares: list[list[int]], answers: list[list[Any]]) -> list[Any]:
-    """The answers to all shares, each at the position that it was asked for."""
+    """The answers to all shares, in the order in which they were asked for."""
     placed: dict[int, Any] = {}
     for positions, share in zip(shares, answers, strict=True):
         placed.update(zip(positions, share, strict=True))
-    return [placed[position] for position in range(len(placed))]
+    return [placed[position] for position in sorted(placed)]
 
 
 def ask_all(
     runners: Sequence[ShardRunner[Any]],
     request: Any,
     pending: Pending,
-    wall_ms: int,
     put_together: Callable[[list[Any]], None],
+    turns: Turns,
 ) -> None:
     """Ask every shard the same; `put_together` gets all their responses, in the order of the shards."""
     gather = Gather(len(runners), put_together)
-    for index, runner in enumerate(runners):
-        runner.request(request, context_of(pending, gather.part(index), wall_ms))
+    in_turns(
+        (
+            (_size(runner), partial(_ask, runner, request, pending, gather.part(index), turns))
+            for index, runner in enumerate(runners)
+        ),
+        turns,
+    )
+
+
+def _size(runner: ShardRunner[Any]) -> int:
+    return 0 if runner.shard is None else int(runner.shard.size)
+
+
+def _ask(runner: ShardRunner[Any], request: Any, pending: Pending, reply_to: Any, turns: Turns) -> None:
+    runner.request(request, context_of(pending, reply_to, turns.wall_ms()))
+
+
+def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:
+    """Do the pieces in order: as many at once as are about few things together, and then the others."""
+    count = 0
+    for size, work in pieces:
+        work()
+        count += size
+        if count >= MOST_A_TURN:
+            turns.soon(partial(in_turns, pieces, turns))
+            return
+
+
+def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -> None:
+    """Answer with what `make` makes, which tells of `count` things."""
+    if count <= MOST_ON_THE_LOOP:
+        pending.reply(make())
+    else:
+        pending.reply_aside(make, turns.run_aside)
 
 
 def first_error(responses: Sequence[Any]) -> ErrorCode:

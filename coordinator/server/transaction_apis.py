@@ -6,12 +6,13 @@ hand before a request that may need one is looked at. Knows no rules of transact
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
-from coordinator.server.splitting import ask_all, context_of, first_error, split
+from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.transactions.answers import BATCHED_SINCE
 from coordinator.transactions.list_transactions import unknown_states
@@ -83,9 +84,14 @@ class TransactionApis:
     def _split(
         self, transactional_ids: list[str], pending: Pending, part: Any, field: str, merge: Any
     ) -> None:
-        runners = [self._runtime.transaction_runner_for(each) for each in transactional_ids]
-        wall_ms = self._runtime.wall_ms()
-        split(runners, pending, wall_ms, part, lambda response: list(getattr(response, field)), merge)
+        runtime = self._runtime
+        sharing = Sharing(
+            lambda position: runtime.transaction_runner_for(transactional_ids[position]),
+            part,
+            lambda response: list(getattr(response, field)),
+            merge,
+        )
+        split(len(transactional_ids), sharing, pending, runtime)
 
     def list_transactions(self, request: ListTransactionsRequest, pending: Pending) -> None:
         """All shards' transactions, or an error and none."""
@@ -94,9 +100,16 @@ class TransactionApis:
             if error := first_error(responses):
                 pending.reply(ListTransactionsResponse(error_code=error))
                 return
-            states = [state for each in responses for state in each.transaction_states]
+            lists = [each.transaction_states for each in responses]
             unknown = unknown_states(request)
-            pending.reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states))
+            reply(
+                pending,
+                sum(map(len, lists)),
+                lambda: ListTransactionsResponse(
+                    unknown_state_filters=unknown, transaction_states=[*chain.from_iterable(lists)]
+                ),
+                runtime,
+            )
 
-        runners = self._runtime.transaction_runners
-        ask_all(runners, request, pending, self._runtime.wall_ms(), put_together)
+        runtime = self._runtime
+        ask_all(runtime.transaction_runners, request, pending, put_together, runtime)

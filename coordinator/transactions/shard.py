@@ -55,6 +55,10 @@ class TransactionShard:
         self._adding = AddingPartitions(self.transactions, settings, surroundings)
         self._sweep = ExpirySweep(partition, settings)
 
+    @property
+    def size(self) -> int:
+        return len(self.transactions)
+
     def handle(self, event: Event, now_ms: int) -> Result:
         """What `event` asks of the world; append and replay its records before the next event."""
         match event:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,8 +74,8 @@ def test_records_from_a_future_that_was_none_are_kept_until_it_has_passed(world:
 # Producers.
 
 
-def numbered(sequence: int, **options: Any) -> bytes:
-    return batch(b"v", producer_id=9, producer_epoch=0, base_sequence=sequence, **options)
+def numbered(sequence: int, *, transactional: bool = False) -> bytes:
+    return batch(b"v", producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=transactional)
 
 
 def test_a_clock_that_goes_back_forgets_no_producer(world: World) -> None:
