@@ -25,11 +25,11 @@ log = structlog.get_logger("muster.server")
 
 Accepted = Callable[[socket.socket], None]
 
-MAX_ACCEPTED: Final = 1000
-"""At a time, of one socket: it takes some 10 us each, and what comes meanwhile is seen soon after."""
+MAX_ACCEPTED: Final = 4096
+"""At a time, of one socket: what Linux queues by default. It takes some 10 us each."""
 
 ACCEPT_EVERY_MS: Final = 10
-"""While requests are handled: a turn of the loop may last a second, and the system's queue holds 4096."""
+"""While connections are opened and requests handled: a turn of the loop may last longer than the queue."""
 
 TRY_AGAIN_S: Final = 1.0
 """While accepting is paused: descriptors may become free otherwise than by a connection that goes."""

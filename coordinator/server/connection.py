@@ -374,6 +374,8 @@ class Connection(asyncio.Protocol):
             assert self._outgoing is not None
             if self._outgoing.is_idle and (whole := joined(out)) is not None:
                 self._write(whole)
+                if self._write_blocked:
+                    self._outgoing.grew()
             else:
                 self._outgoing.send(out)
         out.clear()

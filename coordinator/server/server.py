@@ -111,15 +111,22 @@ class Server:
         self.accept_at_ms = now_ms + ACCEPT_EVERY_MS
         self._acceptor.accept()
 
+    def _maybe_accept(self, now_ms: int) -> None:
+        if now_ms >= self.accept_at_ms:
+            self.accept(now_ms)
+
     def _on_accepted(self, listener: Listener, accepted: socket.socket) -> None:
         opening = asyncio.create_task(self._open(listener, accepted))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
     async def _open(self, listener: Listener, accepted: socket.socket) -> None:
+        """All that were accepted, before what they ask is handled: members that come together join together."""
+        self._maybe_accept(self.clock.now_ms())
         try:
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: Connection(self, listener), accepted)
+            self._maybe_accept(self.clock.now_ms())
         except OSError as error:
             log.warning("connection not opened", listener=listener.name, reason=str(error))
             accepted.close()
@@ -139,8 +146,7 @@ class Server:
             self._refuse_surplus(connection)
             return
         connection.last_request_ms = now_ms = self.clock.now_ms()
-        if now_ms >= self.accept_at_ms:
-            self.accept(now_ms)
+        self._maybe_accept(now_ms)
         if self._settings.connections_max_idle_ms < 0:
             return
         deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms

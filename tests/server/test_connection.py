@@ -47,6 +47,9 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_reading = True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self.is_closed = True
 
