@@ -100,10 +100,10 @@ class Gathering:
     def _on_large(self, frame: bytearray) -> None:
         """A large frame is whole: what follows it comes to the owner again."""
         self._large = None
-        self._pool.forget(self)
         if self._owner.is_open:
             self._transport.set_protocol(self._owner)
             self._owner.on_large(frame)
+        self._pool.on_whole(self)
 
     # What the pool asks.
 

@@ -85,6 +85,7 @@ class MemoryPool:
         """A capacity of 0 or less is none, as in Kafka."""
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
         self.used_bytes = 0
+        self._taken_bytes = 0  # Of these, by requests.
         self._reserved_bytes = self.capacity_bytes // RESERVED_SHARE
         self._very_large_bytes = self.capacity_bytes // VERY_LARGE_SHARE
         self._clock = clock
@@ -116,16 +117,22 @@ class MemoryPool:
         holding.kept_bytes = kept_bytes
         self._let_go_if_empty(holder, holding)
         if grown_bytes <= 0:
-            self.release(-grown_bytes)
+            self._free(-grown_bytes)
             return True
         self.used_bytes += grown_bytes
         return self.used_bytes <= self.capacity_bytes + self.capacity_bytes // OVERDRAFT_SHARE
 
     def take(self, size_bytes: int) -> None:
         """A request of this size waits for its answer, and holds what came with it."""
+        self._taken_bytes += size_bytes
         self.used_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
+        """A request of this size has its answer."""
+        self._taken_bytes -= size_bytes
+        self._free(size_bytes)
+
+    def _free(self, size_bytes: int) -> None:
         self.used_bytes -= size_bytes
         if self.is_waited_for:
             self._let_in_waiting()
@@ -146,28 +153,41 @@ class MemoryPool:
         self._waiting[is_very_large].append(holder)
         return False
 
+    def on_whole(self, holder: Holder) -> None:
+        """The frame has become a request, which counts by itself if it is not answered yet."""
+        holding = self._holdings.get(holder)
+        if holding is not None:
+            frame_bytes, holding.frame_bytes = holding.frame_bytes, 0
+            self._let_in[frame_bytes > self._very_large_bytes] -= frame_bytes
+            self._let_go_if_empty(holder, holding)
+            self._free(frame_bytes)
+
     def forget(self, holder: Holder) -> None:
-        """`holder` holds nothing any more: its frame is whole, or its connection is gone."""
+        """The connection is gone."""
         holding = self._holdings.pop(holder, None)
         if holding is None:
             return
         is_very_large = holding.frame_bytes > self._very_large_bytes
         if holding.is_waiting:
             self._waiting[is_very_large].remove(holder)
-            self.release(holding.kept_bytes)
+            self._free(holding.kept_bytes)
         else:
             self._let_in[is_very_large] -= holding.frame_bytes
-            self.release(holding.frame_bytes + holding.kept_bytes)
+            self._free(holding.frame_bytes + holding.kept_bytes)
 
     def _fits(self, frame_bytes: int, is_very_large: bool) -> bool:
-        """A frame that is alone of its kind fits at any size: one larger than the pool must not wait for ever."""
+        """Whether there is room; one frame of each kind may come without it, once there is little that will end.
+
+        Else one that is larger than the pool would wait for ever, and so would all if the beginnings of those that
+        wait had filled it.
+        """
         let_in_bytes = self._let_in[is_very_large]
         is_room = self.used_bytes + frame_bytes <= self.capacity_bytes
         if is_very_large:
-            if not let_in_bytes:
-                return self._let_in[False] <= self._reserved_bytes
+            if not let_in_bytes and self._let_in[False] + self._taken_bytes <= self._reserved_bytes:
+                return True
             return is_room and let_in_bytes + frame_bytes <= self.capacity_bytes - self._reserved_bytes
-        if not let_in_bytes:
+        if not let_in_bytes and self._taken_bytes <= self._reserved_bytes:
             return True
         most_bytes = self._reserved_bytes if self._waiting[True] else self.capacity_bytes
         return is_room and let_in_bytes + frame_bytes <= most_bytes

@@ -189,10 +189,25 @@ def test_a_few_bytes_are_not_counted(world: World) -> None:
 
 def test_requests_that_wait_for_the_disk_count_and_let_others_in_when_answered(world: World) -> None:
     world.pool.take(250 * MB)
-    first, second = world.claiming(4 * MB), world.claiming(4 * MB)
-    assert (first.memory, second.memory) == (1, 0)
-    world.pool.release(250 * MB)
-    assert second.memory == 1
+    first, second, large = world.claiming(4 * MB), world.claiming(4 * MB), world.claiming(100 * MB)
+    assert (first.memory, second.memory, large.memory) == (1, 0, 0)
+    world.pool.take(4 * MB)
+    world.pool.on_whole(first)
+    assert second.memory == 0, "a frame that has become whole still counts"
+    world.pool.release(254 * MB)
+    assert (second.memory, large.memory) == (1, 1)
+
+
+def test_beginnings_of_very_large_frames_that_fill_the_pool_do_not_stop_it(world: World) -> None:
+    """None of them is read, so none can be blamed: one comes after the other."""
+    waiting = [Peer() for _ in range(CAPACITY // (200 << 10) + 100)]
+    for peer in waiting:
+        world.pool.keep(peer, 200 << 10)
+        peer.memory += world.pool.claim(peer, 90 * MB)
+    for peer in waiting:
+        assert peer.memory == 1
+        world.pool.forget(peer)
+    assert world.pool.used_bytes == 0
 
 
 def test_one_that_goes_while_it_waits_is_forgotten(world: World) -> None:
