@@ -136,4 +136,4 @@ def test_one_place_that_becomes_free_is_taken_at_once(daemon: MusterDaemon) -> N
 
 
 def is_at_limit(daemon: MusterDaemon) -> bool:
-    return psutil.Process(daemon.pid).num_fds() >= Descriptors(LIMIT).for_connections
+    return bool(psutil.Process(daemon.pid).num_fds() >= Descriptors(LIMIT).for_connections)
