@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from coordinator.maintenance import Intervals, Maintenance
 from coordinator.marker_sender import MarkerSender
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Handler, api_table
+from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
@@ -87,7 +87,7 @@ async def serve(
     Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
     directory is left as a clean shutdown leaves it.
     """
-    raise_file_limit()
+    raise_limit()
     directory = open_directory(settings, files or Files())
     try:
         daemon = Daemon(settings, directory, files or Files())
@@ -100,15 +100,6 @@ async def serve(
     finally:
         for failure in directory.close():
             log.error("not closed cleanly", error=str(failure))
-
-
-def raise_file_limit() -> None:
-    """Every connection and every segment is an open file: use what the system allows us, as a JVM does."""
-    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
-    except (OSError, ValueError) as error:  # macOS says "unlimited" and means less.
-        log.info("the limit on open files stays as it is", reason=str(error))
 
 
 def open_directory(settings: Settings, files: Files) -> LogDirectory:

@@ -67,7 +67,7 @@ IGNORED: Final = frozenset(
     metrics.recording.level metrics.sample.window.ms min.insync.replicas num.io.threads num.network.threads
     num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
     principal.builder.class process.roles
-    producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num
+    producer.purgatory.purge.interval.requests queued.max.requests quota.window.num
     quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
     remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
     remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second

@@ -222,7 +222,12 @@ class Settings(BaseModel):
 
     # Connections.
     socket_request_max_bytes: Count = Field(104_857_600, description="Largest request.")
-    socket_listen_backlog_size: Count = Field(50, description="Connections that may wait to be accepted.")
+    queued_max_request_bytes: LongCountOrNone = Field(
+        268_435_456, description="Memory for the requests of all connections; -1 or 0: without a limit."
+    )
+    socket_listen_backlog_size: Count = Field(
+        65_535, description="Connections that may wait to be accepted; the system has a limit of its own."
+    )
     socket_send_buffer_bytes: CountOrNone = Field(
         102_400, description="Send buffer of a socket; -1: the system's."
     )
@@ -278,6 +283,12 @@ class Settings(BaseModel):
             problems.append(
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} must not be above "
                 f"group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
+            )
+        is_given = "queued_max_request_bytes" in self.model_fields_set
+        if is_given and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            problems.append(
+                f"queued.max.request.bytes={self.queued_max_request_bytes} must not be below "
+                f"socket.request.max.bytes={self.socket_request_max_bytes}"
             )
         if len(self.log_dirs) > 1:
             problems.append(f"log.dirs={','.join(self.log_dirs)} must be one directory")

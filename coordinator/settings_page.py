@@ -20,6 +20,11 @@ DIFFERENT_DEFAULTS: Final = {
     "log.dir": "Kafka's is under the system's folder for temporary files, which may be emptied",
     "node.id": "Kafka has none: it must be given",
     "controller.listener.names": "Kafka has none: it must be given",
+    "queued.max.request.bytes": "Kafka's is -1, without a limit: some peers that send frames of 100 MB and do not "
+    "finish them take all memory that there is",
+    "socket.listen.backlog.size": "Kafka's is 50: when thousands of clients connect at once, those that find the "
+    "queue full come again after a second, then after two more. The system cuts it to its own limit, on Linux "
+    "net.core.somaxconn, which is 4096 by default",
 }
 """Options whose default is not Kafka's, and why."""
 

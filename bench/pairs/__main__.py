@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench.pairs import growth, page, starts, steady, storms, weight, wheel
+from bench.pairs import bursts, growth, page, starts, steady, storms, weight, wheel
 from bench.pairs.plan import Plan, builds, quick
 from bench.pairs.rounds import Section
 
@@ -24,6 +24,7 @@ SCENARIOS: Final[dict[str, Callable[[Plan], list[Section]]]] = {
     "heartbeats": steady.heartbeats,
     "commits": steady.commits,
     "storms": storms.storms,
+    "bursts": bursts.bursts,
     "restarts": starts.restarts,
     "idle": weight.idle,
     "memory": weight.memory,

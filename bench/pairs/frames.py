@@ -81,10 +81,12 @@ def fetch(group_id: str, topic: str, partition: int) -> bytes:
     )
 
 
-def join(group_id: str, member_id: str, rebalance_timeout_ms: int) -> bytes:
+def join(
+    group_id: str, member_id: str, rebalance_timeout_ms: int, session_timeout_ms: int = SESSION_MS
+) -> bytes:
     request = JoinGroupRequest(
         group_id=group_id,
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
         member_id=member_id,
         protocol_type=PROTOCOL_TYPE,

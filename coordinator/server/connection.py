@@ -4,7 +4,7 @@ Bytes are cut into frames, a frame becomes a `Pending`, its handler answers now 
 starts only when the answers before it are out, as in Kafka, except that those of `Api.pipelines`
 may share what they wait for. While a request must wait, while too many are unanswered, or while the
 peer does not read, nothing more is taken off the socket: that is the back-pressure, and the bound on
-memory. Knows no groups and no topics.
+memory, of one connection; what all of them may hold is the `MemoryPool`'s. Knows no groups and no topics.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sized
 from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
-from coordinator.server.large_frame import LARGE_FRAME_SHARE, LARGE_FROM_BYTES, LargeFrame
+from coordinator.server.gathering import Frames, Gathering
+from coordinator.server.large_frame import LARGE_FROM_BYTES
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.remembered import NOTHING_REMEMBERED, Recalled, Remembered
@@ -45,9 +46,6 @@ WRITE_HIGH_WATER_BYTES = 0
 TURN_BYTES = 1 << 16
 """Of answers gathered in one turn before they are written: a peer that does not read them is noticed there."""
 
-Frames: TypeAlias = bytes | bytearray
-"""What was received; a bytearray is one large frame that is nobody else's."""
-
 _SIZE = Struct(">i")
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
 
@@ -60,20 +58,18 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_apis",
         "_backlog",
-        "_backlog_bytes",
         "_client_id",
         "_client_id_bytes",
         "_clock",
-        "_held_back",
+        "_gathering",
         "_in_turn",
         "_is_ending",
         "_is_pipelining",
-        "_large",
         "_max_bytes",
-        "_needed_bytes",
         "_out",
         "_out_bytes",
         "_outgoing",
+        "_pool",
         "_recalled",
         "_remembered",
         "_sending",
@@ -84,6 +80,7 @@ class Connection(asyncio.Protocol):
         "_write",
         "_write_blocked",
         "client_host",
+        "is_held_back",
         "is_open",
         "last_request_ms",
         "listener_name",
@@ -94,6 +91,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._apis = server.apis
         self._max_bytes = server.max_request_bytes
+        self._pool = server.memory_pool
         self.listener_name = listener.name
         self.client_host = ""
         self.peer = ""
@@ -102,14 +100,14 @@ class Connection(asyncio.Protocol):
         self._clock = server.clock
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
-        self._large: LargeFrame | None = None  # Stands in for us while the rest of one is awaited.
-        self._backlog: list[Frames] = []  # Received, not yet a request: a partial frame, or held back.
-        self._backlog_bytes = 0
-        self._needed_bytes = 0  # Of the backlog, before it is worth looking at again.
+        self._gathering: Gathering | None = (
+            None  # Received, not yet a request: a partial frame, or held back.
+        )
+        self._backlog: Sized = ()  # Its pieces.
         self._unanswered: deque[Pending] = deque()
         self._unanswered_bytes = 0  # Their frames' sizes together.
         self._is_pipelining = True  # All of the unanswered may be overtaken in starting.
-        self._held_back = False
+        self.is_held_back = False
         self._is_ending = False
         self._write_blocked = False
         self._in_turn = False
@@ -141,17 +139,20 @@ class Connection(asyncio.Protocol):
             self._on_unreadable,
         )
         self._sending = self._outgoing.queue
+        self._gathering = Gathering(self, self._transport, self._pool)
+        self._backlog = self._gathering.pieces
         self.is_open = True
         self._server.on_connected(self, peer[0])
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._unanswered.clear()
-        self._backlog.clear()
         self._out.clear()
         if self._outgoing is not None:
             self._outgoing.stop()
-        self._outgoing = self._large = None  # They point back at us, and garbage collections are rare.
+        if self._gathering is not None:
+            self._gathering.stop()
+        self._outgoing = self._gathering = None  # They point back at us, and garbage collections are rare.
         self._server.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -171,14 +172,9 @@ class Connection(asyncio.Protocol):
             self._write(before + data[8:12] + after)
             return
         if self._backlog:
-            self._backlog.append(data)
-            self._backlog_bytes += len(data)
-            if self._held_back:
-                return
-            if self._backlog_bytes < self._needed_bytes:
-                self._maybe_take_large()
-                return
-            self._consume(self._take_backlog())
+            assert self._gathering is not None
+            if self._gathering.add(data):
+                self._consume(self._gathering.take())
         else:
             self._consume(data)
 
@@ -199,7 +195,7 @@ class Connection(asyncio.Protocol):
         """Start every whole request in `data`, as far as they may start; keep the rest."""
         position, end = 0, len(data)
         self._in_turn = True
-        self._needed_bytes = 4
+        needed_bytes = 4
         while end - position >= 4 and self.is_open:
             if self._remembered.is_at(data, position) and not self._unanswered and not self._is_sending:
                 self.last_request_ms = now_ms = self._clock.now_ms()
@@ -212,7 +208,7 @@ class Connection(asyncio.Protocol):
                 break
             stop = position + 4 + size
             if stop > end:
-                self._needed_bytes = 4 + size
+                needed_bytes = 4 + size
                 break
             if not self._start(data, position + 4, stop):
                 break
@@ -222,23 +218,12 @@ class Connection(asyncio.Protocol):
         self._in_turn = False
         self._send()
         if position < end and self.is_open:
-            self._backlog.append(data[position:] if position else data)
-            self._backlog_bytes = end - position
-            self._maybe_take_large()
+            assert self._gathering is not None
+            self._gathering.begin(data[position:] if position else data, needed_bytes)
 
-    def _maybe_take_large(self) -> None:
-        """Have the rest of a large frame read into a buffer of its own, if enough has come to believe in it."""
-        is_large = self._needed_bytes > LARGE_FROM_BYTES <= self._backlog_bytes * LARGE_FRAME_SHARE
-        if is_large and not self._held_back and self._transport is not None:
-            self._large = LargeFrame(self, bytes(self._take_backlog()), self._needed_bytes, self._on_large)
-            self._transport.set_protocol(self._large)
-
-    def _on_large(self, frame: bytearray) -> None:
-        """A large frame is whole: what follows it comes to us again."""
-        self._large = None
-        if self.is_open and self._transport is not None:
-            self._transport.set_protocol(self)
-            self._consume(frame)
+    def on_large(self, frame: bytearray) -> None:
+        """A large frame is whole."""
+        self._consume(frame)
 
     def _start(self, data: Frames, start: int, stop: int) -> bool:
         """Hand the frame `data[start:stop]` to its handler; False if it has to wait."""
@@ -261,6 +246,8 @@ class Connection(asyncio.Protocol):
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
         self.last_request_ms = now_ms = self._clock.now_ms()
+        if now_ms >= self._server.accept_at_ms:
+            self._server.accept(now_ms)
         if (numbers := self._recalled.numbers_in(data, start - 4, stop, now_ms)) is not None:
             self._handle(self._recalled.handle, numbers, pending)
             return True
@@ -296,6 +283,10 @@ class Connection(asyncio.Protocol):
         except Exception:  # Ours, not the peer's: it is told by closing, we by the trace.
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
+            return
+        if pending.chunks is None and api.pipelines:  # It waits for the disk, not for other requests.
+            pending.held_bytes = pending.frame_bytes
+            self._pool.take(pending.frame_bytes)
 
     def _client_id_of(self, raw: bytes) -> str:
         """A connection keeps one client id, so the last one is remembered."""
@@ -329,11 +320,12 @@ class Connection(asyncio.Protocol):
             and api.pipelines
             and len(self._unanswered) < MAX_UNANSWERED
             and self._unanswered_bytes < MAX_UNANSWERED_BYTES
+            and not self._pool.is_full
         )
 
     def _hold_back(self) -> None:
-        if not self._held_back and self._transport is not None:
-            self._held_back = True
+        if not self.is_held_back and self._transport is not None:
+            self.is_held_back = True
             self._transport.pause_reading()
 
     def _maybe_resume(self) -> None:
@@ -343,24 +335,22 @@ class Connection(asyncio.Protocol):
 
     @property
     def _may_resume(self) -> bool:
-        return self._held_back and self.is_open and not self._is_sending and not self._is_ending
+        return self.is_held_back and self.is_open and not self._is_sending and not self._is_ending
 
     def _resume(self) -> None:
         if not self._may_resume:
             return
-        self._held_back = False
+        self.is_held_back = False
         assert self._transport is not None
         self._transport.resume_reading()
-        if self._backlog:
-            self._consume(self._take_backlog())
-
-    def _take_backlog(self) -> Frames:
-        data = self._backlog[0] if len(self._backlog) == 1 else b"".join(self._backlog)
-        self._backlog.clear()
-        self._backlog_bytes = 0
-        return data
+        if self._gathering is not None and self._backlog:
+            self._consume(self._gathering.take())
 
     # Answers out.
+
+    def on_not_held(self, size_bytes: int) -> None:
+        """A request of ours has its answer, so what came with it is let go of; we may be closed by now."""
+        self._pool.release(size_bytes)
 
     def on_answered(self, pending: Pending) -> None:
         """`pending` has its answer: send it, and those behind it, if it was the one waited for."""
@@ -374,7 +364,7 @@ class Connection(asyncio.Protocol):
             self._out_bytes += sum(map(len, answered.chunks or ()))
         if not self._in_turn:
             self._send()
-        if self._held_back:
+        if self.is_held_back:
             self._maybe_resume()
 
     def _send(self) -> None:
@@ -384,6 +374,8 @@ class Connection(asyncio.Protocol):
             assert self._outgoing is not None
             if self._outgoing.is_idle and (whole := joined(out)) is not None:
                 self._write(whole)
+                if self._write_blocked:
+                    self._outgoing.grew()
             else:
                 self._outgoing.send(out)
         out.clear()
@@ -393,7 +385,7 @@ class Connection(asyncio.Protocol):
         """The answers that had to be read are out."""
         if not self.is_open and self._transport is not None:
             self._transport.close()
-        elif self._held_back:
+        elif self.is_held_back:
             self._maybe_resume()
 
     def _on_unreadable(self, error: StorageError) -> None:
@@ -407,13 +399,18 @@ class Connection(asyncio.Protocol):
         return bool(self._unanswered)
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether what was received waits for requests that wait for the disk, not for other requests."""
+        return self.is_held_back and self._is_pipelining and bool(self._unanswered)
+
+    @property
     def is_read_by_peer(self) -> bool:
         """Whether the peer takes its answers."""
         return not self._write_blocked
 
     @property
     def holds_partial_frame(self) -> bool:
-        return bool(self._backlog) or self._large is not None
+        return self._gathering is not None and self._gathering.received_bytes > 0
 
     # The end.
 
@@ -421,6 +418,11 @@ class Connection(asyncio.Protocol):
         """Close on a peer that broke the protocol, with the one line that names it and why."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
         self.close()
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once, without a last word: for the sake of others."""
+        log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
+        self.abort()
 
     def stop_reading(self) -> None:
         """Start no more requests; those that were started are still answered."""

@@ -39,6 +39,10 @@ class LargeFrame(asyncio.BufferedProtocol):
         self._filled = len(received)
         self._view = memoryview(self._buffer)
 
+    @property
+    def received_bytes(self) -> int:
+        return self._filled
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: never beyond the frame, whose successor is not ours."""
         if self._filled == len(self._buffer):

@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, cast
 
+import structlog
+
 from protocol.primitives import Buffer
 from storage.file_range import FileRange
 from storage.files import Chunk, StorageError
+
+log = structlog.get_logger("muster.connection")
 
 PIECE_BYTES: Final = 1 << 18
 """Read and written at a time: the copy takes less than a tenth of a millisecond. Twice the socket's buffer."""
@@ -27,6 +31,9 @@ PIECE_BYTES: Final = 1 << 18
 SMALL_PIECE_BYTES: Final = 1 << 14
 SLOW_READERS_BYTES: Final = 32 << 20
 """What all slow readers together may hold in pieces of full size; to those beyond it small ones go."""
+
+UNREAD_BYTES: Final = 128 << 20
+"""Of answers, over all connections, that their peers do not take; beyond it who has waited longest is cut off."""
 
 MAX_BUFFERS: Final = 512  # Of one write: the system takes 1024.
 
@@ -38,15 +45,52 @@ class Readers(Protocol):
 
 
 class SlowReaders:
-    """How many connections hold a piece that their peer does not take. One for all connections."""
+    """The connections whose peer does not take its answers, and what these hold. One for all connections."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, unread_bytes_max: int = UNREAD_BYTES) -> None:
+        self._waiting: set[asyncio.WriteTransport] = set()
+        self._unread: dict[asyncio.WriteTransport, int] = {}  # Who has waited longest comes first.
+        self._unread_bytes = 0
+        self._unread_bytes_max = unread_bytes_max
+
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
 
     @property
     def piece_bytes(self) -> int:
         is_many = self.count * PIECE_BYTES >= SLOW_READERS_BYTES
         return SMALL_PIECE_BYTES if is_many else PIECE_BYTES
+
+    def waits(self, transport: asyncio.WriteTransport) -> None:
+        """Its peer does not take what it holds, which may be more than it was.
+
+        Small pieces are not counted: every slow reader of a log has one.
+        """
+        held_bytes = transport.get_write_buffer_size()
+        self._waiting.add(transport)
+        if held_bytes <= SMALL_PIECE_BYTES:
+            return
+        self._unread_bytes += held_bytes - self._unread.get(transport, 0)
+        self._unread[transport] = held_bytes
+        while self._unread_bytes > self._unread_bytes_max and len(self._unread) > 1:
+            self._cut_off_longest()
+
+    def goes_on(self, transport: asyncio.WriteTransport) -> None:
+        """Its peer has taken everything, or is gone."""
+        self._waiting.discard(transport)
+        self._unread_bytes -= self._unread.pop(transport, 0)
+
+    def _cut_off_longest(self) -> None:
+        transport = next(iter(self._unread))
+        log.warning(
+            "connection cut off: it does not read its answers, and there are too many like it",
+            peer=transport.get_extra_info("peername"),
+            unread_bytes=self._unread[transport],
+            unread_bytes_of_all=self._unread_bytes,
+        )
+        self.goes_on(transport)
+        transport.abort()
 
 
 class Outgoing:
@@ -143,12 +187,17 @@ class Outgoing:
         """The peer has not taken the last piece."""
         if not self._is_paused:
             self._is_paused = True
-            self._slow.count += 1
+            self._slow.waits(self._transport)
+
+    def grew(self) -> None:
+        """More was written, to a peer that does not take what there was."""
+        if self._is_paused:
+            self._slow.waits(self._transport)
 
     def resume(self) -> None:
         if self._is_paused:
             self._is_paused = False
-            self._slow.count -= 1
+            self._slow.goes_on(self._transport)
             if self.queue:
                 self.pump()
 
@@ -158,7 +207,7 @@ class Outgoing:
         self.queue.clear()
         if self._is_paused:
             self._is_paused = False
-            self._slow.count -= 1
+            self._slow.goes_on(self._transport)
 
 
 def joined(chunks: list[Buffer | FileRange]) -> bytes | None:

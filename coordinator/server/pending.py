@@ -35,6 +35,7 @@ class Pending:
         "connection",
         "correlation_id",
         "frame_bytes",
+        "held_bytes",
     )
 
     def __init__(
@@ -52,6 +53,9 @@ class Pending:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.frame_bytes = frame_bytes
+        self.held_bytes = (
+            0  # Counted in the pool until there is an answer, whether or not the peer is still there.
+        )
         self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
 
     @property
@@ -76,6 +80,7 @@ class Pending:
         field) closes the connection.
         """
         assert self.chunks is None, f"{self.api.name} was answered twice"
+        self._let_go()
         if not self.connection.is_open:
             return
         try:
@@ -107,18 +112,26 @@ class Pending:
 
     def reply_frame(self, before: bytes, after: bytes) -> None:
         """As `reply`, with an answer that is framed already: what comes before and after the correlation id."""
+        self._let_go()
         if self.connection.is_open:
             self.chunks = (before + _CORRELATION.pack(self.correlation_id) + after,)
             self.connection.on_answered(self)
 
     def no_reply(self) -> None:
         """Give up the place in the order without a byte: Produce with acks=0."""
+        self._let_go()
         self.chunks = []
         self.connection.on_answered(self)
 
     def drop(self, reason: str) -> None:
         """Close the connection instead of answering: all that is left to say where no answer is expected."""
+        self._let_go()
         self.connection.refuse(f"{self.api.name} v{self.api_version}: {reason}")
+
+    def _let_go(self) -> None:
+        if self.held_bytes:
+            held_bytes, self.held_bytes = self.held_bytes, 0
+            self.connection.on_not_held(held_bytes)
 
 
 class Gather:

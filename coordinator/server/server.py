@@ -17,8 +17,11 @@ import structlog
 
 from coordinator.clock import Clock
 from coordinator.listeners import Listener
+from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest_queue
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection
+from coordinator.server.descriptors import Descriptors
+from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
 from coordinator.settings import Settings
 
@@ -50,6 +53,7 @@ class Server:
         self.clock = clock
         self.readers = readers
         self.slow_readers = SlowReaders()
+        self.memory_pool = MemoryPool(settings.queued_max_request_bytes, clock, set_timer)
         self.max_request_bytes = settings.socket_request_max_bytes
         self._settings = settings
         self.max_connections = settings.max_connections
@@ -57,7 +61,9 @@ class Server:
         self.max_connections_of_ip: Mapping[str, int] = {}
         """Of single addresses, above what holds for all. These three may change while connections are open."""
         self._set_timer = set_timer
-        self._servers: list[asyncio.Server] = []
+        self._acceptor = Acceptor(Descriptors.of_process())
+        self.accept_at_ms = 0  # When connections that wait are to be looked at, busy as we may be.
+        self._opening: set[asyncio.Task[None]] = set()  # A loop refers to its tasks weakly.
         self._connections: dict[Connection, str] = {}  # To the peer's address.
         self._per_ip: Counter[str] = Counter()
         self._last_left = asyncio.Event()
@@ -77,33 +83,58 @@ class Server:
                 raise BindError(
                     f"listener {listener.name} cannot be opened on {listener.host}:{listener.port}: {reason}"
                 ) from error
+        asked = self._settings.socket_listen_backlog_size
+        log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
 
     async def _listen(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: Connection(self, listener),
-            listener.host or None,
-            listener.port,
-            backlog=self._settings.socket_listen_backlog_size,
-            start_serving=False,
+        found = await loop.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        self._servers.append(server)
-        self._set_buffer_sizes(server)
-        await server.start_serving()
-        bound_port = server.sockets[0].getsockname()[1]
+        sockets = bind(dict.fromkeys((family, address) for family, _, _, _, address in found))
+        for listening in sockets:
+            self._set_buffer_sizes(listening)
+        bound_port = sockets[0].getsockname()[1]
         self._bound.append(f"{listener.host or '*'}:{bound_port}")
         advertised_port = listener.advertised_port or bound_port
         self._endpoints[listener.name] = (listener.advertised_host, advertised_port)
+        backlog = self._settings.socket_listen_backlog_size
+        self._acceptor.listen(sockets, backlog, lambda accepted: self._on_accepted(listener, accepted))
 
-    def _set_buffer_sizes(self, server: asyncio.Server) -> None:
+    def _set_buffer_sizes(self, listening: socket.socket) -> None:
         """Kafka's, for the connections to come: they inherit them. -1 leaves them to the operating system."""
         for option, size_bytes in (
             (socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, self._settings.socket_receive_buffer_bytes),
         ):
             if size_bytes >= 0:
-                for listening in server.sockets:
-                    listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+                listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+    def accept(self, now_ms: int) -> None:
+        """Accept what waits, since it is `accept_at_ms`: clients may come faster than a turn of the loop ends."""
+        self.accept_at_ms = now_ms + ACCEPT_EVERY_MS
+        self._acceptor.accept()
+
+    def _maybe_accept(self, now_ms: int) -> None:
+        if now_ms >= self.accept_at_ms:
+            self.accept(now_ms)
+
+    def _on_accepted(self, listener: Listener, accepted: socket.socket) -> None:
+        opening = asyncio.create_task(self._open(listener, accepted))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def _open(self, listener: Listener, accepted: socket.socket) -> None:
+        """All that were accepted, before what they ask is handled: members that come together join together."""
+        self._maybe_accept(self.clock.now_ms())
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: Connection(self, listener), accepted)
+            self._maybe_accept(self.clock.now_ms())
+        except OSError as error:
+            log.warning("connection not opened", listener=listener.name, reason=str(error))
+            accepted.close()
+            self._acceptor.on_connection_gone()
 
     def endpoint_for(self, listener_name: str) -> tuple[str, int]:
         """The (host, port) that clients of this listener are told."""
@@ -118,7 +149,8 @@ class Server:
         if over or self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip):
             self._refuse_surplus(connection)
             return
-        connection.last_request_ms = self.clock.now_ms()
+        connection.last_request_ms = now_ms = self.clock.now_ms()
+        self._maybe_accept(now_ms)
         if self._settings.connections_max_idle_ms < 0:
             return
         deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms
@@ -137,6 +169,7 @@ class Server:
         connection.close()
 
     def on_disconnected(self, connection: Connection) -> None:
+        self._acceptor.on_connection_gone()
         ip = self._connections.pop(connection, None)
         if ip is None:
             return  # It was gone before it was counted.
@@ -170,8 +203,7 @@ class Server:
 
     async def stop_listening(self) -> None:
         """Take no new connections; those that are open go on."""
-        for server in self._servers:
-            server.close()
+        self._acceptor.close()
 
     def stop_reading(self) -> None:
         """Start no more requests."""

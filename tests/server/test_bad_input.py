@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from protocol.codec import decode, encode, spec
+from protocol.errors import DecodeError
 from protocol.framing import encode_request
+from protocol.messages import REQUESTS
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.metadata import MetadataRequest
+from protocol.versions import SUPPORTED
 from tests.daemon import MusterDaemon
 from tests.processes import wait_until
+from tests.protocol.random_messages import random_message
 from tests.wire import WireClient
 
 MAX_REQUEST_BYTES = 1 << 20
@@ -104,9 +109,36 @@ def test_an_array_that_claims_two_billion_entries_allocates_nothing(daemon: Must
     assert resident_bytes(daemon.pid) - before < MEMORY_GROWTH_BYTES
 
 
+def undecodable(key: int, bodies: Iterable[bytes]) -> list[bytes]:
+    """Those of `bodies` that are no request of this API in its newest version, each as a frame."""
+    cls, version = REQUESTS[key], SUPPORTED[key][1]
+    frames = []
+    for body in bodies:
+        try:
+            decode(cls, version, body)
+        except DecodeError:
+            head = struct.pack(">hhih", key, version, 1, -1) + b"\0" * spec(cls).is_flexible(version)
+            frames.append(struct.pack(">i", len(head) + len(body)) + head + body)
+    return frames
+
+
+@pytest.mark.parametrize("key", sorted(REQUESTS))
+def test_a_damaged_request_of_any_api_closes_its_connection_alone(daemon: MusterDaemon, key: int) -> None:
+    """Cut short, followed by nothing; or bytes that never were a request."""
+    random, version = Random(key), SUPPORTED[key][1]
+    whole = encode(random_message(random, REQUESTS[key], version), version)
+    cuts = undecodable(
+        key, (whole[:length] for length in random.sample(range(len(whole)), min(4, len(whole))))
+    )
+    noise = undecodable(key, (random.randbytes(200) for _ in range(3)))
+    assert cuts or noise or not whole.strip(b"\0"), "some are none"
+    for frame in cuts + noise:
+        closes_on(daemon, frame)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_garbage_closes_its_connection_alone(daemon: MusterDaemon, seed: int) -> None:
-    noise = random.Random(seed).randbytes(200)
+    noise = Random(seed).randbytes(200)
     closes_on(daemon, struct.pack(">ihh", 200, 3, 9) + noise[4:])
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.clock import Clock
+from coordinator.clock import NEVER_MS, Clock
 from coordinator.listeners import Listener
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.connection import MAX_UNANSWERED, TURN_BYTES, Connection
+from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from coordinator.topics.workers import InlineWorkers
@@ -50,6 +51,9 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self._is_reading = True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -86,6 +90,8 @@ class FakeServer:
         self.soon: list[Callable[[], None]] = []
         self.clock = Clock()
         self.max_request_bytes = MAX_BYTES
+        self.accept_at_ms = NEVER_MS
+        self.memory_pool = MemoryPool(-1, self.clock, lambda key, deadline_ms: None)
         self.readers = InlineWorkers()
         self.slow_readers = SlowReaders()
         self.apis: dict[int, Api] = api_table(dict.fromkeys((11, 12, 16), self.handle))

@@ -9,7 +9,9 @@ import pytest
 from coordinator.server import connection as connection_module
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
+from coordinator.server.gathering import MAX_PIECES
 from coordinator.server.large_frame import GROWTH, LARGE_FROM_BYTES, LargeFrame
+from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.pending import Pending
 from protocol.framing import encode_request
 from protocol.messages.heartbeat import HeartbeatResponse
@@ -132,3 +134,63 @@ def test_a_connection_lost_in_the_middle_is_forgotten() -> None:
     transport.receive(produce(1)[:100_000])
     transport.protocol.connection_lost(None)
     assert not made.is_open
+
+
+class TestMemory:
+    """With a pool that has room for one frame of these."""
+
+    @staticmethod
+    def server() -> Producing:
+        server = Producing()
+        server.memory_pool = MemoryPool(SIZE + 40_000, server.clock, lambda key, deadline_ms: None)
+        return server
+
+    def test_a_frame_waits_unread_until_another_is_answered(self) -> None:
+        server = self.server()
+        (_, first), (_, second) = connected(server, 30_000), connected(server, 30_000)
+        whole = produce(1)
+        first.receive(whole[:60_000])
+        second.receive(whole[:20_000])
+        assert (first.is_reading, second.is_reading) == (True, False)
+        first.receive(whole[60_000:])
+        assert not second.is_reading, "the request is whole, and holds its memory until it is answered"
+        server.started[0].reply(ProduceResponse())
+        assert second.is_reading
+        second.receive(whole[20_000:])
+        assert len(server.requests) == 2
+        server.started[1].reply(ProduceResponse())
+        assert server.memory_pool.used_bytes == 0
+
+    def test_memory_is_given_back_when_the_answer_is_there_though_the_peer_is_not(self) -> None:
+        server = self.server()
+        connection, transport = connected(server, 30_000)
+        transport.receive(produce(1))
+        connection.connection_lost(None)
+        assert server.memory_pool.used_bytes > SIZE, "the log still has it"
+        server.started[0].reply(ProduceResponse())
+        assert server.memory_pool.used_bytes == 0
+
+    @pytest.mark.parametrize("cut", [10_000, 20_000, 100_000])
+    def test_memory_is_given_back_when_the_peer_goes(self, cut: int) -> None:
+        server = self.server()
+        connection, transport = connected(server, 30_000)
+        transport.receive(produce(1)[:cut])
+        assert server.memory_pool.used_bytes > 0
+        connection.connection_lost(None)
+        assert server.memory_pool.used_bytes == 0
+
+    def test_small_requests_are_answered_while_there_is_no_memory(self) -> None:
+        server = self.server()
+        server.memory_pool.take(SIZE * 2)
+        _, small = connected(server, 30_000)
+        small.receive(heartbeat(2))
+        server.started[0].reply(HeartbeatResponse())
+        small.receive(produce(3, b"small"))
+        server.started[1].reply(ProduceResponse())
+        assert small.answered() == [2, 3]
+
+    def test_what_comes_byte_by_byte_is_joined(self) -> None:
+        server = self.server()
+        connection, transport = connected(server, 1)
+        transport.receive(produce(1, bytes(5000))[:3000])
+        assert len(connection._backlog) <= MAX_PIECES

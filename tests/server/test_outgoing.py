@@ -34,11 +34,18 @@ class SlowPeer(asyncio.Transport):
         self.taken = b""
         self.held = b""
         self.most_held = 0
+        self.is_aborted = False
         self.out: Outgoing
 
     def write(self, data: Any) -> None:
         self.held += bytes(data)
         self.flush()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.held)
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def flush(self) -> None:
         taken, self.held = self.held[: self.takes], self.held[self.takes :]
@@ -206,3 +213,21 @@ async def test_others_are_served_while_the_disk_is_waited_for(
     await asyncio.wait_for(sent.wait(), 30)
     assert peer.taken == CONTENT[:1000]
     readers.close()
+
+
+def test_answers_that_are_not_read_are_bounded_over_all_connections() -> None:
+    """Who has waited longest is cut off, the newest never; a small piece, as all slow readers have, is free."""
+    slow = SlowReaders(unread_bytes_max=3 * PIECE_BYTES)
+    reader = Line(takes=0, slow=slow)
+    reader.peer.write(bytes(SMALL_PIECE_BYTES))
+    lines = [Line(takes=0, slow=slow) for _ in range(5)]
+    for line in lines:
+        line.peer.write(bytes(PIECE_BYTES))
+    assert [line.peer.is_aborted for line in [reader, *lines]] == [False, True, True, False, False, False]
+    lines[2].peer.drain(1 << 40)
+    lines[3].peer.write(bytes(PIECE_BYTES))
+    lines[3].out.grew()
+    assert not lines[3].peer.is_aborted, "there is room again"
+    lines[3].peer.write(bytes(10 * PIECE_BYTES))
+    lines[3].out.grew()
+    assert [lines[3].peer.is_aborted, lines[4].peer.is_aborted] == [True, False]

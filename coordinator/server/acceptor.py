@@ -1,0 +1,180 @@
+"""Takes connections off the listening sockets, ahead of everything else, and stops short of the limit.
+
+The event loops' own servers do neither. uvloop takes one connection a turn, so while thousands connect and ask at
+once the system's queue overflows, and a client that finds it full comes again a second later. At the limit on
+descriptors uvloop accepts and closes whatever comes, without a word, and none is left for the log. Knows neither
+requests nor clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from coordinator.server.descriptors import Descriptors
+
+log = structlog.get_logger("muster.server")
+
+Accepted = Callable[[socket.socket], None]
+
+MAX_ACCEPTED: Final = 4096
+"""At a time, of one socket: what Linux queues by default. It takes some 10 us each."""
+
+ACCEPT_EVERY_MS: Final = 10
+"""While connections are opened and requests handled: a turn of the loop may last longer than the queue."""
+
+TRY_AGAIN_S: Final = 1.0
+"""While accepting is paused: descriptors may become free otherwise than by a connection that goes."""
+
+LOG_EVERY_S: Final = 10.0
+"""Connections that come and go at the limit pause accepting again and again: no more lines than this."""
+
+_GONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EINTR})
+"""The connection that was to be accepted is no more; others may wait behind it."""
+
+
+Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+"""A family and an address of it, as `getaddrinfo` finds them."""
+
+
+def bind(addresses: Iterable[Address]) -> list[socket.socket]:
+    """A socket for each address, bound and not listening yet. Raises OSError, with none left open.
+
+    Where no port is given, the others take the one that the system gives the first. A family that the system does
+    not have is left out, unless there is no other.
+    """
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, (host, port, *rest) in addresses:
+            try:
+                made = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                missing = error
+                continue
+            bound.append(made)
+            made.setblocking(False)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind((host, port or bound[0].getsockname()[1], *rest))
+        if missing is not None and not bound:
+            raise missing
+    except OSError:
+        for each in bound:
+            each.close()
+        raise
+    return bound
+
+
+def longest_queue() -> int | None:
+    """Connections that the system lets wait to be accepted, whatever is asked for; None where it does not say."""
+    try:
+        return int(Path("/proc/sys/net/core/somaxconn").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A socket, and who takes its connections."""
+
+    socket: socket.socket
+    accepted: Accepted
+
+
+class Acceptor:
+    """All listening sockets of the daemon; they pause together, since descriptors are of the process."""
+
+    def __init__(self, descriptors: Descriptors) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._from_here_reserved = descriptors.for_connections
+        self._listening: list[Listening] = []
+        self._is_paused = False
+        self._paused_at_s = -LOG_EVERY_S  # The last time that the log says.
+        self._is_logged = False  # The pause that is.
+        self._try_again: asyncio.Handle | None = None
+
+    def listen(self, sockets: Iterable[socket.socket], backlog: int, accepted: Accepted) -> None:
+        """Open `sockets`; `accepted` gets each connection, not blocking. Raises OSError."""
+        for each in sockets:
+            each.listen(backlog)
+            self._listening.append(Listening(each, accepted))
+            self._loop.add_reader(each, self._accept, self._listening[-1])
+
+    def accept(self) -> None:
+        """Take what waits, also in the middle of a turn: nothing of a connection is handled by this."""
+        for each in self._listening:
+            if not self._is_paused:
+                self._accept(each)
+
+    def close(self) -> None:
+        """Take no more; those that wait are refused."""
+        self._pause_reading()
+        for each in self._listening:
+            each.socket.close()
+        self._listening.clear()
+        if self._try_again is not None:
+            self._try_again.cancel()
+
+    def on_connection_gone(self) -> None:
+        """A descriptor is about to be free."""
+        if self._is_paused:
+            self._resume_after(0)
+
+    def _accept(self, listening: Listening) -> None:
+        for _ in range(MAX_ACCEPTED):
+            try:
+                connection, _ = listening.socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _GONE:
+                    continue
+                self._pause(str(error))
+                return
+            connection.setblocking(False)
+            number = connection.fileno()
+            listening.accepted(connection)
+            if number >= self._from_here_reserved:
+                self._pause("the other descriptors are kept for the log")
+                return
+
+    # At the limit.
+
+    def _pause(self, reason: str) -> None:
+        """Leave connections in the system's queue, until one of ours goes."""
+        self._is_paused = True
+        self._pause_reading()
+        self._resume_after(TRY_AGAIN_S)
+        now_s = time.monotonic()
+        if now_s - self._paused_at_s >= LOG_EVERY_S:
+            self._paused_at_s, self._is_logged = now_s, True
+            log.warning("accepting paused", reason=reason, connections_at_most=self._from_here_reserved)
+
+    def _pause_reading(self) -> None:
+        for each in self._listening:
+            self._loop.remove_reader(each.socket)
+
+    def _resume_after(self, delay_s: float) -> None:
+        """By a call of its own: the descriptor of a connection is closed behind the call that says so."""
+        if self._try_again is not None:
+            self._try_again.cancel()
+        self._try_again = self._loop.call_later(delay_s, self._resume)
+
+    def _resume(self) -> None:
+        self._is_paused = False
+        for each in self._listening:
+            self._loop.add_reader(each.socket, self._accept, each)
+        self.accept()
+        if self._is_logged and not self._is_paused:
+            self._is_logged = False
+            log.info("accepting again", paused_s=round(time.monotonic() - self._paused_at_s, 3))

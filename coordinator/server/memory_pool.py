@@ -1,0 +1,245 @@
+"""What the requests of all connections together may hold in memory: Kafka's `queued.max.request.bytes`.
+
+Counted are bytes that were received and have not become a request, requests whose records or commits wait for the
+disk, and large frames as a whole from the moment that they are let in, so that one that was let in needs no more
+leave to become whole. A large frame that does not fit waits, first come first served, with its socket unread: that
+is the back-pressure. Small requests that arrive whole and are answered at once never come here, so they are served
+whatever the rest does.
+
+Nothing holds memory for ever that others wait for. What is whole is answered; what is not has to bring bytes, and
+to become whole within the time that clients give a request, or its connection is closed. Knows no requests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from coordinator.clock import Clock
+
+UNLIMITED: Final = 1 << 62
+
+UNCOUNTED_BYTES: Final = 4096
+"""Of a connection's received bytes, up to this: less than the connection itself takes."""
+
+RESERVED_SHARE: Final = 4
+"""One in so many bytes is not for very large frames: others get through whatever these do."""
+
+VERY_LARGE_SHARE: Final = 64
+"""A frame is very large from this share of the pool: 4 MiB of 256. Producers' requests have 1 MiB by default."""
+
+OVERDRAFT_SHARE: Final = 8
+"""Received bytes are here before they can be refused: beyond this share more, the sender is closed."""
+
+STALLED_MS: Final = 2_000
+"""Without a byte of a frame for so long, while others wait for memory: longer than a lost packet takes."""
+
+FRAME_MS: Final = 30_000
+"""For a frame to become whole while others wait: `request.timeout.ms` of producers and consumers."""
+
+
+NOT_SEEN: Final = (-1, -1)
+
+
+class Holder(Protocol):
+    """A connection, as far as this knows it."""
+
+    @property
+    def last_request_ms(self) -> int: ...
+
+    @property
+    def received_bytes(self) -> int:
+        """Of frames that are no request yet."""
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether it is our turn: its bytes stay until earlier requests of its own have been written."""
+
+    def on_memory(self) -> None:
+        """The frame that it claimed memory for may come now."""
+
+    def give_way(self, reason: str) -> None:
+        """Close, since others wait for what it holds."""
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """What one connection holds, and what was seen of it when others began to wait."""
+
+    since_ms: int
+    kept_bytes: int = 0
+    frame_bytes: int = 0  # Of the large frame that was let in, or waits for that.
+    is_waiting: bool = False
+    seen: tuple[int, int] = NOT_SEEN
+    seen_ms: int = 0
+
+
+class MemoryPool:
+    """One for all connections. `set_timer((self,), deadline_ms)` has `timer_fired` called."""
+
+    def __init__(
+        self, capacity_bytes: int, clock: Clock, set_timer: Callable[[Any, int | None], None]
+    ) -> None:
+        """A capacity of 0 or less is none, as in Kafka."""
+        self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
+        self.used_bytes = 0
+        self._taken_bytes = 0  # Of these, by requests.
+        self._reserved_bytes = self.capacity_bytes // RESERVED_SHARE
+        self._very_large_bytes = self.capacity_bytes // VERY_LARGE_SHARE
+        self._clock = clock
+        self._set_timer = set_timer
+        self._holdings: dict[Holder, Holding] = {}
+        self._let_in = {False: 0, True: 0}  # Bytes of frames that were, by whether they are very large.
+        self._waiting: dict[bool, deque[Holder]] = {False: deque(), True: deque()}
+        self._waiting_since_ms = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.used_bytes >= self.capacity_bytes
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting[False] or self._waiting[True])
+
+    # What was received, and what is being written.
+
+    def keep(self, holder: Holder, received_bytes: int) -> bool:
+        """`holder` has so much that is no request yet; False if that is more than there is room for."""
+        kept_bytes = received_bytes if received_bytes > UNCOUNTED_BYTES else 0
+        holding = self._holdings.get(holder)
+        if holding is None:
+            if not kept_bytes:
+                return True
+            holding = self._holdings[holder] = Holding(self._clock.now_ms())
+        grown_bytes = kept_bytes - holding.kept_bytes
+        holding.kept_bytes = kept_bytes
+        self._let_go_if_empty(holder, holding)
+        if grown_bytes <= 0:
+            self._free(-grown_bytes)
+            return True
+        self.used_bytes += grown_bytes
+        return self.used_bytes <= self.capacity_bytes + self.capacity_bytes // OVERDRAFT_SHARE
+
+    def take(self, size_bytes: int) -> None:
+        """A request of this size waits for its answer, and holds what came with it."""
+        self._taken_bytes += size_bytes
+        self.used_bytes += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """A request of this size has its answer."""
+        self._taken_bytes -= size_bytes
+        self._free(size_bytes)
+
+    def _free(self, size_bytes: int) -> None:
+        self.used_bytes -= size_bytes
+        if self.is_waited_for:
+            self._let_in_waiting()
+
+    # Large frames.
+
+    def claim(self, holder: Holder, frame_bytes: int) -> bool:
+        """Whether the whole of a frame may come now; if not, `holder.on_memory` is called when it may."""
+        is_very_large = frame_bytes > self._very_large_bytes
+        holding = self._holdings.setdefault(holder, Holding(self._clock.now_ms()))
+        holding.frame_bytes = frame_bytes
+        if not self._waiting[is_very_large] and self._fits(frame_bytes, is_very_large):
+            self._admit(holding)
+            return True
+        if not self.is_waited_for:
+            self._begin_to_look()
+        holding.is_waiting = True
+        self._waiting[is_very_large].append(holder)
+        return False
+
+    def on_whole(self, holder: Holder) -> None:
+        """The frame has become a request, which counts by itself if it is not answered yet."""
+        holding = self._holdings.get(holder)
+        if holding is not None:
+            frame_bytes, holding.frame_bytes = holding.frame_bytes, 0
+            self._let_in[frame_bytes > self._very_large_bytes] -= frame_bytes
+            self._let_go_if_empty(holder, holding)
+            self._free(frame_bytes)
+
+    def forget(self, holder: Holder) -> None:
+        """The connection is gone."""
+        holding = self._holdings.pop(holder, None)
+        if holding is None:
+            return
+        is_very_large = holding.frame_bytes > self._very_large_bytes
+        if holding.is_waiting:
+            self._waiting[is_very_large].remove(holder)
+            self._free(holding.kept_bytes)
+        else:
+            self._let_in[is_very_large] -= holding.frame_bytes
+            self._free(holding.frame_bytes + holding.kept_bytes)
+
+    def _fits(self, frame_bytes: int, is_very_large: bool) -> bool:
+        """Whether there is room; one frame of each kind may come without it, once there is little that will end.
+
+        Else one that is larger than the pool would wait for ever, and so would all if the beginnings of those that
+        wait had filled it.
+        """
+        let_in_bytes = self._let_in[is_very_large]
+        is_room = self.used_bytes + frame_bytes <= self.capacity_bytes
+        if is_very_large:
+            if not let_in_bytes and self._let_in[False] + self._taken_bytes <= self._reserved_bytes:
+                return True
+            return is_room and let_in_bytes + frame_bytes <= self.capacity_bytes - self._reserved_bytes
+        if not let_in_bytes and self._taken_bytes <= self._reserved_bytes:
+            return True
+        most_bytes = self._reserved_bytes if self._waiting[True] else self.capacity_bytes
+        return is_room and let_in_bytes + frame_bytes <= most_bytes
+
+    def _admit(self, holding: Holding) -> None:
+        """The frame counts as a whole from here on, what came of it included."""
+        holding.is_waiting = False
+        holding.since_ms = self._clock.now_ms()
+        holding.seen = NOT_SEEN  # It was not read until now.
+        self._let_in[holding.frame_bytes > self._very_large_bytes] += holding.frame_bytes
+        self.used_bytes += holding.frame_bytes - holding.kept_bytes
+        holding.kept_bytes = 0
+
+    def _let_in_waiting(self) -> None:
+        for is_very_large, waiting in self._waiting.items():
+            while waiting:
+                holding = self._holdings[waiting[0]]
+                if not self._fits(holding.frame_bytes, is_very_large):
+                    break
+                holder = waiting.popleft()
+                self._admit(holding)
+                holder.on_memory()
+
+    def _let_go_if_empty(self, holder: Holder, holding: Holding) -> None:
+        if not (holding.kept_bytes or holding.frame_bytes):
+            del self._holdings[holder]
+
+    # Who does not send what others wait for.
+
+    def _begin_to_look(self) -> None:
+        now_ms = self._waiting_since_ms = self._clock.now_ms()
+        for holder, holding in self._holdings.items():
+            holding.seen, holding.seen_ms = _seen(holder), now_ms
+        self._set_timer((self,), now_ms + STALLED_MS)
+
+    def timer_fired(self) -> None:
+        """While others wait: close on those whose frame does not come."""
+        if not self.is_waited_for:
+            return
+        now_ms = self._clock.now_ms()
+        for holder, holding in list(self._holdings.items()):
+            if holding.is_waiting or holder.waits_for_answers:
+                continue
+            held_ms = now_ms - max(holding.since_ms, holder.last_request_ms, self._waiting_since_ms)
+            if held_ms >= FRAME_MS:
+                holder.give_way(f"a frame is not whole after {held_ms} ms, and others wait for its memory")
+            elif holding.seen != (seen := _seen(holder)):
+                holding.seen, holding.seen_ms = seen, now_ms
+            elif now_ms - holding.seen_ms >= STALLED_MS:
+                holder.give_way(f"no byte of a frame for {STALLED_MS} ms, and others wait for its memory")
+        self._set_timer((self,), now_ms + STALLED_MS)
+
+
+def _seen(holder: Holder) -> tuple[int, int]:
+    return holder.last_request_ms, holder.received_bytes

@@ -1,0 +1,70 @@
+"""What the system says of a listener's queue: connections that it dropped because the queue was full.
+
+TcpExtListenOverflows in /proc/net/netstat counts for the whole machine, so whatever else runs on it would be in
+it. `sock_diag(7)` has the same for each socket.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final
+
+NETLINK_SOCK_DIAG: Final = 4
+SOCK_DIAG_BY_FAMILY: Final = 20
+REQUEST_ALL: Final = 0x301  # NLM_F_REQUEST and NLM_F_DUMP.
+DONE, ERROR = 3, 2
+LISTENING: Final = 1 << 10  # States, as a set of bits.
+SKMEMINFO: Final = 7
+DROPS: Final = 8  # Its place in what SKMEMINFO lists.
+ANSWER_BYTES: Final = 72  # inet_diag_msg, before its attributes.
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+
+
+def dropped_connections(port: int) -> int:
+    """Connections that found the queue of the listener on this port full, since it was opened."""
+    for family in (socket.AF_INET, socket.AF_INET6):  # Java listens for both by the second.
+        if (found := _drops_of(family, port)) is not None:
+            return found
+    raise LookupError(f"nothing listens on port {port}")
+
+
+def _drops_of(family: socket.AddressFamily, port: int) -> int | None:
+    wanted = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (SKMEMINFO - 1), 0, LISTENING)
+    wanted += bytes(48)  # The socket's identity: any.
+    found = None
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as link:
+        link.send(_HEADER.pack(16 + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 1, 0) + wanted)
+        while (data := link.recv(1 << 20)) and not _is_last(data):
+            found = _drops_in(data, port) if found is None else found
+    return found
+
+
+def _is_last(data: bytes) -> bool:
+    kind = _HEADER.unpack_from(data)[1]
+    if kind == ERROR:
+        number = -struct.unpack_from("=i", data, 16)[0]
+        raise OSError(number, "sock_diag refused the question")
+    return bool(kind == DONE)
+
+
+def _drops_in(data: bytes, port: int) -> int | None:
+    position = 0
+    while position < len(data):
+        size, kind, *_ = _HEADER.unpack_from(data, position)
+        body = data[position + 16 : position + size]
+        if kind != DONE and struct.unpack_from(">H", body, 4)[0] == port:
+            return _attribute(body, SKMEMINFO)[DROPS]
+        position += (size + 3) & ~3
+    return None
+
+
+def _attribute(body: bytes, wanted: int) -> tuple[int, ...]:
+    position = ANSWER_BYTES
+    while position < len(body):
+        size, kind = _ATTRIBUTE.unpack_from(body, position)
+        if kind == wanted:
+            return struct.unpack_from(f"={(size - 4) // 4}I", body, position + 4)
+        position += (size + 3) & ~3
+    raise LookupError(f"attribute {wanted} is not in the answer")

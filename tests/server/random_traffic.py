@@ -1,0 +1,137 @@
+"""Random requests of every API and version, sent to a live daemon in waves: each on a connection of its own.
+
+A peer that is answered keeps its connection, one that is closed on or parked gets another. Between the waves an
+honest client has to be served.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from random import Random
+from typing import Final
+
+import psutil
+
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.metadata import MetadataRequest
+from tests.daemon import MusterDaemon
+from tests.processes import HOST, wait_until
+from tests.protocol.random_messages import random_frame
+from tests.wire import WireClient
+
+SETTINGS: Final = {
+    "group.min.session.timeout.ms": "1000",
+    "group.max.session.timeout.ms": "6000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": "50",
+    "auto.create.topics.enable": "false",  # Damaged names would be topics; CreateTopics makes some.
+}
+WAVE: Final = 200
+PATIENCE_S: Final = 0.02
+"""For the answers of a wave; who is parked longer is left."""
+
+HONEST_S: Final = 10.0
+BAD_WORDS: Final = ("Traceback", "request failed", "a timer failed", "never retrieved", "AssertionError")
+
+
+class RandomTraffic:
+    """Sends frames that follow from `seed` to `daemon`."""
+
+    def __init__(self, daemon: MusterDaemon, seed: int) -> None:
+        self._daemon = daemon
+        self._random = Random(seed)
+        self._idle: list[socket.socket] = []
+        self.answered = self.closed = self.sent = 0
+        with WireClient(daemon.bootstrap) as client:
+            hello = client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+        self.pairs = [
+            (row.api_key, version)
+            for row in hello.api_keys
+            for version in range(row.min_version, row.max_version + 1)
+        ]
+
+    def send(self, count: int) -> None:
+        """So many frames; every API and version in turn. Fails if an honest client is not served meanwhile."""
+        while count > 0:
+            self._wave(min(WAVE, count))
+            count -= WAVE
+            self.check_honest()
+
+    def check_honest(self) -> None:
+        start = time.monotonic()
+        with WireClient(self._daemon.bootstrap) as client:
+            assert client.ask(MetadataRequest(topics=[]), 12).brokers
+        assert time.monotonic() - start < HONEST_S
+
+    def check_log(self) -> None:
+        """No exception came out of it."""
+        log = self._daemon.log_path.read_text()
+        for word in BAD_WORDS:
+            at = log.find(word)
+            assert at < 0, log[max(0, at - 1000) : at + 3000]
+
+    def _wave(self, count: int) -> None:
+        poll, waiting = select.epoll(), {}
+        for _ in range(count):
+            key, version = self.pairs[self.sent % len(self.pairs)]
+            self.sent += 1
+            peer = self._idle.pop() if self._idle else self._connect()
+            try:
+                peer.sendall(random_frame(self._random, key, version))
+            except (
+                ConnectionError
+            ):  # It was closed on meanwhile: the answer before this had not been the end.
+                peer.close()
+                continue
+            waiting[peer.fileno()] = peer
+            poll.register(peer, select.EPOLLIN)
+        end = time.monotonic() + PATIENCE_S
+        while waiting and time.monotonic() < end:
+            for descriptor, _ in poll.poll(PATIENCE_S):
+                poll.unregister(descriptor)
+                self._took(waiting.pop(descriptor))
+        poll.close()
+        for peer in waiting.values():
+            peer.close()
+
+    def _connect(self) -> socket.socket:
+        return socket.create_connection((HOST, self._daemon.port), timeout=HONEST_S)
+
+    def _took(self, peer: socket.socket) -> None:
+        try:
+            data = peer.recv(1 << 20)
+        except ConnectionError:
+            data = b""
+        if data:
+            self.answered += 1
+            self._idle.append(peer)
+        else:
+            self.closed += 1
+            peer.close()
+
+    def clean(self) -> None:
+        """Leave, and remove all that was made: members expire, groups and topics are deleted."""
+        for peer in self._idle:
+            peer.close()
+        self._idle.clear()
+        with WireClient(self._daemon.bootstrap) as client:
+            wait_until(lambda: not _groups_left(client), "all groups are gone", 60)
+            topics = client.ask(MetadataRequest(topics=None), 12).topics
+            ids = [DeleteTopicState(name=each.name) for each in topics if not each.is_internal]
+            client.ask(DeleteTopicsRequest(topics=ids, timeout_ms=10_000), 6)
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self._daemon.pid).memory_info().rss)
+
+
+def _groups_left(client: WireClient) -> list[str]:
+    """Those that could not be deleted now, since they have members."""
+    ids = [group.group_id for group in client.ask(ListGroupsRequest(), 4).groups]
+    if ids:
+        client.ask(DeleteGroupsRequest(groups_names=ids), 2)
+    return ids
