@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -19,13 +20,24 @@ Script = Callable[..., Awaitable[None]]
 SCENARIOS: Final[list[Scenario]] = []
 
 
+class Ending(StrEnum):
+    """How a broker's life ends before it is started again."""
+
+    TERM = "SIGTERM"
+    KILL = "SIGKILL"
+
+
+BOTH: Final = tuple(Ending)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario in one version, and with one choice of what else it is tried with."""
+    """One scenario in one version, with one choice of what it is tried with, and one way to end the broker."""
 
     scenario: Scenario
     version: int | None
     choice: Any
+    ending: Ending | None = None
 
     @property
     def name(self) -> str:
@@ -39,8 +51,8 @@ class Case:
 
     @property
     def variant(self) -> str:
-        """The choice and the version, where the scenario has them."""
-        parts = [] if self.choice is None else [str(self.choice)]
+        """The choice, the ending and the version, where the scenario has them."""
+        parts = [str(each) for each in (self.choice, self.ending) if each is not None]
         if self.version is not None:
             parts.append(f"v{self.version}")
         return "/".join(parts)
@@ -59,17 +71,22 @@ class Scenario:
     versions: tuple[int, ...]
     choices: tuple[Any, ...]
     on: str
-    restarts: bool
+    restarts: tuple[Ending, ...]
 
     @property
     def name(self) -> str:
         return self.script.__name__
 
     def cases(self) -> list[Case]:
+        """Every version with every choice and ending; a second ending in the newest version alone.
+
+        What a broker's end leaves behind does not depend on the version that clients spoke.
+        """
         return [
-            Case(self, version, choice)
+            Case(self, version, choice, ending)
+            for number, ending in enumerate(self.restarts or (None,))
             for choice in self.choices or (None,)
-            for version in self.versions or (None,)
+            for version in (self.versions[-1:] if number else self.versions) or (None,)
         ]
 
 
@@ -78,13 +95,13 @@ def scenario(
     versions: Iterable[int] = (),
     choices: Iterable[Any] = (),
     on: str = "plain",
-    restarts: bool = False,
+    restarts: Iterable[Ending] = (),
 ) -> Callable[[Script], Script]:
     """Enter a script: it is called with a `Run`, then with a version and a choice where there are any."""
 
     def enter(script: Script) -> Script:
         assert lines, f"{script.__name__} names no line of KAFKA.md"
-        SCENARIOS.append(Scenario(script, lines, tuple(versions), tuple(choices), on, restarts))
+        SCENARIOS.append(Scenario(script, lines, tuple(versions), tuple(choices), on, tuple(restarts)))
         return script
 
     return enter

@@ -7,7 +7,9 @@ be as short as a tenth of a second in all of them, so that no script waits long 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from protocol.messages.offset_commit import (
 )
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
+from tests.conformance.registry import Ending
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import SMALL, KafkaBroker
 from tests.processes import ServerProcess
@@ -52,9 +55,12 @@ CONFIGURATIONS: Final = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
 }
-AFTER_RESTART: Final[dict[str, dict[str, str]]] = {
-    "plain": {"group.max.size": "3"},
-    "delayed": {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"},
+MAX_SIZE_AFTER: Final = {Ending.TERM: 3, Ending.KILL: 2}
+AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
+    "plain": {ending: {"group.max.size": str(size)} for ending, size in MAX_SIZE_AFTER.items()},
+    "delayed": {
+        Ending.TERM: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    },
 }
 """Settings that a restart brings, for what is found to be too large (KAFKA.md 3.31) or too old (3.68) then."""
 HEAP: Final = "320m"
@@ -85,10 +91,18 @@ class Target:
         await _warm_up(connection)
         connection.close()
 
-    async def restart(self) -> None:
-        """Stop and start again, on the same port and data, with the settings of AFTER_RESTART."""
-        self._settings().update(AFTER_RESTART.get(self.configuration, {}))
-        await asyncio.to_thread(self.server.restart)
+    async def end_and_start(self, ending: Ending) -> None:
+        """End at once and start again, on the same port and data, with the settings of AFTER_RESTART."""
+        if ending is Ending.KILL:
+            os.killpg(self.server.pid, signal.SIGKILL)  # Now, not when a thread gets to it.
+            await asyncio.to_thread(self.server.kill)
+        else:
+            await asyncio.to_thread(self.server.terminate)
+        self._settings().update(AFTER_RESTART.get(self.configuration, {}).get(ending, {}))
+        await asyncio.to_thread(self.server.start)
+
+    async def ready(self) -> None:
+        """Returns when every partition is loaded."""
         connection = await Connection.open(self.bootstrap, "setup")
         await _coordinator_ready(connection)
         await _transactions_ready(connection)
@@ -107,6 +121,20 @@ class Target:
             return "Muster, this checkout"
         told = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
         return f"Apache Kafka {told[1] if told else '(version unknown)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOf:
+    """One restart of `target`, by `ending`."""
+
+    target: Target
+    ending: Ending
+
+    async def end_and_start(self) -> None:
+        await self.target.end_and_start(self.ending)
+
+    async def ready(self) -> None:
+        await self.target.ready()
 
 
 def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
