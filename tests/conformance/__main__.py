@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.conformance.coverage import Coverage, lines_elsewhere, proofs_elsewhere
-from tests.conformance.lines import ELSEWHERE
+from tests.conformance.lines import ELSEWHERE, SYNCED
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
 from tests.conformance.served import ask_served, compare_served, missing
@@ -63,7 +63,7 @@ def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
             yield f"no such difference any more: {field}"
     for line, tests in proofs_elsewhere().items():
         if not tests:
-            yield f"{line} is shown nowhere: there is no test {ELSEWHERE[line]}..."
+            yield f"{line} is shown nowhere: there is no test {ELSEWHERE.get(line, SYNCED)}..."
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -34,7 +34,8 @@ CLASSIC_END: Final = range(5)
 RESUMING: Final = range(3, 6)
 
 BUMPING_SINCE: Final = 5
-TIMEOUT_MS: Final = 60_000
+TIMEOUT_MS: Final = 600_000
+"""No transaction of a scenario runs into it."""
 SETTLED_WITHIN_S: Final = 20.0
 
 FENCED: Final = ErrorCode.PRODUCER_FENCED

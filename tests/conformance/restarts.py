@@ -40,7 +40,8 @@ class Restarts:
     async def restarted(self) -> None:
         """Returns when the broker is back; RuntimeError if it does not come back, as from all waits here."""
         await self.give_up()
-        await self.done()
+        await self.over()
+        self._check()
 
     async def restarted_just_now(self) -> None:
         """Returns when the broker accepts connections, and may be loading still."""
@@ -48,10 +49,9 @@ class Restarts:
         await self._accepts.wait()
         self._check()
 
-    async def done(self) -> None:
-        """As `restarted`, for those that the restart does not wait for."""
+    async def over(self) -> None:
+        """Returns when the broker is back or has failed to come back, which the scripts report."""
         await self._ready.wait()
-        self._check()
 
     async def amid(self, lanes: Iterable[Lane]) -> None:
         """Run `lanes` once all scripts are here; the broker ends when each lane in it is under way."""
@@ -60,7 +60,8 @@ class Restarts:
         await self.give_up()
         await self._all_here.wait()
         await asyncio.gather(*map(self._run, given))
-        await self.done()
+        await self.over()
+        self._check()
 
     async def give_up(self) -> None:
         """One script less to wait for; the last one restarts the broker."""

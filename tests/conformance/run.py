@@ -69,6 +69,7 @@ class Run:
     transcript: list[Entry] = field(default_factory=list)
     unmet: list[str] = field(default_factory=list)
     surplus: set[str] = field(default_factory=set)  # What answers held beside their messages.
+    was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
     _answers: dict[int, Answer] = field(
@@ -243,6 +244,7 @@ class Run:
         """
         restarts = self._the_restart()
         await restarts.amid(lanes)
+        self.was_ended_amid = True
         self.close()
 
     def _the_restart(self) -> Restarts:

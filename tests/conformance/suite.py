@@ -152,6 +152,6 @@ async def _play_restarting(cases: list[Case], targets: list[Target]) -> list[Out
         scripts = asyncio.gather(*[play(case, targets, restarts) for case in sharing])
         await asyncio.gather(*playing)
         await asyncio.gather(*[restart.give_up() for restart in restarts.values()])
-        await asyncio.gather(*[restart.done() for restart in restarts.values()])
+        await asyncio.gather(*[restart.over() for restart in restarts.values()])
         playing.append(scripts)
     return [outcome for outcomes in await asyncio.gather(*playing) for outcome in outcomes]

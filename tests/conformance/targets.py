@@ -1,7 +1,8 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
-`plain` has no initial delay, `delayed` one of a second, `small` little room and a short memory. Sessions may
-be as short as a tenth of a second in all of them, so that no script waits long for one to end.
+`plain` has no initial delay, `delayed` one of a second, `small` little room and a short memory; `restarted` is as
+`plain` and restarted early, while it has few partitions to load. Sessions may be as short as a tenth of a second
+in all of them, so that no script waits long for one to end.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ BASE: Final = {
 }
 CONFIGURATIONS: Final = {
     "plain": BASE,
+    "restarted": BASE,
     "delayed": BASE | {"group.initial.rebalance.delay.ms": "1000"},
     "small": BASE
     | {
@@ -55,9 +57,9 @@ CONFIGURATIONS: Final = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
 }
-MAX_SIZE_AFTER: Final = {Ending.TERM: 3, Ending.KILL: 2}
+MAX_SIZE_AFTER: Final = {Ending.TERM: 4, Ending.KILL: 3}
 AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
-    "plain": {ending: {"group.max.size": str(size)} for ending, size in MAX_SIZE_AFTER.items()},
+    "restarted": {ending: {"group.max.size": str(size)} for ending, size in MAX_SIZE_AFTER.items()},
     "delayed": {
         Ending.TERM: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
     },

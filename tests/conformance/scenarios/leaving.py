@@ -54,7 +54,7 @@ async def leave_in_every_state(run: Run, version: int, state: str) -> None:
         await run.describe("CompletingRebalance")
 
 
-@scenario("2.2 Leave: member", "3.63", versions=LEAVE)
+@scenario("2.2 Leave: member", "3.21", versions=LEAVE)
 async def the_last_member_leaves(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)

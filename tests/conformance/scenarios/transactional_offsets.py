@@ -173,7 +173,7 @@ def marker(producer: Committer, partition: int, version: int, **changed: Any) ->
     return WriteTxnMarkersRequest(markers=[WritableTxnMarker(**(given | changed))])
 
 
-@scenario("O15", "2.3 WriteTxnMarkers: of offsets", versions=MARKERS, choices=ENDS)
+@scenario("O14", "2.3 WriteTxnMarkers: of offsets", versions=MARKERS, choices=ENDS)
 async def a_marker_by_hand(run: Run, version: int, outcome: str) -> None:
     alice, producer = reader(run), Committer(run)
     count = int(CONFIGURATIONS["plain"]["offsets.topic.num.partitions"])
