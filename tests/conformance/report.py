@@ -82,6 +82,8 @@ def _how_compared(outcomes: list[Outcome]) -> Iterator[str]:
         f"answers compared: {as_bytes + decoded}, of them {as_bytes} equal byte for byte but for the "
         f"correlation id, {decoded} strictly decoded with ids, clocks and ports renamed"
     )
+    surplus = {each for outcome in outcomes for run in outcome.runs.values() for each in run.surplus}
+    yield f"bytes that no message accounts for, on either side: {', '.join(sorted(surplus)) or 'none'}"
 
 
 def _counts(outcomes: list[Outcome]) -> Iterator[str]:

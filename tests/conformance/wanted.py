@@ -158,7 +158,7 @@ def sync_refused(error: ErrorCode) -> Callable[[Any], bool]:
     )
 
 
-A, B, C = "alice-#1", "bob-#2", "carol-#3"
+A, B, C, D = "alice-#1", "bob-#2", "carol-#3", "dave-#4"
 PHASE_ENDED: Final[Fields] = {"group_state": ("PreparingRebalance", "CompletingRebalance")}
 NOBODY_ANSWERED: Final = "its join phase throws and no JoinGroup is ever answered"
 FIRST_METADATA: Final = f"bytes {b'first'.hex()}"
@@ -225,7 +225,7 @@ WANTED: Final[list[Wanted]] = [
                 "alice: JoinGroup v*": {
                     "(all)": (
                         PARKED,
-                        either(joined(3, A, *subscribed(A, B, C)), joined(3, A, *subscribed(A, B))),
+                        either(joined(3, A, *subscribed(A, B, C, D)), joined(3, A, *subscribed(A, B, C))),
                     )
                 }
             },
@@ -269,6 +269,20 @@ WANTED: Final[list[Wanted]] = [
                     "groups[*].protocol_type": ("", "consumer"),
                     "groups[*].protocol_data": ("", "range"),
                     "groups[*].members": ([], members(A, B)),
+                }
+            }
+        },
+    ),
+    Wanted(
+        "a SyncGroup while its group is loading is told to join again (27); Kafka's 14 is one that the Java "
+        "client takes for fatal there",
+        {
+            "while_its_group_is_loaded_a_member_is_put_off": {
+                "asker SyncGroup: SyncGroup v5": {
+                    "error_code": (
+                        int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+                        int(ErrorCode.REBALANCE_IN_PROGRESS),
+                    )
                 }
             }
         },

@@ -174,21 +174,26 @@ async def every_assignment_that_a_follower_was_given_is_there(run: Run) -> None:
 
 async def _assigned(leader: Client, follower: Client, group_id: str) -> bytes | None:
     """Bring `follower` in beside `leader`, and return what it is assigned."""
-    joining = asyncio.ensure_future(follower.ask(follower.join_request(DYNAMIC, group_id=group_id), DYNAMIC))
-    beat = leader.heartbeat_request(3, group_id=group_id)
-    while not (await leader.ask(beat, 3)).error_code:
-        pass  # The join has not arrived yet.
-    led = await leader.ask(leader.join_request(DYNAMIC, group_id=group_id), DYNAMIC)
-    followed = await joining
+    join = follower.join_request(DYNAMIC, group_id=group_id)
+    followed, led = await asyncio.gather(follower.ask(join, DYNAMIC), _called_back(leader, group_id))
     if led.error_code or followed.error_code:
         return None
     follower.member_id = followed.member_id
     leader.generation_id = follower.generation_id = led.generation_id
-    waiting = asyncio.ensure_future(follower.ask(follower.sync_request(3, group_id=group_id), 3))
     given = {follower.member_id: b"yours", leader.member_id: b"mine"}
-    own = await leader.ask(leader.sync_request(3, given, group_id=group_id), 3)
-    reply = await waiting
+    reply, own = await asyncio.gather(
+        follower.ask(follower.sync_request(3, group_id=group_id), 3),
+        leader.ask(leader.sync_request(3, given, group_id=group_id), 3),
+    )
     return None if own.error_code or reply.error_code else bytes(reply.assignment)
+
+
+async def _called_back(leader: Client, group_id: str) -> Any:
+    """Join again as soon as a heartbeat says that another member has come."""
+    beat = leader.heartbeat_request(3, group_id=group_id)
+    while not (await leader.ask(beat, 3)).error_code:
+        pass
+    return await leader.ask(leader.join_request(DYNAMIC, group_id=group_id), DYNAMIC)
 
 
 @scenario("3.74", "3.64", "O25", on="restarted", restarts=BOTH)

@@ -94,7 +94,10 @@ async def while_its_group_is_loaded_a_member_is_put_off(run: Run) -> None:
     await fill_the_log(run)
     await run.restarted_just_now()
     await until_loading(run, alice)
-    asked = [await run.send(f"asker {key}", *each) for key, each in enumerate(requests(run, alice))]
+    asked = [
+        await run.send(f"asker {type(request).__name__.removesuffix('Request')}", request, version)
+        for request, version in requests(run, alice)
+    ]
     await asyncio.wait([each.reply for each in asked], timeout=SEEN_WITHIN_S)
     run.expect(await error_of_a_fetch(run, alice) == LOADING, "loading goes on while all are answered")
     for each in asked:
