@@ -63,7 +63,7 @@ def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
             yield f"no such difference any more: {field}"
     for line, tests in proofs_elsewhere().items():
         if not tests:
-            yield f"{line} is shown nowhere: there is no test {ELSEWHERE.get(line, SYNCED)}..."
+            yield f"{line} is shown nowhere: there is no test {(ELSEWHERE | SYNCED)[line]}..."
 
 
 def _parser() -> argparse.ArgumentParser:

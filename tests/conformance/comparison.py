@@ -1,10 +1,10 @@
 """Compares what two brokers answered to the same script, field by field.
 
 What each broker makes up for itself is renamed one to one, in the order in which the script came to see it:
-the UUIDs inside member ids, topic ids, producer ids, host and port. Throttle times, and when a transaction began,
-have to be plausible. Lists whose
-order Kafka leaves to a hash map are sorted. Nothing else is masked: what remains has to be equal, and where
-nothing had to be masked, the bytes have to be. Bytes that no message accounts for count as a difference.
+the UUIDs inside member ids, topic ids, producer ids, sessions of fetches, host and port. Throttle times, and when
+a transaction began, have to be plausible. Lists whose order Kafka leaves to a hash map are sorted. Nothing else is
+masked: what remains has to be equal, and where nothing had to be masked, the bytes have to be. Bytes that no
+message accounts for count as a difference.
 """
 
 from __future__ import annotations
@@ -195,6 +195,8 @@ def _plain_message(message: Any, unordered: Set[tuple[str, str]]) -> Plain:
             plain[field.name] = "plausible" if abs(value / 1000 - time.time()) < PLAUSIBLE_AGE_S else value
         elif field.name == "producer_id" and value > 0:
             plain[field.name] = {"": "ProducerId", "id": value}
+        elif field.name == "session_id" and value > 0:
+            plain[field.name] = {"": "SessionId", "id": value}
         elif field.name == "topic_id":
             plain[field.name] = {"": "TopicId", "id": bytes(value).hex()}
         elif (name, field.name) in unordered and value is not None:
@@ -213,6 +215,7 @@ class _Names:
         self._ids: dict[str, str] = {}
         self._topics: dict[str, str] = {ZERO_ID.hex(): "zero"}
         self._producers: dict[int, str] = {}
+        self._sessions: dict[int, str] = {}
 
     def learn(self, value: Plain) -> None:
         """Name the ids in `value` that stand in no unordered list."""
@@ -242,6 +245,8 @@ class _Names:
             return self._topics.setdefault(value["id"], f"topic #{len(self._topics)}")
         if value[""] == "ProducerId":
             return self._producers.setdefault(value["id"], f"producer #{len(self._producers)}")
+        if value[""] == "SessionId":
+            return self._sessions.setdefault(value["id"], f"session #{len(self._sessions)}")
         if value[""] == "Unordered":
             return [self.rename(item) for item in sorted(value["items"], key=self._known_text)]
         renamed = {name: self.rename(item) for name, item in value.items()}

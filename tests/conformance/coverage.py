@@ -72,9 +72,9 @@ def _is_killed_amid(outcome: Outcome) -> bool:
 
 
 def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
-    """By line of ELSEWHERE and DURABLE the ids of the tests that prove it, or its other half, in their source."""
+    """By line of ELSEWHERE and SYNCED the ids of the tests that prove it, or its other half, in their source."""
     found: dict[str, list[str]] = {}
-    for line, prefix in {**ELSEWHERE, **dict.fromkeys(DURABLE, SYNCED)}.items():
+    for line, prefix in (ELSEWHERE | SYNCED).items():
         path, name = prefix.split("::")
         source = (root / path).read_text() if (root / path).exists() else ""
         tests = re.findall(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
@@ -85,7 +85,7 @@ def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
 def lines_elsewhere() -> Iterator[str]:
     """What is shown by other tests, and what is not shown yet, as lines for people."""
     for line, tests in proofs_elsewhere().items():
-        half = "that a disk has synced it, " if line in DURABLE else ""
+        half = "that a disk has synced it, " if line in SYNCED else ""
         yield from (f"shown elsewhere: {half}{line} by {test}" for test in tests)
     for reason in dict.fromkeys(LATER.values()):
         yield f"not shown yet: {', '.join(line for line in LATER if LATER[line] == reason)}: {reason}"

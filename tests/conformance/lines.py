@@ -310,8 +310,8 @@ DURABLE: Final = ("3.33", "3.44", "3.63", "3.64", "O8", "O15")
 """Lines that say "the answer waits for the write": shown by scenarios that have the broker killed right after its
 answers, and by no others. A killed process leaves its page cache behind: that a disk has it, other tests show."""
 
-SYNCED: Final = "tests/server/test_durability.py::test_a_commit_is_answered_after_its_fdatasync"
-"""What the id of the test begins with that holds every answer of a durable line back until the disk has synced."""
+SYNCED: Final = {"O8": "tests/server/test_durability.py::test_a_commit_is_answered_after_its_fdatasync"}
+"""By durable line what the id of a test begins with that holds the disk's sync back, and with it the answer."""
 
 BEYOND: Final = {
     "2.1 moved, stopping, and logs that fail": "see the lines shown elsewhere",

@@ -72,6 +72,7 @@ class Scenario:
     choices: tuple[Any, ...]
     on: str
     restarts: tuple[Ending, ...]
+    in_turn: str | None
 
     @property
     def name(self) -> str:
@@ -96,12 +97,17 @@ def scenario(
     choices: Iterable[Any] = (),
     on: str = "plain",
     restarts: Iterable[Ending] = (),
+    in_turn: str | None = None,
 ) -> Callable[[Script], Script]:
-    """Enter a script: it is called with a `Run`, then with a version and a choice where there are any."""
+    """Enter a script: it is called with a `Run`, then with a version and a choice where there are any.
+
+    Cases of one word `in_turn` are never played side by side: Kafka's answers to one depend on the others.
+    """
 
     def enter(script: Script) -> Script:
         assert lines, f"{script.__name__} names no line of KAFKA.md"
-        SCENARIOS.append(Scenario(script, lines, tuple(versions), tuple(choices), on, tuple(restarts)))
+        given = (tuple(versions), tuple(choices), on, tuple(restarts), in_turn)
+        SCENARIOS.append(Scenario(script, lines, *given))
         return script
 
     return enter

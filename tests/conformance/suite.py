@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -128,9 +130,11 @@ class Replays:
 async def _play_on_configuration(cases: list[Case], targets: list[Target], replays: Replays) -> list[Outcome]:
     """Those that restart the broker come last, all together: one restart of each kind serves them all."""
     gate = asyncio.Semaphore(AT_A_TIME)
+    turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def through_the_gate(case: Case) -> Outcome:
-        async with gate:
+        word = case.scenario.in_turn
+        async with nullcontext() if word is None else turns[word], gate:
             return await play(case, targets, {})
 
     quiet = [case for case in cases if case.ending is None]

@@ -1,6 +1,6 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
-`plain` has no initial delay, `delayed` one of a second, `small` little room and a short memory; `restarted` is as
+`plain` has no initial delay, `delayed` has one, `small` has little room and a short memory; `restarted` is as
 `plain` and restarted early, while it has few partitions to load. Sessions may be as short as a tenth of a second
 in all of them, so that no script waits long for one to end.
 """
@@ -35,6 +35,8 @@ from tests.daemon import MusterDaemon
 from tests.kafka_broker import SMALL, KafkaBroker
 from tests.processes import ServerProcess
 
+DELAY_S: Final = 2
+"""Of the first join phase where it is delayed: long enough to tell a delay from a slow moment of the machine."""
 BASE: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -46,7 +48,7 @@ BASE: Final = {
 CONFIGURATIONS: Final = {
     "plain": BASE,
     "restarted": BASE,
-    "delayed": BASE | {"group.initial.rebalance.delay.ms": "1000"},
+    "delayed": BASE | {"group.initial.rebalance.delay.ms": str(DELAY_S * 1000)},
     "small": BASE
     | {
         "group.max.size": "2",

@@ -65,7 +65,7 @@ async def the_last_member_leaves(run: Run, version: int) -> None:
     run.expect(bob.generation_id == 3, "Empty was generation 2")
 
 
-@scenario("3.60", "3.61", "2.2 Leave: fenced", versions=BATCH)
+@scenario("3.60", "3.61", "3.41", "2.2 Leave: fenced", versions=BATCH)
 async def a_batch_leaves_with_mixed_success(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol", static=True)
     await stable(run, alice, bob, carol)

@@ -23,7 +23,7 @@ OLD: Final = ErrorCode.ILLEGAL_GENERATION
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@scenario("3.65", "3.64", versions=SYNC, on="restarted", restarts=BOTH)
+@scenario("3.65", "3.64", "3.47", versions=SYNC, on="restarted", restarts=BOTH)
 async def a_stable_group_carries_on(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
