@@ -16,8 +16,12 @@ Lane = Callable[[Callable[[], None]], Awaitable[None]]
 class Restartable(Protocol):
     """A broker."""
 
-    async def end_and_start(self) -> None:
-        """End it at once and start it again; returns when it accepts connections."""
+    def end(self) -> None:
+        """Send it the signal that ends it; returns at once."""
+        ...
+
+    async def start_again(self) -> None:
+        """Start it when it has ended; returns when it accepts connections."""
         ...
 
     async def ready(self) -> None:
@@ -36,16 +40,17 @@ class Restarts:
         self._accepts = asyncio.Event()
         self._ready = asyncio.Event()
         self._failure: Exception | None = None
+        self._restarting: asyncio.Future[None] | None = None
 
     async def restarted(self) -> None:
         """Returns when the broker is back; RuntimeError if it does not come back, as from all waits here."""
-        await self.give_up()
+        self.give_up()
         await self.over()
         self._check()
 
     async def restarted_just_now(self) -> None:
         """Returns when the broker accepts connections, and may be loading still."""
-        await self.give_up()
+        self.give_up()
         await self._accepts.wait()
         self._check()
 
@@ -57,46 +62,49 @@ class Restarts:
         """Run `lanes` once all scripts are here; the broker ends when each lane in it is under way."""
         given = list(lanes)
         self._idle_lanes += len(given)
-        await self.give_up()
+        self.give_up()
         await self._all_here.wait()
         await asyncio.gather(*map(self._run, given))
         await self.over()
         self._check()
 
-    async def give_up(self) -> None:
+    def give_up(self) -> None:
         """One script less to wait for; the last one restarts the broker."""
         self._missing -= 1
         if self._missing == 0:
             self._all_here.set()
-        await self._restart_if_all_are_ready()
+        self._restart_if_all_are_ready()
 
     async def _run(self, lane: Lane) -> None:
         """One lane, until it is cut off; one that breaks off by itself is waited for no longer."""
         answers = 0
-        enough = asyncio.Event()
 
         def count() -> None:
             nonlocal answers
             answers += 1
             if answers == ANSWERS_BEFORE_THE_END:
-                enough.set()
+                self._lane_is_busy()
 
-        running = asyncio.ensure_future(lane(count))
-        waiting = asyncio.ensure_future(enough.wait())
         try:
-            await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+            await lane(count)
         finally:
-            waiting.cancel()
-            self._idle_lanes -= 1
-            await self._restart_if_all_are_ready()
-        await running
+            if answers < ANSWERS_BEFORE_THE_END:
+                self._lane_is_busy()
 
-    async def _restart_if_all_are_ready(self) -> None:
-        """True once: when the last script or lane has come to it."""
-        if self._missing or self._idle_lanes:
-            return
+    def _lane_is_busy(self) -> None:
+        """The last of them ends the broker: here, in the very call that an answer made."""
+        self._idle_lanes -= 1
+        self._restart_if_all_are_ready()
+
+    def _restart_if_all_are_ready(self) -> None:
+        """They are once: when the last script or lane has come to it."""
+        if not self._missing and not self._idle_lanes:
+            self._broker.end()
+            self._restarting = asyncio.ensure_future(self._restart())
+
+    async def _restart(self) -> None:
         try:
-            await self._broker.end_and_start()
+            await self._broker.start_again()
             self._accepts.set()
             await self._broker.ready()
         except Exception as error:  # Every script that waits reports it.

@@ -252,10 +252,10 @@ class Run:
         restarts, self.restarts = self.restarts, None
         return restarts
 
-    async def give_up_restart(self) -> None:
+    def give_up_restart(self) -> None:
         """For a script that broke off before its restart: the others must not wait for it."""
         if self.restarts is not None:
-            await self.restarts.give_up()
+            self.restarts.give_up()
 
     def hang_up(self, actor: str) -> None:
         """Close all connections of `actor`."""

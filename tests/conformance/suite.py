@@ -92,7 +92,7 @@ async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[
         outcome.failures[target.kind] = f"{type(error).__name__}: {error} ({' > '.join(lines[-4:])})"
     finally:
         run.close()
-        await run.give_up_restart()
+        run.give_up_restart()
 
 
 async def play_all(cases: Iterable[Case], targets: list[Target]) -> list[Outcome]:
@@ -155,7 +155,8 @@ async def _play_restarting(cases: list[Case], targets: list[Target]) -> list[Out
         restarts = {target.kind: Restarts(RestartOf(target, ending), len(sharing) + 1) for target in targets}
         scripts = asyncio.gather(*[play(case, targets, restarts) for case in sharing])
         await asyncio.gather(*playing)
-        await asyncio.gather(*[restart.give_up() for restart in restarts.values()])
+        for restart in restarts.values():
+            restart.give_up()
         await asyncio.gather(*[restart.over() for restart in restarts.values()])
         playing.append(scripts)
     return [outcome for outcomes in await asyncio.gather(*playing) for outcome in outcomes]

@@ -95,13 +95,13 @@ class Target:
         await _warm_up(connection)
         connection.close()
 
-    async def end_and_start(self, ending: Ending) -> None:
-        """End at once and start again, on the same port and data, with the settings of AFTER_RESTART."""
-        if ending is Ending.KILL:
-            os.killpg(self.server.pid, signal.SIGKILL)  # Now, not when a thread gets to it.
-            await asyncio.to_thread(self.server.kill)
-        else:
-            await asyncio.to_thread(self.server.terminate)
+    def end(self, ending: Ending) -> None:
+        """Send the signal, and wait for nothing."""
+        os.killpg(self.server.pid, signal.Signals[ending])
+
+    async def start_again(self, ending: Ending) -> None:
+        """Start when it has ended, on the same port and data, with the settings of AFTER_RESTART."""
+        await asyncio.to_thread(self.server.kill if ending is Ending.KILL else self.server.terminate)
         self._settings().update(AFTER_RESTART.get(self.configuration, {}).get(ending, {}))
         await asyncio.to_thread(self.server.start)
 
@@ -134,8 +134,11 @@ class RestartOf:
     target: Target
     ending: Ending
 
-    async def end_and_start(self) -> None:
-        await self.target.end_and_start(self.ending)
+    def end(self) -> None:
+        self.target.end(self.ending)
+
+    async def start_again(self) -> None:
+        await self.target.start_again(self.ending)
 
     async def ready(self) -> None:
         await self.target.ready()

@@ -8,8 +8,7 @@ loses something; that a disk has synced it is not shown here, since a page cache
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from coordinator.groups.partitioning import partition_for
@@ -35,16 +34,20 @@ from tests.conformance.restarts import Lane
 from tests.conformance.run import Run
 from tests.conformance.targets import CONFIGURATIONS
 
-LANES: Final = 3
+LANES: Final = 4
+GROUPS_OF_A_LANE: Final = 32
+"""All but their last request is sent before the end begins, so that nothing but that request is under way then."""
 COMMITTED: Final = 5
 OFFSETS_PARTITIONS: Final = int(CONFIGURATIONS["plain"]["offsets.topic.num.partitions"])
 DYNAMIC: Final = 3  # The newest version of JoinGroup that gives an id without asking for it first.
 STATIC: Final = 5
 
 Answered = dict[str, Any]
-"""By group, what was answered of it."""
-Once = Callable[[str, str], Any]
-"""Does one thing to a fresh group, by a client of that name; returns what is to be found, None if refused."""
+"""By group, what has to be found of it."""
+Finish = Callable[[], Awaitable[Any]]
+"""Sends the last request about a group; what is to be found later, or None if the broker refuses."""
+Prepare = Callable[[str, str], Awaitable[Finish]]
+"""All that comes before it, for a group, by a client of that name."""
 
 
 class Client(Actor):
@@ -54,28 +57,34 @@ class Client(Actor):
         connection = await self.run.free_connection(self.name)
         return await connection.send(request, version)
 
-    async def enter_alone(self, group_id: str, version: int) -> bool:
+    async def enter_alone(self, group_id: str, version: int) -> None:
         """Join as the only member, and sync."""
         reply = await self.ask(self.join_request(version, group_id=group_id, member_id=""), version)
-        if reply.error_code:
-            return False
         self.member_id, self.generation_id = reply.member_id, reply.generation_id
         request = self.sync_request(3, {self.member_id: b"mine"}, group_id=group_id)
-        return not (await self.ask(request, 3)).error_code
+        synced = await self.ask(request, 3)
+        assert (reply.error_code, synced.error_code) == (0, 0)
 
 
-def lanes(run: Run, answered: Answered, once: Once) -> Iterator[Lane]:
-    """LANES lanes that do the same thing to group after group, until the broker ends."""
-    for number in range(LANES):
-        yield _lane(run, answered, once, f"lane-{number}")
+async def ended_amid(run: Run, prepare: Prepare) -> Answered:
+    """End the broker while the last requests of many groups are under way; by group what was answered."""
+    answered: Answered = {}
+    names = [f"lane-{number}" for number in range(LANES)]
+    prepared = await asyncio.gather(*[_prepared(run, prepare, name) for name in names])
+    await run.ended_amid(*[_lane(each, answered) for each in prepared])
+    return answered
 
 
-def _lane(run: Run, answered: Answered, once: Once, name: str) -> Lane:
+async def _prepared(run: Run, prepare: Prepare, name: str) -> dict[str, Finish]:
+    group_ids = [f"{run.group}/{name}/{number}" for number in range(GROUPS_OF_A_LANE)]
+    return {group_id: await prepare(name, group_id) for group_id in group_ids}
+
+
+def _lane(prepared: dict[str, Finish], answered: Answered) -> Lane:
     async def go(on_answer: Callable[[], None]) -> None:
-        for turn in count():
-            group_id = f"{run.group}/{name}/{turn}"
+        for group_id, finish in prepared.items():
             try:
-                found = await once(name, group_id)
+                found = await finish()
             except ConnectionError:
                 return  # The end.
             if found is None:
@@ -90,9 +99,7 @@ async def check(run: Run, answered: Answered, found: Answered) -> None:
     """All that was answered has to be found."""
     lost = sorted(group_id for group_id, value in answered.items() if found.get(group_id) != value)
     run.saw("what was answered and is not there", lost)
-    run.expect(
-        bool(answered) and not lost, f"{len(lost)} of {len(answered)} that were answered are lost: {lost[:3]}"
-    )
+    run.expect(bool(answered) and not lost, f"{len(lost)} of {len(answered)} answered are lost: {lost[:3]}")
 
 
 async def described(run: Run, answered: Answered) -> dict[str, DescribedGroup]:
@@ -110,58 +117,74 @@ async def offsets(run: Run, answered: Answered) -> dict[str, int]:
 
 @scenario("O8", "O1", on="restarted", restarts=BOTH)
 async def every_commit_that_was_answered_is_there(run: Run) -> None:
-    async def commit(name: str, group_id: str) -> int | None:
+    async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
-        reply = await client.ask(client.commit_request(9, {(TOPIC, 0): COMMITTED}, group_id=group_id), 9)
-        return None if reply.topics[0].partitions[0].error_code else COMMITTED
+        request = client.commit_request(9, {(TOPIC, 0): COMMITTED}, group_id=group_id)
 
-    answered: Answered = {}
-    await run.ended_amid(*lanes(run, answered, commit))
+        async def commit() -> int | None:
+            reply = await client.ask(request, 9)
+            return None if reply.topics[0].partitions[0].error_code else COMMITTED
+
+        return commit
+
+    answered = await ended_amid(run, prepare)
     await check(run, answered, await offsets(run, answered))
 
 
 @scenario("3.63", "3.64", on="restarted", restarts=BOTH)
 async def every_group_whose_last_member_was_let_go_is_empty(run: Run) -> None:
-    async def come_and_leave(name: str, group_id: str) -> str | None:
+    async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
-        if not await client.enter_alone(group_id, DYNAMIC):
-            return None
-        reply = await client.ask(client.leave_request(0, group_id=group_id), 0)
-        return None if reply.error_code else "Empty"
+        await client.enter_alone(group_id, DYNAMIC)
 
-    answered: Answered = {}
-    await run.ended_amid(*lanes(run, answered, come_and_leave))
+        async def leave() -> str | None:
+            reply = await client.ask(client.leave_request(0, group_id=group_id), 0)
+            return None if reply.error_code else "Empty"
+
+        return leave
+
+    answered = await ended_amid(run, prepare)
     groups = await described(run, answered)
     await check(run, answered, {group_id: group.group_state for group_id, group in groups.items()})
 
 
 @scenario("3.33", "3.64", on="restarted", restarts=BOTH)
 async def every_static_member_that_was_given_an_id_is_known_by_it(run: Run) -> None:
-    async def come_again(name: str, group_id: str) -> str | None:
+    async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name, instance_id="instance")
-        if not await client.enter_alone(group_id, STATIC):
-            return None
-        request = client.join_request(STATIC, group_id=group_id, member_id="")
-        reply = await client.ask(request, STATIC)
-        return None if reply.error_code else str(reply.member_id)
+        await client.enter_alone(group_id, STATIC)
 
-    answered: Answered = {}
-    await run.ended_amid(*lanes(run, answered, come_again))
+        async def come_again() -> str | None:
+            request = client.join_request(STATIC, group_id=group_id, member_id="")
+            reply = await client.ask(request, STATIC)
+            return None if reply.error_code else str(reply.member_id)
+
+        return come_again
+
+    answered = await ended_amid(run, prepare)
     groups = await described(run, answered)
     await check(run, answered, {group_id: group.members[0].member_id for group_id, group in groups.items()})
 
 
 @scenario("3.44", "3.64", on="restarted", restarts=BOTH)
 async def every_assignment_that_a_follower_was_given_is_there(run: Run) -> None:
-    async def follow(name: str, group_id: str) -> tuple[str, bytes] | None:
+    async def prepare(name: str, group_id: str) -> Finish:
         leader, follower = Client(run, f"{name}-leader"), Client(run, f"{name}-follower")
-        if not await leader.enter_alone(group_id, DYNAMIC):
-            return None
-        assignment = await _assigned(leader, follower, group_id)
-        return None if assignment is None else (follower.member_id, assignment)
+        await leader.enter_alone(group_id, DYNAMIC)
+        await _join_beside(leader, follower, group_id)
+        given = {follower.member_id: b"yours", leader.member_id: b"mine"}
 
-    answered: Answered = {}
-    await run.ended_amid(*lanes(run, answered, follow))
+        async def sync() -> tuple[str, bytes] | None:
+            reply, own = await asyncio.gather(
+                follower.ask(follower.sync_request(3, group_id=group_id), 3),
+                leader.ask(leader.sync_request(3, given, group_id=group_id), 3),
+            )
+            is_refused = reply.error_code or own.error_code
+            return None if is_refused else (follower.member_id, bytes(reply.assignment))
+
+        return sync
+
+    answered = await ended_amid(run, prepare)
     groups = await described(run, answered)
     found = {
         group_id: (member.member_id, member.member_assignment)
@@ -172,20 +195,13 @@ async def every_assignment_that_a_follower_was_given_is_there(run: Run) -> None:
     await check(run, answered, found)
 
 
-async def _assigned(leader: Client, follower: Client, group_id: str) -> bytes | None:
-    """Bring `follower` in beside `leader`, and return what it is assigned."""
+async def _join_beside(leader: Client, follower: Client, group_id: str) -> None:
+    """Bring `follower` into a generation with `leader` that nobody has synced yet."""
     join = follower.join_request(DYNAMIC, group_id=group_id)
     followed, led = await asyncio.gather(follower.ask(join, DYNAMIC), _called_back(leader, group_id))
-    if led.error_code or followed.error_code:
-        return None
+    assert followed.generation_id == led.generation_id, (followed, led)
     follower.member_id = followed.member_id
     leader.generation_id = follower.generation_id = led.generation_id
-    given = {follower.member_id: b"yours", leader.member_id: b"mine"}
-    reply, own = await asyncio.gather(
-        follower.ask(follower.sync_request(3, group_id=group_id), 3),
-        leader.ask(leader.sync_request(3, given, group_id=group_id), 3),
-    )
-    return None if own.error_code or reply.error_code else bytes(reply.assignment)
 
 
 async def _called_back(leader: Client, group_id: str) -> Any:
@@ -198,37 +214,42 @@ async def _called_back(leader: Client, group_id: str) -> Any:
 
 @scenario("3.74", "3.64", "O25", on="restarted", restarts=BOTH)
 async def every_group_that_was_deleted_stays_deleted(run: Run) -> None:
-    async def commit_and_delete(name: str, group_id: str) -> str | None:
+    async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
         await client.ask(client.commit_request(9, {(TOPIC, 0): COMMITTED}, group_id=group_id), 9)
-        reply = await client.ask(DeleteGroupsRequest(groups_names=[group_id]), 2)
-        return None if reply.results[0].error_code else "Dead"
 
-    answered: Answered = {}
-    await run.ended_amid(*lanes(run, answered, commit_and_delete))
+        async def delete() -> str | None:
+            reply = await client.ask(DeleteGroupsRequest(groups_names=[group_id]), 2)
+            return None if reply.results[0].error_code else "Dead"
+
+        return delete
+
+    answered = await ended_amid(run, prepare)
     groups = await described(run, answered)
     await check(run, answered, {group_id: group.group_state for group_id, group in groups.items()})
 
 
 @scenario("O15", "O14", on="restarted", restarts=BOTH)
 async def every_marker_that_was_answered_is_there(run: Run) -> None:
-    async def commit_and_mark(name: str, group_id: str) -> int | None:
+    async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
-        made = await client.ask(
-            InitProducerIdRequest(transactional_id=group_id, transaction_timeout_ms=TIMEOUT_MS), 4
-        )
+        begin = InitProducerIdRequest(transactional_id=group_id, transaction_timeout_ms=TIMEOUT_MS)
+        made = await client.ask(begin, 4)
         own = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
-        added = await client.ask(
-            AddOffsetsToTxnRequest(transactional_id=group_id, group_id=group_id, **own), 3
-        )
+        add = AddOffsetsToTxnRequest(transactional_id=group_id, group_id=group_id, **own)
+        added = await client.ask(add, 3)
         held = await client.ask(_held_offset(group_id, **own), 4)
-        marked = await client.ask(_marker(group_id, **own), 1)
-        (topic,) = marked.markers[0].topics
-        refused = (made.error_code, added.error_code, held.topics[0].partitions[0].error_code)
-        return None if any(refused) or topic.partitions[0].error_code else COMMITTED
+        errors = (made.error_code, added.error_code, held.topics[0].partitions[0].error_code)
+        assert errors == (0, 0, 0)
 
-    answered: Answered = {}
-    await run.ended_amid(*lanes(run, answered, commit_and_mark))
+        async def mark() -> int | None:
+            marked = await client.ask(_marker(group_id, **own), 1)
+            (topic,) = marked.markers[0].topics
+            return None if topic.partitions[0].error_code else COMMITTED
+
+        return mark
+
+    answered = await ended_amid(run, prepare)
     await check(run, answered, await offsets(run, answered))
 
 
