@@ -8,7 +8,9 @@ loses something; that a disk has synced it is not shown here, since a page cache
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from typing import Any, Final
 
 from coordinator.groups.partitioning import partition_for
@@ -17,6 +19,11 @@ from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -30,13 +37,14 @@ from protocol.messages.write_txn_markers import (
 from tests.conformance.actors import TOPIC, Actor
 from tests.conformance.producers import TIMEOUT_MS
 from tests.conformance.registry import BOTH, scenario
-from tests.conformance.restarts import Lane
+from tests.conformance.restarts import ANSWERS_BEFORE_THE_END, Lane
 from tests.conformance.run import Run
 from tests.conformance.targets import CONFIGURATIONS
 
 LANES: Final = 4
 GROUPS_OF_A_LANE: Final = 32
 """All but their last request is sent before the end begins, so that nothing but that request is under way then."""
+RECORDS_OF_A_LARGE_COMMIT: Final = 2_000
 COMMITTED: Final = 5
 OFFSETS_PARTITIONS: Final = int(CONFIGURATIONS["plain"]["offsets.topic.num.partitions"])
 DYNAMIC: Final = 3  # The newest version of JoinGroup that gives an id without asking for it first.
@@ -66,13 +74,35 @@ class Client(Actor):
         assert (reply.error_code, synced.error_code) == (0, 0)
 
 
-async def ended_amid(run: Run, prepare: Prepare) -> Answered:
-    """End the broker while the last requests of many groups are under way; by group what was answered."""
+async def ended_amid(run: Run, prepare: Prepare, *others: Lane) -> Answered:
+    """End the broker while the last requests of many groups, and `others`, are under way; what was answered."""
     answered: Answered = {}
     names = [f"lane-{number}" for number in range(LANES)]
     prepared = await asyncio.gather(*[_prepared(run, prepare, name) for name in names])
-    await run.ended_amid(*[_lane(each, answered) for each in prepared])
+    await run.ended_amid(*[_lane(each, answered) for each in prepared], *others)
     return answered
+
+
+def busy_disk(run: Run) -> Iterator[Lane]:
+    """A lane of large commits for each partition: what is answered meanwhile has to wait for their write."""
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=COMMITTED)
+    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[part] * RECORDS_OF_A_LARGE_COMMIT)
+    names = (f"{run.group}/large/{number}" for number in count())
+    for partition in range(OFFSETS_PARTITIONS):
+        group_id = next(name for name in names if partition_for(name, OFFSETS_PARTITIONS) == partition)
+        yield _large_commits(
+            Client(run, f"large-{partition}"), OffsetCommitRequest(group_id=group_id, topics=[topic])
+        )
+
+
+def _large_commits(client: Client, request: OffsetCommitRequest) -> Lane:
+    async def go(on_answer: Callable[[], None]) -> None:
+        with suppress(ConnectionError):
+            while not (await client.ask(request, 9)).topics[0].partitions[0].error_code:
+                for _ in range(ANSWERS_BEFORE_THE_END):  # One answer is enough to be busy with.
+                    on_answer()
+
+    return go
 
 
 async def _prepared(run: Run, prepare: Prepare, name: str) -> dict[str, Finish]:
@@ -127,7 +157,7 @@ async def every_commit_that_was_answered_is_there(run: Run) -> None:
 
         return commit
 
-    answered = await ended_amid(run, prepare)
+    answered = await ended_amid(run, prepare, *busy_disk(run))
     await check(run, answered, await offsets(run, answered))
 
 
