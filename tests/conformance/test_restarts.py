@@ -107,7 +107,7 @@ def test_a_lane_that_breaks_off_does_not_keep_the_others_waiting() -> None:
     asyncio.run(play())
 
 
-def test_every_script_is_told_of_a_broker_that_does_not_come_back() -> None:
+def test_every_script_reports_a_broker_that_does_not_come_back() -> None:
     async def play() -> None:
         restarts = Restarts(Broker(OSError("no port")), 2)
         waiting = [

@@ -42,7 +42,7 @@ def whole() -> ApiVersionsResponse:
 
 
 def test_the_keys_that_come_later_are_these_and_no_others() -> None:
-    """Whoever serves one of them takes it out here and there; none may be added."""
+    """A key that is served is taken out here and there; none may be added."""
     groups = {68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92}
     assert {38, 39, 40, 41, 49, 51} | groups == LATER
     assert {17, 34, 36, 45, 55, 57, 64, 80, 81} >= IN_THE_MAKING

@@ -274,7 +274,7 @@ WANTED: Final[list[Wanted]] = [
         },
     ),
     Wanted(
-        "a SyncGroup while its group is loading is told to join again (27); Kafka's 14 is one that the Java "
+        "a SyncGroup while its group is loading is answered with 27, join again; Kafka's 14 is one that the Java "
         "client takes for fatal there",
         {
             "while_its_group_is_loaded_a_member_is_put_off": {

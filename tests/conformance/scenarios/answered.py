@@ -226,7 +226,7 @@ async def every_assignment_that_a_follower_was_given_is_there(run: Run) -> None:
 
 
 async def _join_beside(leader: Client, follower: Client, group_id: str) -> None:
-    """Bring `follower` into a generation with `leader` that nobody has synced yet."""
+    """Bring `follower` into a generation with `leader` that is not synced yet."""
     join = follower.join_request(DYNAMIC, group_id=group_id)
     followed, led = await asyncio.gather(follower.ask(join, DYNAMIC), _called_back(leader, group_id))
     assert followed.generation_id == led.generation_id, (followed, led)
