@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
@@ -80,6 +81,7 @@ class Target:
     configuration: str
     server: ServerProcess
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    _leader_epochs: dict[int, int] = field(default_factory=dict)  # Of the offsets partitions, in this life.
 
     @property
     def bootstrap(self) -> str:
@@ -93,6 +95,7 @@ class Target:
         await _coordinator_ready(connection)
         await _transactions_ready(connection)
         await _warm_up(connection)
+        self._leader_epochs = await _leader_epochs(connection)
         connection.close()
 
     def end(self, ending: Ending) -> None:
@@ -106,8 +109,10 @@ class Target:
         await asyncio.to_thread(self.server.start)
 
     async def ready(self) -> None:
-        """Returns when every partition is loaded."""
+        """Returns when every partition is loaded for good."""
         connection = await Connection.open(self.bootstrap, "setup")
+        if self.kind == "kafka":
+            self._leader_epochs = await _elected_again(connection, self._leader_epochs)
         await _coordinator_ready(connection)
         await _transactions_ready(connection)
         connection.close()
@@ -191,6 +196,28 @@ async def _coordinator_ready(connection: Connection) -> None:
             return
         await asyncio.sleep(0.2)
     raise TimeoutError("the coordinator did not get ready")
+
+
+async def _leader_epochs(connection: Connection) -> dict[int, int]:
+    """By offsets partition that has a leader, its leader's epoch."""
+    wanted = [MetadataRequestTopic(name=GROUP_METADATA_TOPIC)]
+    (topic,) = (await connection.send(MetadataRequest(topics=wanted), 12)).topics
+    return {each.partition_index: each.leader_epoch for each in topic.partitions if each.leader_id >= 0}
+
+
+async def _elected_again(connection: Connection, before: dict[int, int]) -> dict[int, int]:
+    """Wait until all offsets partitions have a leader of a later epoch than `before`; their epochs then.
+
+    A Kafka broker that starts again loads what it led in its last life, is fenced until it has registered, gives
+    everything up, and loads it a second time. Between the two it may answer from what it had read until then.
+    """
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        epochs = await _leader_epochs(connection)
+        if all(epochs.get(partition, -1) > epoch for partition, epoch in before.items()):
+            return epochs
+        await asyncio.sleep(0.1)
+    raise TimeoutError(f"the leaders are still those of the life before: {before}")
 
 
 async def _transactions_ready(connection: Connection) -> None:
