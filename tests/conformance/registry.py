@@ -73,6 +73,7 @@ class Scenario:
     on: str
     restarts: tuple[Ending, ...]
     in_turn: str | None
+    thin: bool
 
     @property
     def name(self) -> str:
@@ -81,14 +82,22 @@ class Scenario:
     def cases(self) -> list[Case]:
         """Every version with every choice and ending; a second ending in the newest version alone.
 
-        What a broker's end leaves behind does not depend on the version that clients spoke.
+        What a broker's end leaves behind does not depend on the version that clients spoke. A `thin` scenario has
+        its first choice in every version, and the others in the oldest and the newest.
         """
         return [
             Case(self, version, choice, ending)
             for number, ending in enumerate(self.restarts or (None,))
-            for choice in self.choices or (None,)
-            for version in (self.versions[-1:] if number else self.versions) or (None,)
+            for index, choice in enumerate(self.choices or (None,))
+            for version in self._versions_of(is_first_choice=not index, is_first_ending=not number) or (None,)
         ]
+
+    def _versions_of(self, *, is_first_choice: bool, is_first_ending: bool) -> tuple[int, ...]:
+        if not is_first_ending:
+            return self.versions[-1:]
+        if is_first_choice or not self.thin:
+            return self.versions
+        return tuple(dict.fromkeys((*self.versions[:1], *self.versions[-1:])))
 
 
 def scenario(
@@ -98,15 +107,17 @@ def scenario(
     on: str = "plain",
     restarts: Iterable[Ending] = (),
     in_turn: str | None = None,
+    thin: bool = False,
 ) -> Callable[[Script], Script]:
     """Enter a script: it is called with a `Run`, then with a version and a choice where there are any.
 
     Cases of one word `in_turn` are never played side by side: Kafka's answers to one depend on the others.
+    `thin` is for choices that have nothing to do with versions.
     """
 
     def enter(script: Script) -> Script:
         assert lines, f"{script.__name__} names no line of KAFKA.md"
-        given = (tuple(versions), tuple(choices), on, tuple(restarts), in_turn)
+        given = (tuple(versions), tuple(choices), on, tuple(restarts), in_turn, thin)
         SCENARIOS.append(Scenario(script, lines, *given))
         return script
 

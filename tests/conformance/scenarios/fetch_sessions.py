@@ -334,7 +334,10 @@ async def a_fetch_waits_for_enough(run: Run, version: int) -> None:
 
 
 @scenario(
-    "F wait: with an error beside", versions=ALL, choices=("unknown-topic", "unknown-partition", "offset")
+    "F wait: with an error beside",
+    versions=ALL,
+    choices=("unknown-topic", "unknown-partition", "offset"),
+    thin=True,
 )
 async def an_error_ends_the_wait_or_not(run: Run, version: int, choice: str) -> None:
     reader = Reader(run, version)

@@ -81,7 +81,7 @@ REFUSED: Final = {
 }
 
 
-@scenario("P Produce: refused", versions=PRODUCE, choices=REFUSED)
+@scenario("P Produce: refused", versions=PRODUCE, choices=REFUSED, thin=True)
 async def produce_what_is_not(run: Run, version: int, what: str) -> None:
     """The answer, and that the log is as it was."""
     writer = await Writer.begin(run)
