@@ -17,10 +17,14 @@ from protocol.messages.find_coordinator import (
 )
 
 SERVED = frozenset({CoordinatorType.GROUP, CoordinatorType.TRANSACTION})
-REFUSALS: dict[int, str] = {
-    CoordinatorType.SHARE: "This coordinator does not serve share groups.",
-}
-"""Clients take INVALID_REQUEST as final and show the text; any retriable code would have them wait for ever."""
+INVALID_REQUEST_TEXT = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent "
+    "to an incompatible broker. See the broker logs for more details."
+)
+"""Kafka's. Clients take INVALID_REQUEST as final; any retriable code would have them wait for ever."""
+BATCHED_SINCE = 4
+SHARE_SINCE = 6
+"""Kafka serves share groups from this version on; below it refuses them, without a text where keys are batched."""
 
 
 class FindCoordinator:
@@ -31,7 +35,7 @@ class FindCoordinator:
         self._endpoint_for = endpoint_for
 
     def __call__(self, request: FindCoordinatorRequest, pending: Pending) -> None:
-        if pending.api_version >= 4:
+        if pending.api_version >= BATCHED_SINCE:
             found = [self._find(key, request.key_type, pending) for key in request.coordinator_keys]
             pending.reply(FindCoordinatorResponse(coordinators=found))
             return
@@ -51,7 +55,19 @@ class FindCoordinator:
         if key_type in SERVED:
             host, port = self._endpoint_for(pending.listener)
             return Coordinator(key=key, node_id=self._node_id, host=host, port=port)
-        reason = REFUSALS.get(key_type, f"There is no coordinator type {key_type}.")
         return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=reason
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=_text_of_refusal(key_type, pending.api_version),
         )
+
+
+def _text_of_refusal(key_type: int, version: int) -> str:
+    if key_type != CoordinatorType.SHARE:
+        return INVALID_REQUEST_TEXT
+    if version >= SHARE_SINCE:
+        return "This coordinator does not serve share groups."
+    return "" if version >= BATCHED_SINCE else INVALID_REQUEST_TEXT

@@ -17,11 +17,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.conformance.coverage import Coverage, lines_elsewhere, proofs_elsewhere
-from tests.conformance.lines import ELSEWHERE
+from tests.conformance.lines import ELSEWHERE, SYNCED
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
+from tests.conformance.served import ask_served, compare_served, missing
 from tests.conformance.suite import Outcome, play_all
-from tests.conformance.targets import CONFIGURATIONS, new_target, start_all
+from tests.conformance.targets import CONFIGURATIONS, Target, new_target, start_all
 from tests.conformance.wanted import stale
 
 KINDS = {"both": ("kafka", "muster"), "kafka": ("kafka",), "muster": ("muster",)}
@@ -38,16 +39,18 @@ def main() -> int:
         print(f"no scenario is about {arguments.only}", file=sys.stderr)
         return 2
     start = time.monotonic()
-    outcomes = asyncio.run(_run(cases, KINDS[arguments.target], arguments.keep))
+    outcomes, unlike = asyncio.run(_run(cases, KINDS[arguments.target], arguments.keep))
     for line in lines_of(outcomes, verbose=arguments.verbose):
         print(line)
     for line in () if arguments.only else lines_elsewhere():
+        print(line)
+    for line in unlike:
         print(line)
     print(f"took {time.monotonic() - start:.0f} s, started brokers included")
     wrong = [] if arguments.only else list(_found_wanting(outcomes, arguments.target))
     for what in wrong:
         print(what)
-    return 0 if all(outcome.is_equal for outcome in outcomes) and not wrong else 1
+    return 0 if all(outcome.is_equal for outcome in outcomes) and not wrong and not unlike else 1
 
 
 def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
@@ -60,7 +63,7 @@ def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
             yield f"no such difference any more: {field}"
     for line, tests in proofs_elsewhere().items():
         if not tests:
-            yield f"{line} is shown nowhere: there is no test {ELSEWHERE[line]}..."
+            yield f"{line} is shown nowhere: there is no test {(ELSEWHERE | SYNCED)[line]}..."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +91,10 @@ def _chosen(only: list[str]) -> list[Case]:
     ]
 
 
-async def _run(cases: list[Case], kinds: tuple[str, ...], keep: Path | None) -> list[Outcome]:
+async def _run(
+    cases: list[Case], kinds: tuple[str, ...], keep: Path | None
+) -> tuple[list[Outcome], list[str]]:
+    """Play `cases`; also return in what the tables of ApiVersions differ."""
     needed = [name for name in CONFIGURATIONS if any(case.scenario.on == name for case in cases)]
     async with AsyncExitStack() as stack:
         data_dir = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
@@ -96,10 +102,27 @@ async def _run(cases: list[Case], kinds: tuple[str, ...], keep: Path | None) -> 
         await start_all(targets, stack)
         for version in sorted({target.version for target in targets}):
             print(f"against {version}, configurations {', '.join(needed)}", flush=True)
+        unlike = await _compare_served(targets)
         start = time.monotonic()
         outcomes = await play_all(cases, targets)
         print(f"played {len(outcomes)} scenarios x versions in {time.monotonic() - start:.0f} s", flush=True)
-        return outcomes
+        return outcomes, unlike
+
+
+async def _compare_served(targets: list[Target]) -> list[str]:
+    """Beside a running Kafka only; prints what is not served, and what comes of the comparison."""
+    bootstraps = {target.kind: target.bootstrap for target in targets}
+    if len(bootstraps) < 2:
+        return []
+    unlike = await compare_served(bootstraps["kafka"], bootstraps["muster"])
+    table = await ask_served(bootstraps["muster"])
+    for line in missing(table):
+        print(line, flush=True)
+    print(
+        f"ApiVersions: {len(table.api_keys)} keys served, differences from Kafka's table: {len(unlike)}",
+        flush=True,
+    )
+    return unlike
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ MEMBER_ID_REQUIRED_SINCE: Final = 4
 STATIC_JOIN_SINCE: Final = 5
 STATIC_SINCE: Final = 3  # SyncGroup, Heartbeat, LeaveGroup.
 STATIC_COMMIT_SINCE: Final = 7
-LONG_MS: Final = 60_000
+LONG_MS: Final = 600_000
 """Sessions and rebalances that no scenario waits for."""
 
 TOPIC: Final = "orders"
@@ -208,13 +208,9 @@ class Actor:
 
     # LeaveGroup
 
-    async def send_leave(
-        self,
-        version: int = 5,
-        members: Sequence[MemberIdentity] | None = None,
-        note: str = "",
-        **changed: Any,
-    ) -> Asked:
+    def leave_request(
+        self, version: int, members: Sequence[MemberIdentity] | None = None, **changed: Any
+    ) -> LeaveGroupRequest:
         """Leave, or (v3 on) remove `members`."""
         given: dict[str, Any] = {"group_id": self.run.group}
         if version < STATIC_SINCE:
@@ -222,7 +218,16 @@ class Actor:
         else:
             own = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
             given["members"] = [own] if members is None else list(members)
-        return await self._send(LeaveGroupRequest(**(given | changed)), version, note)
+        return LeaveGroupRequest(**(given | changed))
+
+    async def send_leave(
+        self,
+        version: int = 5,
+        members: Sequence[MemberIdentity] | None = None,
+        note: str = "",
+        **changed: Any,
+    ) -> Asked:
+        return await self._send(self.leave_request(version, members, **changed), version, note)
 
     async def leave(
         self,

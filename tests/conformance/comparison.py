@@ -1,9 +1,10 @@
 """Compares what two brokers answered to the same script, field by field.
 
 What each broker makes up for itself is renamed one to one, in the order in which the script came to see it:
-the UUIDs inside member ids, topic ids, producer ids, host and port. Throttle times, and when a transaction began,
-have to be plausible. Lists whose
-order Kafka leaves to a hash map are sorted. Nothing else is masked: what remains has to be equal.
+the UUIDs inside member ids, topic ids, producer ids, sessions of fetches, host and port. Throttle times, and when
+a transaction began, have to be plausible. Lists whose order Kafka leaves to a hash map are sorted. Nothing else is
+masked: what remains has to be equal, and where nothing had to be masked, the bytes have to be. Bytes that no
+message accounts for count as a difference.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import time
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
 from protocol.packed import PackedArray
@@ -62,6 +64,7 @@ UNORDERED_WHEN_ALL: Final = frozenset(
 )
 """Of an OffsetFetch that asks for whatever there is; one that names partitions is answered in its order."""
 
+NOT_REACHED: Final = "(the script did not get here)"
 Plain = dict[str, Any] | list[Any] | str | int | bool | None
 """A reply as plain data, in which a dict keeps its class under "" and fields under their names."""
 
@@ -73,6 +76,24 @@ class Entry:
     what: str
     seen: Any
     unordered: frozenset[tuple[str, str]] = frozenset()  # Lists, by class and field, beside UNORDERED.
+    body: bytes | None = None  # The answer's bytes behind the correlation id, if it is one and whole.
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An entry as it is compared: with all that a broker makes up for itself renamed in `plain`."""
+
+    what: str
+    plain: Plain
+    entry: Entry
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the answers were compared: those whose bytes are equal, and those that hold something renamed."""
+
+    as_bytes: int = 0
+    decoded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +106,58 @@ class Difference:
     muster: Plain
 
 
-def normalised(entries: list[Entry], bootstrap: str) -> list[tuple[str, Plain]]:
+def normalised(entries: list[Entry], bootstrap: str) -> list[Step]:
     """`entries` as plain data, with all that a broker makes up for itself renamed."""
     names = _Names(bootstrap)
-    plain = [(entry.what, _plain(entry.seen, UNORDERED | entry.unordered)) for entry in entries]
-    for _, value in plain:  # First what stands alone, so that no list's order decides on a name.
+    plain = [_plain(entry.seen, UNORDERED | entry.unordered) for entry in entries]
+    for value in plain:  # First what stands alone, so that no list's order decides on a name.
         names.learn(value)
-    return [(names.rename_text(what), names.rename(value)) for what, value in plain]
+    return [
+        Step(names.rename_text(entry.what), names.rename(value), entry)
+        for entry, value in zip(entries, plain, strict=True)
+    ]
 
 
-def differences(kafka: list[tuple[str, Plain]], muster: list[tuple[str, Plain]]) -> list[Difference]:
-    """Where two normalised transcripts differ, in their order."""
+def differences(kafka: list[Step], muster: list[Step], tally: Tally | None = None) -> list[Difference]:
+    """Where two normalised transcripts differ, in their order; `tally` counts the answers in them."""
     found: list[Difference] = []
-    for index in range(max(len(kafka), len(muster))):
-        what, theirs = (
-            kafka[index] if index < len(kafka) else (muster[index][0], "(the script did not get here)")
-        )
-        our_what, ours = muster[index] if index < len(muster) else (what, "(the script did not get here)")
-        changed = tuple(_changes(theirs, ours, ""))
-        if what != our_what:
-            changed = (("(step)", what, our_what), *changed)
+    for theirs, ours in zip_longest(kafka, muster):
+        if theirs is None or ours is None:
+            found.append(_not_reached(theirs, ours))
+            continue
+        changed = tuple(_changes(theirs.plain, ours.plain, ""))
+        if theirs.what != ours.what:
+            changed = (("(step)", theirs.what, ours.what), *changed)
+        changed += tuple(_changed_bytes(theirs.entry, ours.entry, tally or Tally()))
         if changed:
-            found.append(Difference(what, changed, theirs, ours))
+            found.append(Difference(theirs.what, changed, theirs.plain, ours.plain))
     return found
+
+
+def surplus_differences(kafka: Set[str], muster: Set[str]) -> Iterator[Difference]:
+    """What the answers of one side held beside their messages, and those of the other did not."""
+    if kafka != muster:
+        theirs, ours = sorted(kafka), sorted(muster)
+        yield Difference("beside the messages", (("(bytes)", theirs, ours),), list(theirs), list(ours))
+
+
+def _not_reached(theirs: Step | None, ours: Step | None) -> Difference:
+    there = theirs or ours
+    assert there is not None
+    kafka, muster = (NOT_REACHED if each is None else each.plain for each in (theirs, ours))
+    return Difference(there.what, (("(all)", kafka, muster),), kafka, muster)
+
+
+def _changed_bytes(theirs: Entry, ours: Entry, tally: Tally) -> Iterator[tuple[str, Any, Any]]:
+    """Messages that are the same before anything is renamed have to be the same bytes too."""
+    if theirs.body is None or ours.body is None:
+        return
+    if theirs.body == ours.body:
+        tally.as_bytes += 1
+        return
+    tally.decoded += 1
+    if theirs.seen == ours.seen:
+        yield "(bytes)", f"bytes {theirs.body.hex()}", f"bytes {ours.body.hex()}"
 
 
 def _changes(theirs: Plain, ours: Plain, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -145,6 +195,8 @@ def _plain_message(message: Any, unordered: Set[tuple[str, str]]) -> Plain:
             plain[field.name] = "plausible" if abs(value / 1000 - time.time()) < PLAUSIBLE_AGE_S else value
         elif field.name == "producer_id" and value > 0:
             plain[field.name] = {"": "ProducerId", "id": value}
+        elif field.name == "session_id" and value > 0:
+            plain[field.name] = {"": "SessionId", "id": value}
         elif field.name == "topic_id":
             plain[field.name] = {"": "TopicId", "id": bytes(value).hex()}
         elif (name, field.name) in unordered and value is not None:
@@ -163,6 +215,7 @@ class _Names:
         self._ids: dict[str, str] = {}
         self._topics: dict[str, str] = {ZERO_ID.hex(): "zero"}
         self._producers: dict[int, str] = {}
+        self._sessions: dict[int, str] = {}
 
     def learn(self, value: Plain) -> None:
         """Name the ids in `value` that stand in no unordered list."""
@@ -192,6 +245,8 @@ class _Names:
             return self._topics.setdefault(value["id"], f"topic #{len(self._topics)}")
         if value[""] == "ProducerId":
             return self._producers.setdefault(value["id"], f"producer #{len(self._producers)}")
+        if value[""] == "SessionId":
+            return self._sessions.setdefault(value["id"], f"session #{len(self._sessions)}")
         if value[""] == "Unordered":
             return [self.rename(item) for item in sorted(value["items"], key=self._known_text)]
         renamed = {name: self.rename(item) for name, item in value.items()}

@@ -7,12 +7,13 @@ wants to ask meanwhile takes a second connection. Nothing is retried, nothing hi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
 from protocol.codec import spec
-from protocol.framing import decode_response, encode_request
-from protocol.messages import RESPONSES
+from protocol.framing import encode_request
+from tests.conformance.answers import Answer, read_answer
 
 SIZE: Final = Struct(">i")
 OPEN_TIMEOUT_S: Final = 20.0
@@ -22,20 +23,29 @@ CORRELATION_ID: Final = 7  # One request at a time: they need not be told apart.
 class Connection:
     """An open connection. `closed_by_peer` becomes true when the broker hangs up."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client_id: str,
+        on_answer: Callable[[Answer], None],
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._client_id = client_id
+        self._on_answer = on_answer
         self.is_busy = False
         self._answer: asyncio.Task[Any] | None = None
 
     @classmethod
-    async def open(cls, bootstrap: str, client_id: str) -> Connection:
-        """Connect to `host:port`; raises OSError or TimeoutError."""
+    async def open(
+        cls, bootstrap: str, client_id: str, on_answer: Callable[[Answer], None] = lambda answer: None
+    ) -> Connection:
+        """Connect to `host:port`; raises OSError or TimeoutError. `on_answer` sees every answer as it arrived."""
         host, port = bootstrap.rsplit(":", 1)
         async with asyncio.timeout(OPEN_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, int(port))
-        return cls(reader, writer, client_id)
+        return cls(reader, writer, client_id, on_answer)
 
     def send(self, request: Any, version: int) -> asyncio.Task[Any]:
         """Send `request`; the task ends with its decoded answer, or ConnectionError when hung up on."""
@@ -59,10 +69,11 @@ class Connection:
             frame = await self._reader.readexactly(size)
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the broker closed the connection") from error
-        correlation_id, response = decode_response(RESPONSES[key], version, frame)
+        correlation_id, answer = read_answer(key, version, frame)
         assert correlation_id == CORRELATION_ID
         self.is_busy = False
-        return response
+        self._on_answer(answer)
+        return answer.message
 
     def close(self) -> None:
         """Hang up; an answer that is still to come is lost."""

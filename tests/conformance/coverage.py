@@ -1,4 +1,4 @@
-"""Which lines and cells of KAFKA.md a run has shown, which of them equal, and which tests show the rest."""
+"""Which lines and cells of KAFKA.md a run has shown, by which net, which are equal, and what shows the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.lines import BEYOND, CELLS, ELSEWHERE, LATER, LINES
+from tests.conformance.lines import BEYOND, CELLS, DURABLE, ELSEWHERE, LATER, LINES, NETS, SYNCED, Net
+from tests.conformance.registry import Ending
 from tests.conformance.suite import Outcome
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -18,12 +19,15 @@ class Coverage:
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         self._seen: dict[str, set[int | None]] = {}
+        self._scenarios: dict[str, set[str]] = {}
         self._broken: set[str] = set()
         for outcome in outcomes:
             for line in outcome.case.lines:
-                self._seen.setdefault(line, set()).add(outcome.case.version)
                 if not outcome.is_equal:
                     self._broken.add(line)
+                if line not in DURABLE or _is_killed_amid(outcome):
+                    self._seen.setdefault(line, set()).add(outcome.case.version)
+                    self._scenarios.setdefault(line, set()).add(outcome.case.scenario.name)
 
     @property
     def missing(self) -> list[str]:
@@ -44,8 +48,14 @@ class Coverage:
                 f"{name} of KAFKA.md: {len(there)} to cover, {len(covered)} covered, {len(equal)} equal in all "
                 "versions they hold for"
             )
+        for net in Net:
+            its_lines = [line for line, own in NETS.items() if own is net]
+            names = "" if net is Net.LIVE else f": {', '.join(its_lines)}"
+            yield f"lines of KAFKA.md shown {net}: {len(its_lines)}{names}"
+        alone = [line for line in LINES if len(self._scenarios.get(line, ())) == 1]
+        yield f"lines that rest on a single scenario: {len(alone)}: {', '.join(alone)}"
         if self._broken:
-            yield f"not equal: {', '.join(line for line in self._seen if line in self._broken)}"
+            yield f"not equal: {', '.join(sorted(self._broken))}"
 
     def _missing_versions(self, cell: str) -> list[int] | None:
         """The versions in which `cell` was not shown, or None if it was in all of them."""
@@ -55,10 +65,16 @@ class Coverage:
         return [version for version in CELLS[cell] if version not in seen] or None
 
 
+def _is_killed_amid(outcome: Outcome) -> bool:
+    """Whether the broker was killed while answers came; of what has not been played, whether it is to be."""
+    played = all(run.was_ended_amid for run in outcome.runs.values())
+    return outcome.case.ending is Ending.KILL and played
+
+
 def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
-    """By line of ELSEWHERE the ids of the tests that prove it, read from their source."""
+    """By line of ELSEWHERE and SYNCED the ids of the tests that prove it, or its other half, in their source."""
     found: dict[str, list[str]] = {}
-    for line, prefix in ELSEWHERE.items():
+    for line, prefix in (ELSEWHERE | SYNCED).items():
         path, name = prefix.split("::")
         source = (root / path).read_text() if (root / path).exists() else ""
         tests = re.findall(rf"^\s*def ({re.escape(name)}\w*)\(", source, re.MULTILINE)
@@ -69,7 +85,8 @@ def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
 def lines_elsewhere() -> Iterator[str]:
     """What is shown by other tests, and what is not shown yet, as lines for people."""
     for line, tests in proofs_elsewhere().items():
-        yield from (f"shown elsewhere: {line} by {test}" for test in tests)
+        half = "that a disk has synced it, " if line in SYNCED else ""
+        yield from (f"shown elsewhere: {half}{line} by {test}" for test in tests)
     for reason in dict.fromkeys(LATER.values()):
         yield f"not shown yet: {', '.join(line for line in LATER if LATER[line] == reason)}: {reason}"
     for cells, reason in BEYOND.items():

@@ -7,6 +7,7 @@ it was shown in each of them. Cells are named after their table, so that `--only
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 from tests.conformance.actors import COMMIT, DELETE, DESCRIBE, FETCH, FIND, HEARTBEAT, JOIN, LEAVE, LIST, SYNC
@@ -45,6 +46,7 @@ COMMON: Final = _cells(
         "JoinGroup: record too large": range(5, 10),
         "OffsetCommit: record list too large": COMMIT,
         "JoinGroup: unexpected": range(5, 10),
+        "loading": (),
     },
 )
 """What one healthy broker can be brought to; the rest of the table is about logs that fail and brokers that go."""
@@ -293,7 +295,6 @@ ELSEWHERE: Final = {
         "3.38",  # This one and the next two need a log that fails or is slow.
         "3.49",
         "3.50",
-        "3.69",  # One healthy broker loads in no time.
         "3.70",  # From here to 3.72 a second broker is needed.
         "3.71",
         "3.72",
@@ -305,10 +306,17 @@ ELSEWHERE: Final = {
 }
 """What one healthy broker cannot be brought to do, and the test that proves it: what its id begins with."""
 
+DURABLE: Final = ("3.33", "3.44", "3.63", "3.64", "O8", "O15")
+"""Lines that say "the answer waits for the write": shown by scenarios that have the broker killed right after its
+answers, and by no others. A killed process leaves its page cache behind: that a disk has it, other tests show."""
+
+SYNCED: Final = {"O8": "tests/server/test_durability.py::test_a_commit_is_answered_after_its_fdatasync"}
+"""By durable line what the id of a test begins with that holds the disk's sync back, and with it the answer."""
+
 BEYOND: Final = {
-    "2.1 loading, moved, stopping, and logs that fail": "see the lines shown elsewhere",
+    "2.1 moved, stopping, and logs that fail": "see the lines shown elsewhere",
     "2.2 Join, Sync, Heartbeat: share and streams groups": "this coordinator has no such groups",
-    "2.2 any request: Dead": "Kafka 4 takes a group out of its map in the same step: nobody ever meets a Dead one",
+    "2.2 any request: Dead": "Kafka 4 takes a group out of its map in the same step: no request meets a Dead one",
     "2.3 OffsetCommit, OffsetFetch: consumer groups": "they come with KIP-848",
     "2.3 OffsetFetch: group errors": "none that a classic group gives: they are those of 2.1",
     "2.3 FindCoordinator: offsets topic absent": "here it is there from the start",
@@ -316,10 +324,31 @@ BEYOND: Final = {
 """Cells that are not covered, and why."""
 
 LATER: Final = {
-    "O28": "a metric: no API shows it",
+    "O28": "it comes with metrics, of which there are none yet",
 }
-"""Lines that no client of the group APIs can see yet, and why."""
+"""Lines that are not built yet, and what they come with."""
 
-LINES: Final = tuple(
-    line for line in (*GROUP_LINES, *OFFSET_LINES) if line not in ELSEWHERE and line not in LATER
-)
+
+class Net(StrEnum):
+    """The kind of test that a line rests on."""
+
+    LIVE = "beside a running Kafka"
+    KILLED = "beside a running Kafka, both killed right after answers"
+    SIMULATION = "in the simulation"
+    NONE = "not yet"
+
+
+def net_of(line: str) -> Net:
+    """By which kind of net `line` is shown."""
+    if line in LATER:
+        return Net.NONE
+    if line in ELSEWHERE:
+        return Net.SIMULATION
+    return Net.KILLED if line in DURABLE else Net.LIVE
+
+
+NETS: Final = {line: net_of(line) for line in (*GROUP_LINES, *OFFSET_LINES)}
+"""Every line, and its net."""
+
+LINES: Final = tuple(line for line, net in NETS.items() if net in (Net.LIVE, Net.KILLED))
+"""What the scenarios have to show."""

@@ -35,8 +35,13 @@ CLASSIC_END: Final = range(5)
 RESUMING: Final = range(3, 6)
 
 BUMPING_SINCE: Final = 5
-TIMEOUT_MS: Final = 60_000
+TIMEOUT_MS: Final = 600_000
+"""No transaction of a scenario runs into it."""
 SETTLED_WITHIN_S: Final = 20.0
+VERIFIED: Final[dict[str, Any]] = {"on": "delayed", "in_turn": "verification"}
+"""For cases in which a partition is not in the transaction: on a broker where no other case has that verified, and
+one after the other. Kafka verifies for several requests at once, and refuses them all with the code (48 or 120)
+that the version of the first of them knows."""
 
 FENCED: Final = ErrorCode.PRODUCER_FENCED
 OLD_EPOCH: Final = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -19,13 +20,24 @@ Script = Callable[..., Awaitable[None]]
 SCENARIOS: Final[list[Scenario]] = []
 
 
+class Ending(StrEnum):
+    """How a broker's life ends before it is started again."""
+
+    TERM = "SIGTERM"
+    KILL = "SIGKILL"
+
+
+BOTH: Final = tuple(Ending)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario in one version, and with one choice of what else it is tried with."""
+    """One scenario in one version, with one choice of what it is tried with, and one way to end the broker."""
 
     scenario: Scenario
     version: int | None
     choice: Any
+    ending: Ending | None = None
 
     @property
     def name(self) -> str:
@@ -39,8 +51,8 @@ class Case:
 
     @property
     def variant(self) -> str:
-        """The choice and the version, where the scenario has them."""
-        parts = [] if self.choice is None else [str(self.choice)]
+        """The choice, the ending and the version, where the scenario has them."""
+        parts = [str(each) for each in (self.choice, self.ending) if each is not None]
         if self.version is not None:
             parts.append(f"v{self.version}")
         return "/".join(parts)
@@ -59,18 +71,33 @@ class Scenario:
     versions: tuple[int, ...]
     choices: tuple[Any, ...]
     on: str
-    restarts: bool
+    restarts: tuple[Ending, ...]
+    in_turn: str | None
+    thin: bool
 
     @property
     def name(self) -> str:
         return self.script.__name__
 
     def cases(self) -> list[Case]:
+        """Every version with every choice and ending; a second ending in the newest version alone.
+
+        What a broker's end leaves behind does not depend on the version that clients spoke. A `thin` scenario has
+        its first choice in every version, and the others in the oldest and the newest.
+        """
         return [
-            Case(self, version, choice)
-            for choice in self.choices or (None,)
-            for version in self.versions or (None,)
+            Case(self, version, choice, ending)
+            for number, ending in enumerate(self.restarts or (None,))
+            for index, choice in enumerate(self.choices or (None,))
+            for version in self._versions_of(is_first_choice=not index, is_first_ending=not number) or (None,)
         ]
+
+    def _versions_of(self, *, is_first_choice: bool, is_first_ending: bool) -> tuple[int, ...]:
+        if not is_first_ending:
+            return self.versions[-1:]
+        if is_first_choice or not self.thin:
+            return self.versions
+        return tuple(dict.fromkeys((*self.versions[:1], *self.versions[-1:])))
 
 
 def scenario(
@@ -78,13 +105,20 @@ def scenario(
     versions: Iterable[int] = (),
     choices: Iterable[Any] = (),
     on: str = "plain",
-    restarts: bool = False,
+    restarts: Iterable[Ending] = (),
+    in_turn: str | None = None,
+    thin: bool = False,
 ) -> Callable[[Script], Script]:
-    """Enter a script: it is called with a `Run`, then with a version and a choice where there are any."""
+    """Enter a script: it is called with a `Run`, then with a version and a choice where there are any.
+
+    Cases of one word `in_turn` are never played side by side: Kafka's answers to one depend on the others.
+    `thin` is for choices that have nothing to do with versions.
+    """
 
     def enter(script: Script) -> Script:
         assert lines, f"{script.__name__} names no line of KAFKA.md"
-        SCENARIOS.append(Scenario(script, lines, tuple(versions), tuple(choices), on, restarts))
+        given = (tuple(versions), tuple(choices), on, tuple(restarts), in_turn, thin)
+        SCENARIOS.append(Scenario(script, lines, *given))
         return script
 
     return enter

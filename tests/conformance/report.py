@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.conformance.comparison import Difference, Plain
 from tests.conformance.coverage import Coverage
-from tests.conformance.suite import Outcome
+from tests.conformance.suite import REPLAYS_MAX, Outcome
 
 
 def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
@@ -65,6 +65,27 @@ def shown(value: Plain) -> str:
     return text if len(text) < 200 else f"{text[:180]}... ({len(text)} characters)"
 
 
+def _replays(outcomes: list[Outcome]) -> Iterator[str]:
+    """How many cases were played again, and what had differed at first: each has a cause to be found."""
+    again = [outcome for outcome in outcomes if outcome.at_first is not None]
+    yield f"replays: {len(again)} (at most {REPLAYS_MAX} in a run)"
+    for outcome in again:
+        assert outcome.at_first is not None
+        yield "played again, alone, because beside others there was:"
+        yield from _one(outcome.at_first)
+
+
+def _how_compared(outcomes: list[Outcome]) -> Iterator[str]:
+    as_bytes = sum(outcome.tally.as_bytes for outcome in outcomes)
+    decoded = sum(outcome.tally.decoded for outcome in outcomes)
+    yield (
+        f"answers compared: {as_bytes + decoded}, of them {as_bytes} equal byte for byte but for the "
+        f"correlation id, {decoded} strictly decoded with ids, clocks and ports renamed"
+    )
+    surplus = {each for outcome in outcomes for run in outcome.runs.values() for each in run.surplus}
+    yield f"bytes that no message accounts for, on either side: {', '.join(sorted(surplus)) or 'none'}"
+
+
 def _counts(outcomes: list[Outcome]) -> Iterator[str]:
     equal = [outcome for outcome in outcomes if outcome.is_equal]
     scenarios = {outcome.case.scenario.name for outcome in outcomes}
@@ -74,9 +95,8 @@ def _counts(outcomes: list[Outcome]) -> Iterator[str]:
         f"scenarios x versions: {len(outcomes)}, of them equal: {len(equal)}"
     )
     yield from Coverage(outcomes).counts()
-    for outcome in outcomes:
-        if outcome.attempts > 1:
-            yield f"played {outcome.attempts} times, at first while others were: {outcome.case.name}"
+    yield from _replays(outcomes)
+    yield from _how_compared(outcomes)
     reasons = Counter(row.reason for outcome in outcomes for row, _ in outcome.wanted)
     for reason, count in reasons.items():
         yield f"wanted difference, {count} times: {reason}"

@@ -15,11 +15,17 @@ from typing import Any, Final
 
 from protocol.codec import spec
 from protocol.framing import encode_request
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from protocol.messages.offset_fetch import OffsetFetchRequest
+from tests.conformance.answers import Answer
 from tests.conformance.comparison import UNORDERED_WHEN_ALL, Entry
 from tests.conformance.connection import CORRELATION_ID, Connection
-from tests.conformance.restarts import Restarts
+from tests.conformance.registry import Ending
+from tests.conformance.restarts import Lane, Restarts
 
 ANSWER_TIMEOUT_S: Final = 30.0
 PARKED_FOR_S: Final = 0.15  # A request without an answer for so long is parked: answers take milliseconds.
@@ -58,11 +64,17 @@ class Run:
     name: str
     bootstrap: str
     topic_ids: dict[str, bytes]
-    restarts: Restarts | None = None  # Of the broker; only for scenarios entered with `restarts=True`.
+    restarts: Restarts | None = None  # Of the broker; only for scenarios that restart it.
+    ending: Ending | None = None  # How that restart ends the broker.
     transcript: list[Entry] = field(default_factory=list)
     unmet: list[str] = field(default_factory=list)
+    surplus: set[str] = field(default_factory=set)  # What answers held beside their messages.
+    was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
+    _answers: dict[int, Answer] = field(
+        default_factory=dict
+    )  # By the id of the message, which they keep alive.
 
     @property
     def group(self) -> str:
@@ -102,7 +114,7 @@ class Run:
             reply = CLOSED
         except TimeoutError:
             raise TimeoutError(f"{asked.what}: no answer within {ANSWER_TIMEOUT_S:.0f} s") from None
-        self.transcript.append(Entry(asked.what, reply, asked.unordered))
+        self.transcript.append(Entry(asked.what, reply, asked.unordered, self._body_of(reply)))
         if error is not None:
             expected["error_code"] = error
         self._check(asked.what, reply, expected)
@@ -159,17 +171,20 @@ class Run:
 
     async def look(self) -> DescribedGroup:
         """The group by DescribeGroups, kept out of the transcript."""
+        return _only_group(await self._described())
+
+    async def _described(self) -> DescribeGroupsResponse:
         connection = await self.free_connection(OBSERVER)
         request = DescribeGroupsRequest(groups=[self.group])
         response = await connection.send(request, DESCRIBE_VERSION)
-        (described,) = response.groups
-        assert isinstance(described, DescribedGroup)
-        return described
+        assert isinstance(response, DescribeGroupsResponse)
+        return response
 
     async def describe(self, state: str | None = None) -> DescribedGroup:
         """As `look`, in the transcript."""
-        described = await self.look()
-        self.saw("the group described", described)
+        response = await self._described()
+        described = _only_group(response)
+        self.transcript.append(Entry("the group described", described, body=self._body_of(response)))
         if state is not None:
             got = described.group_state
             self.expect(got == state, f"the group should be {state}, is {got}")
@@ -197,20 +212,50 @@ class Run:
         for connection in pool:
             if not connection.is_busy:
                 return connection
-        pool.append(await Connection.open(self.bootstrap, actor))
+        pool.append(await Connection.open(self.bootstrap, actor, self._take))
         return pool[-1]
 
+    def _take(self, answer: Answer) -> None:
+        self._answers[id(answer.message)] = answer
+        if answer.surplus:
+            self.surplus.add(f"{answer.name}: {answer.surplus}")
+
+    def _body_of(self, message: Any) -> bytes | None:
+        """The bytes that `message` arrived as, or None for a word that stands for the lack of an answer."""
+        answer = self._answers.get(id(message))
+        return None if answer is None else answer.body
+
     async def restarted(self) -> None:
-        """The broker is restarted, and everybody has to connect anew."""
-        assert self.restarts is not None, f"{self.name} is not entered with restarts=True"
+        """The broker is restarted, and everybody has to connect again."""
+        restarts = self._the_restart()
         self.close()
-        restarts, self.restarts = self.restarts, None
         await restarts.restarted()
 
-    async def give_up_restart(self) -> None:
+    async def restarted_just_now(self) -> None:
+        """As `restarted`, but as soon as a connection is accepted: the broker may be loading."""
+        restarts = self._the_restart()
+        self.close()
+        await restarts.restarted_just_now()
+
+    async def ended_amid(self, *lanes: Lane) -> None:
+        """As `restarted`, with requests under way at the very end: each lane is run until it is cut off.
+
+        A lane sends one request after the other for ever, and calls what it is given after each answer.
+        """
+        restarts = self._the_restart()
+        await restarts.amid(lanes)
+        self.was_ended_amid = True
+        self.close()
+
+    def _the_restart(self) -> Restarts:
+        assert self.restarts is not None, f"{self.name} is not entered with restarts"
+        restarts, self.restarts = self.restarts, None
+        return restarts
+
+    def give_up_restart(self) -> None:
         """For a script that broke off before its restart: the others must not wait for it."""
         if self.restarts is not None:
-            await self.restarts.give_up()
+            self.restarts.give_up()
 
     def hang_up(self, actor: str) -> None:
         """Close all connections of `actor`."""
@@ -222,8 +267,19 @@ class Run:
         for actor in list(self._connections):
             self.hang_up(actor)
 
+    def forget_answers(self) -> None:
+        """Let go of what was received: a run of thousands of cases holds many megabytes otherwise."""
+        self.transcript.clear()
+        self._answers.clear()
+
     def _what(self, actor: str, request: Any, version: int, note: str) -> str:
         self.asked += 1
         name = type(request).__name__.removesuffix("Request")
         assert spec(type(request)).kind == "request"
         return f"{actor}: {name} v{version}{f' ({note})' if note else ''}"
+
+
+def _only_group(response: DescribeGroupsResponse) -> DescribedGroup:
+    (described,) = response.groups
+    assert isinstance(described, DescribedGroup)
+    return described

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.conformance.comparison import Difference, differences, normalised
-from tests.conformance.registry import Case
+from tests.conformance.comparison import Difference, Tally, differences, normalised, surplus_differences
+from tests.conformance.registry import Case, Ending
 from tests.conformance.restarts import Restarts
 from tests.conformance.run import Run
-from tests.conformance.targets import Target
+from tests.conformance.targets import RestartOf, Target
 from tests.conformance.wanted import Wanted, reason_for
 
 AT_A_TIME: Final = 12
 """Cases side by side: most of what they do is wait, but requests have to be answered within milliseconds."""
 CASE_TIMEOUT_S: Final = 150.0
-ATTEMPTS: Final = 3
-"""What differed while others were played beside it is played again, one case at a time, and the report tells.
+REPLAYS_MAX: Final = 2
+"""So many cases that differed beside others are played again, once and alone, in a whole run.
 
-Scripts go by the clock, and a slow moment of the machine is no difference; what differs by rule differs each time.
+Scripts go by the clock, and a slow moment of the machine is no difference. If more cases differ than that it was
+no slow moment: none of them is played again. The report shows each replay, and what differed at first.
 """
-PLAYED_AGAIN_MAX: Final = 10
-"""If more cases differ than that, it was no slow moment: they are not played again."""
 
 
 @dataclass
@@ -36,7 +37,8 @@ class Outcome:
     failures: dict[str, str] = field(default_factory=dict)  # By kind of target: the script broke off.
     unexpected: list[Difference] = field(default_factory=list)
     wanted: list[tuple[Wanted, Difference]] = field(default_factory=list)
-    attempts: int = 1
+    at_first: Outcome | None = None  # What came of it beside others, where it was played again.
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def broken_promises(self) -> list[tuple[str, str]]:
@@ -52,24 +54,30 @@ class Outcome:
         return not self.failures and not self.unexpected and not self.broken_promises
 
 
-async def play(case: Case, targets: list[Target], restarts: dict[str, Restarts], attempt: int = 1) -> Outcome:
-    """Play `case` on all `targets` side by side and compare; each attempt has groups of its own."""
-    outcome = Outcome(case, attempts=attempt)
+async def play(
+    case: Case, targets: list[Target], restarts: dict[str, Restarts], at_first: Outcome | None = None
+) -> Outcome:
+    """Play `case` on all `targets` side by side and compare; a replay has groups of its own."""
+    outcome = Outcome(case, at_first=at_first)
     await asyncio.gather(*[_play_on(target, case, outcome, restarts) for target in targets])
     if {"kafka", "muster"} <= outcome.runs.keys():
         transcripts = {kind: normalised(run.transcript, run.bootstrap) for kind, run in outcome.runs.items()}
-        for difference in differences(transcripts["kafka"], transcripts["muster"]):
+        found = differences(transcripts["kafka"], transcripts["muster"], outcome.tally)
+        found += surplus_differences(outcome.runs["kafka"].surplus, outcome.runs["muster"].surplus)
+        for difference in found:
             row = reason_for(case.name, difference)
             if row is None:
                 outcome.unexpected.append(difference)
             else:
                 outcome.wanted.append((row, difference))
+    for run in outcome.runs.values():
+        run.forget_answers()
     return outcome
 
 
 async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[str, Restarts]) -> None:
-    name = case.name if outcome.attempts == 1 else f"{case.name}/{outcome.attempts}"
-    run = Run(name, target.bootstrap, dict(target.topic_ids), restarts.get(target.kind))
+    name = case.name if outcome.at_first is None else f"{case.name}/again"
+    run = Run(name, target.bootstrap, dict(target.topic_ids), restarts.get(target.kind), case.ending)
     outcome.runs[target.kind] = run
     try:
         async with asyncio.timeout(CASE_TIMEOUT_S):
@@ -84,7 +92,7 @@ async def _play_on(target: Target, case: Case, outcome: Outcome, restarts: dict[
         outcome.failures[target.kind] = f"{type(error).__name__}: {error} ({' > '.join(lines[-4:])})"
     finally:
         run.close()
-        await run.give_up_restart()
+        run.give_up_restart()
 
 
 async def play_all(cases: Iterable[Case], targets: list[Target]) -> list[Outcome]:
@@ -92,38 +100,63 @@ async def play_all(cases: Iterable[Case], targets: list[Target]) -> list[Outcome
     by_configuration: dict[str, list[Target]] = {}
     for target in targets:
         by_configuration.setdefault(target.configuration, []).append(target)
-    given = list(cases)
+    given, replays = list(cases), Replays()
     played = await asyncio.gather(
         *[
-            _play_on_configuration([case for case in given if case.scenario.on == name], its_targets)
+            _play_on_configuration([case for case in given if case.scenario.on == name], its_targets, replays)
             for name, its_targets in by_configuration.items()
         ]
     )
     return [outcome for outcomes in played for outcome in outcomes]
 
 
-async def _play_on_configuration(cases: list[Case], targets: list[Target]) -> list[Outcome]:
-    """Those that restart the broker come last, all together: one restart serves them all."""
+class Replays:
+    """The replays that are left in a run."""
+
+    def __init__(self) -> None:
+        self._left = REPLAYS_MAX
+
+    async def play(self, outcomes: list[Outcome], targets: list[Target]) -> list[Outcome]:
+        """Play those that differ once more, alone, unless they are too many."""
+        different = sum(not outcome.is_equal for outcome in outcomes)
+        if different > self._left:
+            return outcomes
+        self._left -= different
+        return [
+            each if each.is_equal else await play(each.case, targets, {}, at_first=each) for each in outcomes
+        ]
+
+
+async def _play_on_configuration(cases: list[Case], targets: list[Target], replays: Replays) -> list[Outcome]:
+    """Those that restart the broker come last, all together: one restart of each kind serves them all."""
     gate = asyncio.Semaphore(AT_A_TIME)
+    turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def through_the_gate(case: Case) -> Outcome:
-        async with gate:
+        word = case.scenario.in_turn
+        async with nullcontext() if word is None else turns[word], gate:
             return await play(case, targets, {})
 
-    quiet = [case for case in cases if not case.scenario.restarts]
-    outcomes = await _play_again(await asyncio.gather(*map(through_the_gate, quiet)), targets)
-    loud = [case for case in cases if case.scenario.restarts]
-    restarts = {target.kind: Restarts(target.restart, len(loud)) for target in targets}
-    return outcomes + await asyncio.gather(*[play(case, targets, restarts) for case in loud])
+    quiet = [case for case in cases if case.ending is None]
+    outcomes = await replays.play(await asyncio.gather(*map(through_the_gate, quiet)), targets)
+    return outcomes + await _play_restarting([case for case in cases if case.ending is not None], targets)
 
 
-async def _play_again(outcomes: list[Outcome], targets: list[Target]) -> list[Outcome]:
-    """Give those that differ two more tries, unless they are many."""
-    if sum(not outcome.is_equal for outcome in outcomes) > PLAYED_AGAIN_MAX:
-        return outcomes
-    final: list[Outcome] = []
-    for outcome in outcomes:
-        while not outcome.is_equal and outcome.attempts < ATTEMPTS:
-            outcome = await play(outcome.case, targets, {}, outcome.attempts + 1)
-        final.append(outcome)
-    return final
+async def _play_restarting(cases: list[Case], targets: list[Target]) -> list[Outcome]:
+    """One restart after the other; the scripts of the next begin while those of the last look at what is left.
+
+    Each restart waits for all scripts that share it, and for us: until those of the one before have ended.
+    """
+    playing: list[asyncio.Future[list[Outcome]]] = []
+    for ending in Ending:
+        sharing = [case for case in cases if case.ending is ending]
+        if not sharing:
+            continue
+        restarts = {target.kind: Restarts(RestartOf(target, ending), len(sharing) + 1) for target in targets}
+        scripts = asyncio.gather(*[play(case, targets, restarts) for case in sharing])
+        await asyncio.gather(*playing)
+        for restart in restarts.values():
+            restart.give_up()
+        await asyncio.gather(*[restart.over() for restart in restarts.values()])
+        playing.append(scripts)
+    return [outcome for outcomes in await asyncio.gather(*playing) for outcome in outcomes]

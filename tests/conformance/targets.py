@@ -1,20 +1,23 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
-`plain` has no initial delay, `delayed` one of a second and makes topics that are asked for, `small` little room
-and a short memory. Sessions may be as short as a tenth of a second in all of them, so that no script waits long
-for one to end.
+`plain` has no initial delay, `delayed` has one and makes topics that are asked for, `small` has little room and a short memory; `restarted` is as
+`plain` and restarted early, while it has few partitions to load. Sessions may be as short as a tenth of a second
+in all of them, so that no script waits long for one to end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
@@ -28,10 +31,13 @@ from protocol.messages.offset_commit import (
 )
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
+from tests.conformance.registry import Ending
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import SMALL, KafkaBroker
 from tests.processes import ServerProcess
 
+DELAY_S: Final = 2
+"""Of the first join phase where it is delayed: long enough to tell a delay from a slow moment of the machine."""
 BASE: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -42,7 +48,9 @@ BASE: Final = {
 }
 CONFIGURATIONS: Final = {
     "plain": BASE,
-    "delayed": BASE | {"group.initial.rebalance.delay.ms": "1000", "auto.create.topics.enable": "true"},
+    "restarted": BASE,
+    "delayed": BASE
+    | {"group.initial.rebalance.delay.ms": str(DELAY_S * 1000), "auto.create.topics.enable": "true"},
     "small": BASE
     | {
         "group.max.size": "2",
@@ -53,9 +61,12 @@ CONFIGURATIONS: Final = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
 }
-AFTER_RESTART: Final[dict[str, dict[str, str]]] = {
-    "plain": {"group.max.size": "3"},
-    "delayed": {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"},
+MAX_SIZE_AFTER: Final = {Ending.TERM: 4, Ending.KILL: 3}
+AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
+    "restarted": {ending: {"group.max.size": str(size)} for ending, size in MAX_SIZE_AFTER.items()},
+    "delayed": {
+        Ending.TERM: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    },
 }
 """Settings that a restart brings, for what is found to be too large (KAFKA.md 3.31) or too old (3.68) then."""
 HEAP: Final = "320m"
@@ -71,6 +82,7 @@ class Target:
     configuration: str
     server: ServerProcess
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    _leader_epochs: dict[int, int] = field(default_factory=dict)  # Of the offsets partitions, in this life.
 
     @property
     def bootstrap(self) -> str:
@@ -84,13 +96,24 @@ class Target:
         await _coordinator_ready(connection)
         await _transactions_ready(connection)
         await _warm_up(connection)
+        self._leader_epochs = await _leader_epochs(connection)
         connection.close()
 
-    async def restart(self) -> None:
-        """Stop and start again, on the same port and data, with the settings of AFTER_RESTART."""
-        self._settings().update(AFTER_RESTART.get(self.configuration, {}))
-        await asyncio.to_thread(self.server.restart)
+    def end(self, ending: Ending) -> None:
+        """Send the signal, and wait for nothing."""
+        os.killpg(self.server.pid, signal.Signals[ending])
+
+    async def start_again(self, ending: Ending) -> None:
+        """Start when it has ended, on the same port and data, with the settings of AFTER_RESTART."""
+        await asyncio.to_thread(self.server.kill if ending is Ending.KILL else self.server.terminate)
+        self._settings().update(AFTER_RESTART.get(self.configuration, {}).get(ending, {}))
+        await asyncio.to_thread(self.server.start)
+
+    async def ready(self) -> None:
+        """Returns when every partition is loaded for good."""
         connection = await Connection.open(self.bootstrap, "setup")
+        if self.kind == "kafka":
+            self._leader_epochs = await _elected_again(connection, self._leader_epochs)
         await _coordinator_ready(connection)
         await _transactions_ready(connection)
         connection.close()
@@ -108,6 +131,23 @@ class Target:
             return "Muster, this checkout"
         told = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
         return f"Apache Kafka {told[1] if told else '(version unknown)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOf:
+    """One restart of `target`, by `ending`."""
+
+    target: Target
+    ending: Ending
+
+    def end(self) -> None:
+        self.target.end(self.ending)
+
+    async def start_again(self) -> None:
+        await self.target.start_again(self.ending)
+
+    async def ready(self) -> None:
+        await self.target.ready()
 
 
 def new_target(kind: str, configuration: str, data_dir: Path) -> Target:
@@ -157,6 +197,28 @@ async def _coordinator_ready(connection: Connection) -> None:
             return
         await asyncio.sleep(0.2)
     raise TimeoutError("the coordinator did not get ready")
+
+
+async def _leader_epochs(connection: Connection) -> dict[int, int]:
+    """By offsets partition that has a leader, its leader's epoch."""
+    wanted = [MetadataRequestTopic(name=GROUP_METADATA_TOPIC)]
+    (topic,) = (await connection.send(MetadataRequest(topics=wanted), 12)).topics
+    return {each.partition_index: each.leader_epoch for each in topic.partitions if each.leader_id >= 0}
+
+
+async def _elected_again(connection: Connection, before: dict[int, int]) -> dict[int, int]:
+    """Wait until all offsets partitions have a leader of a later epoch than `before`; their epochs then.
+
+    A Kafka broker that starts again loads what it led in its last life, is fenced until it has registered, gives
+    everything up, and loads it a second time. Between the two it may answer from what it had read until then.
+    """
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        epochs = await _leader_epochs(connection)
+        if all(epochs.get(partition, -1) > epoch for partition, epoch in before.items()):
+            return epochs
+        await asyncio.sleep(0.1)
+    raise TimeoutError(f"the leaders are still those of the life before: {before}")
 
 
 async def _transactions_ready(connection: Connection) -> None:

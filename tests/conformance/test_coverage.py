@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conformance.coverage import Coverage, proofs_elsewhere
-from tests.conformance.lines import CELLS, ELSEWHERE, LATER, LINES, NAMED_LINES
-from tests.conformance.registry import Case, all_scenarios
+from tests.conformance.lines import CELLS, DURABLE, ELSEWHERE, LATER, LINES, NAMED_LINES, NETS, Net
+from tests.conformance.registry import Case, Ending, all_scenarios
+from tests.conformance.run import Run
 from tests.conformance.suite import Outcome
 
 CASES = [case for scenario in all_scenarios() for case in scenario.cases()]
@@ -43,6 +44,33 @@ def test_a_version_that_no_case_plays_is_missing() -> None:
     assert "3.1" in covered.missing
 
 
+def test_a_durable_line_is_shown_by_a_broker_that_was_killed_right_after_answers() -> None:
+    """Neither a script without an end nor one that ends in order shows that an answer waited for the write."""
+
+    def of(line: str, ending: Ending | None) -> list[Outcome]:
+        return [Outcome(case) for case in CASES if line in case.lines and case.ending is ending]
+
+    for line in DURABLE:
+        for ending in (None, Ending.TERM):
+            assert line in Coverage(of(line, ending)).missing
+        killed = of(line, Ending.KILL)
+        assert line not in Coverage(killed).missing
+        for outcome in killed:
+            outcome.runs["muster"] = Run(outcome.case.name, "127.0.0.1:1", {})
+        assert line in Coverage(killed).missing, "it was killed at rest"
+
+
+def test_each_line_has_its_net_and_few_have_another_than_a_running_kafka() -> None:
+    """These may be shown in the simulation, that one comes later: the list may only get shorter."""
+    nets = {net: {line for line, own in NETS.items() if own is net} for net in Net}
+    assert nets[Net.SIMULATION] == {
+        *("3.27", "3.38", "3.49", "3.50", "3.70", "3.71", "3.72", "3.73", "3.85", "3.86", "3.88")
+    }
+    assert nets[Net.NONE] == {"O28"}
+    assert nets[Net.KILLED] == {"3.33", "3.44", "3.63", "3.64", "O8", "O15"}
+    assert set(LINES) == nets[Net.LIVE] | nets[Net.KILLED]
+
+
 def test_the_test_that_proves_a_line_is_found_by_its_name(tmp_path: Path) -> None:
     source = tmp_path / NAMED_LINES
     source.parent.mkdir(parents=True)
@@ -60,9 +88,9 @@ def test_what_is_not_shown_here_is_shown_elsewhere() -> None:
 
 def test_what_is_not_equal_is_counted_as_covered_only() -> None:
     outcomes = [Outcome(case) for case in CASES if case.scenario.name == "an_old_client_is_in_at_once"]
-    (lines, _) = Coverage(outcomes).counts()
+    lines = next(iter(Coverage(outcomes).counts()))
     assert "3 covered, 3 equal" in lines
     outcomes[0].failures["muster"] = "broke off"
-    (lines, _, broken) = Coverage(outcomes).counts()
+    lines, *_, broken = Coverage(outcomes).counts()
     assert "3 covered, 0 equal" in lines
     assert broken == "not equal: 3.1, 3.2, 3.21"

@@ -129,7 +129,7 @@ async def metadata_may_be_null(run: Run, version: int, kind: str) -> None:
     await alice.fetch(offsets=[(TOPIC, 0)])
 
 
-@scenario("O26", versions=range(6, 11), choices=(-1, 0, 5, 2**31 - 1, -2))
+@scenario("O26", versions=range(6, 11), choices=(-1, 0, 5, 2**31 - 1, -2), thin=True)
 async def the_leader_epoch_comes_back(run: Run, version: int, epoch: int) -> None:
     (alice,) = cast(run, "alice")
     request = alice.commit_request(version, {(TOPIC, 0): 42})
@@ -152,7 +152,13 @@ async def the_last_commit_wins(run: Run, version: int) -> None:
     await alice.fetch(offsets=[(TOPIC, 1)])
 
 
-@scenario("O3", "2.3 OffsetCommit: metadata too long", versions=COMMIT, choices=("ascii", "umlauts", "emoji"))
+@scenario(
+    "O3",
+    "2.3 OffsetCommit: metadata too long",
+    versions=COMMIT,
+    choices=("ascii", "umlauts", "emoji"),
+    thin=True,
+)
 async def metadata_has_a_limit_for_each_partition(run: Run, version: int, kind: str) -> None:
     (alice,) = cast(run, "alice")
     letter = {"ascii": "x", "umlauts": "ö", "emoji": "😀"}[kind]

@@ -1,4 +1,4 @@
-"""The initial rebalance delay (KAFKA.md 3.11 to 3.15), on brokers where it is one second."""
+"""The initial rebalance delay (KAFKA.md 3.11 to 3.15), on brokers where it is DELAY_S."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from typing import Final
 
 from protocol.errors import ErrorCode
-from tests.conformance.actors import JOIN, LEAVE, Actor
+from tests.conformance.actors import JOIN, LEAVE, LONG_MS, Actor
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
 from tests.conformance.scenes import cast
+from tests.conformance.targets import DELAY_S
 
 DELAYED: Final = "delayed"
 
@@ -18,7 +19,7 @@ DELAYED: Final = "delayed"
 async def the_first_member_waits_for_others(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.get_id(version)
-    async with run.taking(0.9, 3.0):
+    async with run.taking(0.9 * DELAY_S, 3.0 * DELAY_S):
         join = await alice.send_join(version)
         await run.until("PreparingRebalance", 1)
         await run.parked(join)
@@ -34,7 +35,7 @@ async def outside_the_initial_delay_nobody_waits(run: Run, version: int) -> None
     await alice.sync()
     bobs = await bob.send_enter(version)
     await run.until("PreparingRebalance", 2)
-    async with run.taking(0.0, 0.8):
+    async with run.taking(0.0, 0.8 * DELAY_S):
         await alice.join(version)
         await bob.joined(bobs)
 
@@ -42,9 +43,9 @@ async def outside_the_initial_delay_nobody_waits(run: Run, version: int) -> None
 @scenario("3.12", versions=JOIN, on=DELAYED)
 async def a_newcomer_extends_the_delay_by_a_slice(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
-    async with run.taking(1.8, 3.5):
+    async with run.taking(1.8 * DELAY_S, 3.5 * DELAY_S):
         alices = await alice.send_enter(version)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.4 * DELAY_S)
         bobs = await bob.send_enter(version)
         await alice.joined(alices)
     await bob.joined(bobs)
@@ -55,13 +56,13 @@ async def a_newcomer_extends_the_delay_by_a_slice(run: Run, version: int) -> Non
 async def the_delay_ends_with_the_rebalance_timeout(run: Run, version: int) -> None:
     alice, *others = cast(run, "alice", "bob", "carol", "dave", "erin")
     for each in (alice, *others):
-        each.rebalance_timeout_ms = 2_500
-        each.session_timeout_ms = 2_500 if version == 0 else each.session_timeout_ms
-    async with run.taking(2.2, 4.0):
+        each.rebalance_timeout_ms = 2_500 * DELAY_S
+        each.session_timeout_ms = 2_500 * DELAY_S if version == 0 else each.session_timeout_ms
+    async with run.taking(2.2 * DELAY_S, 4.0 * DELAY_S):
         alices = await alice.send_enter(version)
         joins = []
         for other in others[:3]:
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(0.6 * DELAY_S)
             joins.append(await other.send_enter(version))
         await alice.joined(alices)
     for other, join in zip(others, joins, strict=False):
@@ -72,11 +73,11 @@ async def the_delay_ends_with_the_rebalance_timeout(run: Run, version: int) -> N
 @scenario("3.12", versions=JOIN, on=DELAYED)
 async def a_rebalance_timeout_shorter_than_the_delay_allows_no_extension(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
-    alice.rebalance_timeout_ms = bob.rebalance_timeout_ms = 400
-    alice.session_timeout_ms = bob.session_timeout_ms = 400 if version == 0 else 60_000
-    async with run.taking(0.9, 1.75):
+    alice.rebalance_timeout_ms = bob.rebalance_timeout_ms = 400 * DELAY_S
+    alice.session_timeout_ms = bob.session_timeout_ms = 400 * DELAY_S if version == 0 else LONG_MS
+    async with run.taking(0.9 * DELAY_S, 1.75 * DELAY_S):
         alices = await alice.send_enter(version)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3 * DELAY_S)
         bobs = await bob.send_enter(version)
         await alice.joined(alices)
     await bob.joined(bobs)
@@ -85,21 +86,21 @@ async def a_rebalance_timeout_shorter_than_the_delay_allows_no_extension(run: Ru
 @scenario("3.12", on=DELAYED)
 async def a_pending_id_does_not_extend_the_delay(run: Run) -> None:
     alice, bob = cast(run, "alice", "bob")
-    async with run.taking(0.9, 1.8):
+    async with run.taking(0.9 * DELAY_S, 1.8 * DELAY_S):
         alices = await alice.send_enter()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3 * DELAY_S)
         await bob.get_id()
-        await run.answer_if_any(alices, 1.4)
+        await run.answer_if_any(alices, 1.4 * DELAY_S)
     await run.describe()
 
 
-@scenario("3.14", versions=LEAVE, on=DELAYED)
+@scenario("3.14", "3.62", versions=LEAVE, on=DELAYED)
 async def a_member_that_leaves_does_not_end_the_delay(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await bob.get_id()
-    async with run.taking(1.8, 3.5):
+    async with run.taking(1.8 * DELAY_S, 3.5 * DELAY_S):
         alices = await alice.send_enter()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3 * DELAY_S)
         bobs = await bob.send_join()
         await run.parked(bobs)
         await bob.leave_with(ErrorCode.NONE, version)
@@ -130,7 +131,7 @@ async def a_pending_id_that_times_out_during_the_delay(run: Run) -> None:
     bob.session_timeout_ms = 200
     await alice.get_id()
     await bob.get_id()
-    async with run.taking(0.0, 0.8):
+    async with run.taking(0.0, 0.8 * DELAY_S):
         await alice.enter()
     await run.describe("CompletingRebalance")
 
@@ -142,7 +143,7 @@ async def a_pending_id_that_leaves_during_the_delay(run: Run) -> None:
     join = await alice.send_enter()
     await run.parked(join)
     await bob.leave()
-    await run.parked(join, 0.2)
+    await run.parked(join, 0.2 * DELAY_S)
     await alice.joined(join)
 
 
@@ -154,7 +155,7 @@ async def a_group_that_emptied_is_joined_with_the_delay_again(run: Run, version:
     await alice.leave()
     await run.describe("Empty")
     await bob.get_id(version)
-    async with run.taking(0.9, 3.0):
+    async with run.taking(0.9 * DELAY_S, 3.0 * DELAY_S):
         join = await bob.send_join(version)
         await run.parked(join)
         await bob.joined(join)
@@ -186,7 +187,7 @@ async def a_static_member_comes_back_during_the_delay(run: Run) -> None:
 @scenario("3.13", versions=JOIN)
 async def without_a_delay_the_first_member_is_alone(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
-    async with run.taking(0.0, 0.8):
+    async with run.taking(0.0, 0.8 * DELAY_S):
         await alice.enter(version)
     bobs = await bob.send_enter(version)
     await run.until("PreparingRebalance", 2)

@@ -44,7 +44,6 @@ class Reader:
     run: Run
     version: int
     topics: list[str] = field(default_factory=list)
-    names: dict[int, int] = field(default_factory=dict)  # Of sessions.
 
     async def make(self, *names: str) -> list[str]:
         """Topics of three partitions, whose names begin with the run's."""
@@ -127,11 +126,7 @@ class Reader:
         reply = await self.run.answer(sent)
         if not isinstance(reply, FetchResponse):
             return FetchResponse(), 0
-        session_id, reply.session_id = reply.session_id, self._renamed(reply.session_id)
-        return reply, session_id
-
-    def _renamed(self, session_id: int) -> int:
-        return self.names.setdefault(session_id, len(self.names) + 1) if session_id else 0
+        return reply, reply.session_id
 
 
 def told(reply: FetchResponse) -> list[tuple[int, int]]:
@@ -215,7 +210,7 @@ async def a_session_keeps_to_names_or_to_ids(run: Run, version: int) -> None:
     reader = Reader(run, version)
     (topic,) = await reader.make("a")
     _, session = await reader.fetch([(topic, 0, 0)], (0, 0))
-    other = Reader(run, 25 - version, names=reader.names)
+    other = Reader(run, 25 - version)
     reply, _ = await other.fetch([], (session, 1), note="the other way")
     run.expect(reply.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "106")
     await reader.fetch([], (session, 1), note="its own way")
@@ -339,7 +334,10 @@ async def a_fetch_waits_for_enough(run: Run, version: int) -> None:
 
 
 @scenario(
-    "F wait: with an error beside", versions=ALL, choices=("unknown-topic", "unknown-partition", "offset")
+    "F wait: with an error beside",
+    versions=ALL,
+    choices=("unknown-topic", "unknown-partition", "offset"),
+    thin=True,
 )
 async def an_error_ends_the_wait_or_not(run: Run, version: int, choice: str) -> None:
     reader = Reader(run, version)

@@ -90,7 +90,7 @@ async def fetch_of_all_there_is(run: Run, version: int) -> None:
     await alice.fetch(version, None)
 
 
-@scenario("O9", versions=FETCH, choices=STATES)
+@scenario("O9", versions=FETCH, choices=STATES, thin=True)
 async def fetch_asks_nobody_who_they_are(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     if state in ("Stable", "PreparingRebalance"):

@@ -113,6 +113,7 @@ async def join_without_a_protocol_to_a_new_group(run: Run, version: int) -> None
     "3.23",
     versions=JOIN,
     choices=STATES[2:],
+    thin=True,
 )
 async def join_with_protocols_that_do_not_fit(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
@@ -350,7 +351,7 @@ async def version_0_takes_the_session_timeout_for_the_rebalance_timeout(run: Run
     await run.describe("CompletingRebalance")
 
 
-@scenario("3.48", versions=range(1, 10), choices=(-1, 0, -1000))
+@scenario("3.48", versions=range(1, 10), choices=(-1, 0, -1000), thin=True)
 async def join_with_a_rebalance_timeout_that_is_no_time(run: Run, version: int, timeout_ms: int) -> None:
     """There is no time to sync either: the member is out at once."""
     (alice,) = cast(run, "alice")

@@ -54,7 +54,7 @@ async def leave_in_every_state(run: Run, version: int, state: str) -> None:
         await run.describe("CompletingRebalance")
 
 
-@scenario("2.2 Leave: member", "3.63", versions=LEAVE)
+@scenario("2.2 Leave: member", "3.21", versions=LEAVE)
 async def the_last_member_leaves(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
@@ -65,7 +65,7 @@ async def the_last_member_leaves(run: Run, version: int) -> None:
     run.expect(bob.generation_id == 3, "Empty was generation 2")
 
 
-@scenario("3.60", "3.61", "2.2 Leave: fenced", versions=BATCH)
+@scenario("3.60", "3.61", "3.41", "2.2 Leave: fenced", versions=BATCH)
 async def a_batch_leaves_with_mixed_success(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol", static=True)
     await stable(run, alice, bob, carol)

@@ -313,7 +313,7 @@ async def commit_with_empty_ids(run: Run, version: int) -> None:
     await undisturbed(run, alice, bob)
 
 
-@scenario("bad input OffsetCommit: negative numbers", versions=COMMIT)
+@scenario("bad input OffsetCommit: negative numbers", "O4", versions=COMMIT)
 async def commit_with_negative_numbers(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)

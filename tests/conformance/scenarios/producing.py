@@ -10,7 +10,7 @@ from typing import Any, Final
 from protocol.errors import ErrorCode
 from protocol.record_batch import CRC, CRC_POSITION, checksum
 from protocol.records import Codec
-from tests.conformance.producers import SETTLED_WITHIN_S, Producer
+from tests.conformance.producers import SETTLED_WITHIN_S, VERIFIED, Producer
 from tests.conformance.registry import scenario
 from tests.conformance.run import POLL_S, Run
 from tests.conformance.writers import (
@@ -81,7 +81,7 @@ REFUSED: Final = {
 }
 
 
-@scenario("P Produce: refused", versions=PRODUCE, choices=REFUSED)
+@scenario("P Produce: refused", versions=PRODUCE, choices=REFUSED, thin=True)
 async def produce_what_is_not(run: Run, version: int, what: str) -> None:
     """The answer, and that the log is as it was."""
     writer = await Writer.begin(run)
@@ -208,7 +208,7 @@ async def settled(producer: Producer) -> None:
         state = await producer.look()
 
 
-@scenario("P transactions: unverified", versions=PRODUCE)
+@scenario("P transactions: unverified", versions=PRODUCE, **VERIFIED)
 async def produce_outside_of_a_transaction(run: Run, version: int) -> None:
     """A batch whose partition is not in the transaction, or whose producer is not the one."""
     writer, producer = await begun(run, version, 1)

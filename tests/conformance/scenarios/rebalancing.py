@@ -72,6 +72,7 @@ async def a_leader_that_rejoins_starts_a_rebalance(run: Run, version: int) -> No
     "2.2 state Join of a member, new metadata/Stable",
     versions=JOIN,
     choices=("metadata", "order", "more", "fewer"),
+    thin=True,
 )
 async def a_follower_that_offers_something_else_starts_a_rebalance(run: Run, version: int, how: str) -> None:
     alice, bob = cast(run, "alice", "bob")

@@ -175,7 +175,7 @@ async def offsets_of_a_subscription_that_cannot_be_read_do_not_expire(run: Run) 
     await run.describe("Stable")
 
 
-@scenario("3.30", "3.32", versions=WITH_IDS, on=SMALL)
+@scenario("3.30", "3.32", "3.13", versions=WITH_IDS, on=SMALL)
 async def an_empty_group_takes_whoever_comes(run: Run, version: int) -> None:
     """However many ids are waiting to be used; nor do they hold up a first join without a delay."""
     await kept(run)
@@ -197,7 +197,7 @@ async def offsets_of_workers_do_not_expire(run: Run) -> None:
     await run.describe("Stable")
 
 
-@scenario("O19", on=SMALL, versions=range(2, 5))
+@scenario("O19", "O17", on=SMALL, versions=range(2, 5))
 async def a_retention_of_its_own_overrides_the_setting(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(version, {(TOPIC, 0): 1}, retention_time_ms=1_000)

@@ -247,7 +247,7 @@ async def a_phase_that_nobody_joined_is_extended(run: Run) -> None:
     await run.describe("CompletingRebalance")
 
 
-@scenario("3.42", "3.54")
+@scenario("3.40", "3.42", "3.54")
 async def a_static_member_expires_in_the_end(run: Run) -> None:
     alice, bob = cast(run, "alice", "bob", static=True)
     for each in (alice, bob):

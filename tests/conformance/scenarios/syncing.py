@@ -240,7 +240,7 @@ async def nobody_syncs_in_time(run: Run, version: int) -> None:
     await bob.sync(version, error=ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-@scenario("3.51", versions=SYNC, choices=range(6))
+@scenario("3.51", versions=SYNC, choices=range(6), thin=True)
 async def a_leader_that_leaves_before_its_sync(run: Run, version: int, leave_version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)

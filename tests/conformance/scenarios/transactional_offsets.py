@@ -26,7 +26,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC, Actor, Offsets
-from tests.conformance.producers import BUMPING_SINCE, OLD_EPOCH, UNMAPPED, WRONG_STATE, Producer
+from tests.conformance.producers import BUMPING_SINCE, OLD_EPOCH, UNMAPPED, VERIFIED, WRONG_STATE, Producer
 from tests.conformance.registry import scenario
 from tests.conformance.run import POLL_S, Run
 from tests.conformance.scenes import STATES, cast, scene
@@ -173,7 +173,7 @@ def marker(producer: Committer, partition: int, version: int, **changed: Any) ->
     return WriteTxnMarkersRequest(markers=[with_fields(marker, **changed)])
 
 
-@scenario("O15", "2.3 WriteTxnMarkers: of offsets", versions=MARKERS, choices=ENDS)
+@scenario("O14", "2.3 WriteTxnMarkers: of offsets", versions=MARKERS, choices=ENDS)
 async def a_marker_by_hand(run: Run, version: int, outcome: str) -> None:
     alice, producer = reader(run), Committer(run)
     count = int(CONFIGURATIONS["plain"]["offsets.topic.num.partitions"])
@@ -306,7 +306,7 @@ async def what_does_not_exist_is_refused_by_itself(run: Run, version: int) -> No
     await alice.fetch(9, None)
 
 
-@scenario("2.3 TxnOffsetCommit: transaction", versions=TXN_COMMIT)
+@scenario("2.3 TxnOffsetCommit: transaction", versions=TXN_COMMIT, **VERIFIED)
 async def producers_that_may_not(run: Run, version: int) -> None:
     """Not begun, not added, fenced, unknown; then one that has ended."""
     alice, producer = reader(run), Committer(run)

@@ -32,7 +32,7 @@ from tests.conformance.producers import (
     Producer,
     fenced,
 )
-from tests.conformance.registry import scenario
+from tests.conformance.registry import BOTH, scenario
 from tests.conformance.run import Run
 
 INVALID: Final = ErrorCode.INVALID_REQUEST
@@ -470,7 +470,7 @@ async def a_transactional_id_expires(run: Run, state: str) -> None:
     run.expect(producer.producer_epoch == 0, "the first epoch is 0")
 
 
-@scenario("transactions restart: every state", choices=STATES, restarts=True)
+@scenario("transactions restart: every state", choices=STATES, on="restarted", restarts=BOTH)
 async def transactions_survive_a_restart(run: Run, state: str) -> None:
     producer = Producer(run)
     await producer.bring_to(state, BUMPING_SINCE)

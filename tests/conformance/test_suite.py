@@ -1,0 +1,58 @@
+"""A run plays again at most two cases that differed beside others, and shows what had differed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance import suite
+from tests.conformance.registry import Case, all_scenarios
+from tests.conformance.report import lines_of
+from tests.conformance.suite import REPLAYS_MAX, Outcome, Replays
+from tests.conformance.targets import Target
+
+CASES = [case for scenario in all_scenarios()[:4] for case in scenario.cases()][: REPLAYS_MAX + 1]
+
+
+def different(case: Case) -> Outcome:
+    return Outcome(case, failures={"muster": "broke off: slow"})
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+    """The cases that are played again; all are equal then."""
+    again: list[Case] = []
+
+    async def play(case: Case, targets: list[Target], restarts: object, at_first: Outcome) -> Outcome:
+        again.append(case)
+        return Outcome(case, at_first=at_first)
+
+    monkeypatch.setattr(suite, "play", play)
+    return again
+
+
+def test_as_many_cases_as_may_be_are_played_again_and_the_report_shows_why(played: list[Case]) -> None:
+    outcomes = asyncio.run(Replays().play([different(case) for case in CASES[:REPLAYS_MAX]], []))
+    assert played == CASES[:REPLAYS_MAX]
+    assert all(outcome.is_equal for outcome in outcomes)
+    report = "\n".join(lines_of(outcomes, verbose=False))
+    assert f"replays: {REPLAYS_MAX} (at most {REPLAYS_MAX} in a run)" in report
+    assert report.count("broke off: slow") == REPLAYS_MAX
+
+
+def test_more_than_that_are_failures_of_the_run(played: list[Case]) -> None:
+    outcomes = asyncio.run(Replays().play([different(case) for case in CASES], []))
+    assert played == []
+    assert not any(outcome.is_equal for outcome in outcomes)
+
+
+def test_the_replays_of_all_configurations_are_counted_together(played: list[Case]) -> None:
+    async def play() -> list[Outcome]:
+        replays = Replays()
+        first = await replays.play([different(case) for case in CASES[:1]], [])
+        return first + await replays.play([different(case) for case in CASES[1:]], [])
+
+    outcomes = asyncio.run(play())
+    assert played == CASES[:1]
+    assert [outcome.is_equal for outcome in outcomes] == [True] + [False] * REPLAYS_MAX
