@@ -38,8 +38,9 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.groups.driver import Topics
-from tests.simulation.network import LOST, Network
+from tests.simulation.network import Network
 from tests.simulation.timeline import Task
+from tests.simulation.wire import LOST
 
 ASSIGNORS: Final = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 REQUEST_TIMEOUT_MS: Final = 3_000
@@ -114,6 +115,7 @@ class Consumer:
         self.stuck_until_ms = 0
         self._protocol_name: str | None = None
         self._network = network
+        self._port = network.port(profile.client_id)
         self._random = random
         self._topics = topics
         self._offsets = offsets
@@ -127,6 +129,7 @@ class Consumer:
         self.is_running = self.is_settled = False
         for task in self._tasks:
             task.cancel()
+        self._port.close()
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -282,6 +285,8 @@ class Consumer:
             await self._network.sleep(self._random.randint(100, 1_200))
             await self._be_stuck()
             if self.owned and self._random.random() < 0.5:
+                for _ in range(self._network.burst()):
+                    Task(self._commit(self._random.choice(self.owned)))
                 await self._commit(self._random.choice(self.owned))
         if self.owned and self.is_running and self._random.random() < 0.5:
             await self._commit(self.owned[0])  # Before it is revoked.
@@ -342,7 +347,7 @@ class Consumer:
         self.die()
 
     async def _call(self, request: Any, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        return await self._network.call(self.profile.client_id, request, version, timeout_ms)
+        return await self._port.call(request, version, timeout_ms)
 
 
 def _partitions_in(assignment: bytes) -> Iterator[tuple[str, int]]:

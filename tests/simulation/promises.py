@@ -20,7 +20,7 @@ from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.log_facts import NO_OFFSET, LogFacts, OffsetKey
 
 if TYPE_CHECKING:
-    from tests.simulation.server import Call
+    from tests.simulation.call import Call
 
 
 class Promises:

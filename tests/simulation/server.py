@@ -6,9 +6,8 @@ server can be stopped and go on, and can die at any moment and be started again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import Event, Result
@@ -19,70 +18,22 @@ from coordinator.groups.heartbeat import Beat
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
+from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
-from coordinator.server.remembered import Recalled
 from coordinator.transaction_verifier import TransactionVerifier
-from protocol.codec import spec
 from protocol.errors import ErrorCode
-from protocol.framing import decode_response, encode_request
 from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.records import Codec
 from tests.groups.driver import Topics
+from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, SimulatedLog
+from tests.simulation.socket_end import SocketEnd
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
+from tests.simulation.wire import Wire
 from tests.simulation.witness import ALIVE, Witness
 
 COMMIT_TIMEOUT_MS = 5_000
 MAX_BATCH_BYTES = 1 << 20
-
-
-class Call:
-    """One request on its way through the daemon; stands in for `server.pending.Pending`.
-
-    `on_answer` is told the answer as it leaves the daemon, `on_lost` that its connection broke: one of the two,
-    once, or neither if whoever asked hangs up before.
-    """
-
-    def __init__(
-        self,
-        request: Any,
-        api_version: int,
-        client_id: str,
-        witness: Witness,
-        on_answer: Callable[[Any], None],
-        on_lost: Callable[[], None],
-    ) -> None:
-        self.request = request
-        self.api_version = api_version
-        self.client_id = client_id
-        self.client_host = "/10.0.0.1"
-        self.is_open = True
-        self.answer: Any = None
-        self._witness = witness
-        self._on_answer = on_answer
-        self._on_lost = on_lost
-
-    def reply(self, response: Any) -> None:
-        self._witness.on_answer(self, response)
-        self.answer = response
-        if self.is_open:
-            self._on_answer(response)
-
-    def reply_frame(self, before: bytes, after: bytes) -> None:
-        """An answer that is framed but for its correlation id."""
-        frame = before + bytes(4) + after
-        self.reply(decode_response(OffsetCommitResponse, self.api_version, frame[4:])[1])
-
-    def hang_up(self) -> None:
-        """The client waits no longer. The daemon may still do what it was asked."""
-        self.is_open = False
-
-    def lose(self) -> None:
-        """The connection broke."""
-        if self.is_open and self.answer is None:
-            self.is_open = False
-            self._on_lost()
 
 
 class WatchedShard(Shard):
@@ -146,8 +97,8 @@ class Server:
         self._random = random
         self._disk = disk
         self._open_calls: list[Call] = []
-        self._handlers: dict[int, Any] = {}
-        self._recalled: dict[str, Recalled] = {}  # By client.
+        self.ends: list[SocketEnd] = []  # Of the connections that there are.
+        self.apis: dict[int, Api] = {}
         self.transactions: TransactionVerifier | None = None  # Who ends them, if there are any.
 
     # Lives.
@@ -155,22 +106,21 @@ class Server:
     def start(self) -> None:
         """Start a process on what the logs hold."""
         self.loop = ProcessLoop(self.timeline, self._disk.load_ms)
-        clock = Clock(
+        self.clock = Clock(
             lambda: self.timeline.now_ms * 1_000_000,
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
         flusher = self._disk.new_flusher(self.loop)
         self.runtime = Runtime(
-            clock,
+            self.clock,
             flusher,  # type: ignore[arg-type]
             lambda _: None,
             1 << 20,
             self.loop,  # type: ignore[arg-type]
             self._disk.probe_room,
         )
-        self._apis = GroupApis(self.runtime, lambda: self._random.getrandbits(32), self.transactions)
-        self._handlers = self._apis.handlers()
-        self._recalled = {}  # Connections are new, too.
+        groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), self.transactions)
+        self.apis = api_table(groups.handlers(), groups.repeaters(), groups.recallers())
         self.runtime.open_shards([self._new_runner(log) for log in self.logs])
 
     def crash(self) -> None:
@@ -181,6 +131,9 @@ class Server:
         calls, self._open_calls = self._open_calls, []
         for call in calls:
             call.lose()
+        ends, self.ends = self.ends, []
+        for end in ends:
+            end.die()
         for log in self.logs:
             log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
         self.witness.on_crash(self.logs)
@@ -220,34 +173,21 @@ class Server:
         self.witness.on_arrival(call)
         self.loop.run_at(self.timeline.now_ms, Origin.SOCKET, lambda: self._read(arrived))
 
+    def connect(self, wire: Wire) -> SocketEnd | None:
+        """A client connects; None if there is no process."""
+        if self.runtime is None:
+            return None
+        end = SocketEnd(wire, self)
+        self.ends.append(end)
+        return end
+
     def _read(self, arrived: tuple[int, Call]) -> None:
         self.unread.remove(arrived)
         call = arrived[1]
         self.witness.on_read(call)
-        if not self._comes_again(call):
-            self._handlers[spec(type(call.request)).api_key](call.request, call)
+        self.apis[api_key_of(call)].handle(call.request, call)  # type: ignore[arg-type]
         if len(self._open_calls) > 200:
             self._open_calls = [each for each in self._open_calls if each.is_open and each.answer is None]
-
-    def _comes_again(self, call: Call) -> bool:
-        """Whether the call is a commit known by its bytes, as connections know it; then it is on its way."""
-        if not isinstance(call.request, OffsetCommitRequest):
-            return False
-        runner, request, version = self.runner_for(call.request.group_id), call.request, call.api_version
-        recalled = self._recalled.setdefault(call.client_id, Recalled())
-        frame = encode_request(request, version, 0, call.client_id)
-        numbers = recalled.numbers_in(frame, 0, len(frame), self._now_ms())
-        if numbers is None:
-            recalled.learn(self._apis.recall_commit, request, version, frame)
-            return False
-        assert runner.shard is not None
-        self.witness.on_commit_again(runner.shard, call, self._now_ms())
-        recalled.handle(numbers, call)  # type: ignore[arg-type]
-        return True
-
-    def _now_ms(self) -> int:
-        assert self.runtime is not None
-        return self.runtime.now_ms()
 
     # Parts.
 

@@ -36,6 +36,7 @@ from tests.groups.driver import Topics
 from tests.simulation.consumer import ERAS, INSTANCE_IDS_SINCE, Consumer, Profile
 from tests.simulation.disk import Disk
 from tests.simulation.network import Network
+from tests.simulation.parts import Parts
 from tests.simulation.server import Server
 from tests.simulation.timeline import Task, Timeline
 from tests.simulation.transactions import Coordinator, Producer
@@ -86,6 +87,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = random = Random(seed)
+        self.parts = Parts.drawn(random)
         self.timeline = Timeline()
         self.witness = Witness()
         self.disk = Disk(random)
@@ -100,7 +102,13 @@ class Simulation:
             self.timeline, random, self.disk, self.settings, self.topics, PARTITIONS, GROUPS, self.witness
         )
         self.coordinator = self.server.transactions = Coordinator(random, self.server)
-        self.network = Network(self.timeline, random, self.server, faults=random.choice((0, 1, 5)))
+        self.network = Network(
+            self.timeline,
+            random,
+            self.server,
+            faults=random.choice((0, 1, 5)),
+            keeps_connections=self.parts.real_connections,
+        )
         self.consumers: list[Consumer] = []
         self._offsets = count(1)
         self.producers: list[Producer] = []

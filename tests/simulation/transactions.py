@@ -20,8 +20,9 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.simulation.log_facts import OffsetKey
-from tests.simulation.network import LOST, Network
+from tests.simulation.network import Network
 from tests.simulation.timeline import Origin, Task
+from tests.simulation.wire import LOST
 
 if TYPE_CHECKING:
     from tests.simulation.server import Server

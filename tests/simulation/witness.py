@@ -31,8 +31,9 @@ from tests.simulation.log_facts import LogFacts, OffsetKey
 from tests.simulation.promises import Promises
 
 if TYPE_CHECKING:
+    from tests.simulation.call import Call
     from tests.simulation.disk import SimulatedLog
-    from tests.simulation.server import Call, Server
+    from tests.simulation.server import Server
 
 ALIVE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 HEARTBEAT_ANSWERS = (
@@ -123,13 +124,16 @@ class Witness:
             self.violated(f"{call.request} was superseded, and answered")
         if isinstance(call.request, HeartbeatRequest) and response.error_code not in HEARTBEAT_ANSWERS:
             self.violated(f"{call.request} was answered {response.error_code}")
+        self._promises.on_answer(call, response)
+
+    def on_made(self, call: Call, response: Any) -> None:
+        """The daemon has made an answer, which leaves now, or when those before it on its connection have."""
         made, partition, position = self._due_at.pop(id(call), (None, 0, 0))
         if made is response and (durable := self._log(partition).durable_offset) < position:
             self.violated(f"answered at {durable}, had seen {position}: {call.request}")
         partition, position = self._due_again.pop(id(call), (0, 0))
         if (durable := self._log(partition).durable_offset) < position and _stores_any(response):
             self.violated(f"answered at {durable}, wrote up to {position}: {call.request}")
-        self._promises.on_answer(call, response)
 
     def on_commit_again(self, shard: Shard, call: Call, now_ms: int) -> None:
         """A commit is about to go the short way, past `handle`: may it, and what must its answer wait for?"""

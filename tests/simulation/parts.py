@@ -1,0 +1,26 @@
+"""Which parts of a history are the daemon's own and which are simple models, drawn from its seed.
+
+A model is quick and goes wrong in ways that the part itself rarely meets; the part has the code that users run. So
+each is under a share of the seeds, and the seed says which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+CONNECTIONS_SHARE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One history's choice; shown among its parameters."""
+
+    real_connections: bool
+    """Clients keep a connection each, served by `server.connection.Connection`; else each request comes alone."""
+
+    @classmethod
+    def drawn(cls, random: Random) -> Parts:
+        """The choice of a seed."""
+        return cls(real_connections=random.random() < CONNECTIONS_SHARE)
