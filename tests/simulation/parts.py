@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 CONNECTIONS_SHARE: Final = 0.5
+LOGS_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,12 @@ class Parts:
     real_connections: bool
     """Clients keep a connection each, served by `server.connection.Connection`; else each request comes alone."""
 
+    real_logs: bool
+    """The logs are `PartitionLog`s over files that tear, with their recovery and cleaning; else models of them."""
+
     @classmethod
     def drawn(cls, random: Random) -> Parts:
         """The choice of a seed."""
-        return cls(real_connections=random.random() < CONNECTIONS_SHARE)
+        return cls(
+            real_connections=random.random() < CONNECTIONS_SHARE, real_logs=random.random() < LOGS_SHARE
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.effects import Event, Result
@@ -20,20 +21,20 @@ from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
+from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.transaction_verifier import TransactionVerifier
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records import Codec
 from tests.groups.driver import Topics
 from tests.simulation.call import Call, api_key_of
-from tests.simulation.disk import Disk, SimulatedLog
+from tests.simulation.disk import Disk
 from tests.simulation.socket_end import SocketEnd
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 from tests.simulation.wire import Wire
 from tests.simulation.witness import ALIVE, Witness
 
 COMMIT_TIMEOUT_MS = 5_000
-MAX_BATCH_BYTES = 1 << 20
 
 
 class WatchedShard(Shard):
@@ -92,7 +93,9 @@ class Server:
         witness.server = self
         self.loop = ProcessLoop(timeline, lambda: 1)
         self.runtime: Runtime | None = None
-        self.logs = [SimulatedLog(partition, disk, witness.on_durable) for partition in range(partitions)]
+        self.storage = disk.new_storage(
+            random, timeline, {GROUP_METADATA_TOPIC: (partitions, witness.on_durable)}, witness.violated
+        )
         self.unread: list[tuple[int, Call]] = []  # In the sockets, and since when.
         self._random = random
         self._disk = disk
@@ -110,10 +113,11 @@ class Server:
             lambda: self.timeline.now_ms * 1_000_000,
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
-        flusher = self._disk.new_flusher(self.loop)
+        self.storage.open()
+        flusher = self.storage.new_flusher(self.loop)
         self.runtime = Runtime(
             self.clock,
-            flusher,  # type: ignore[arg-type]
+            flusher,
             lambda _: None,
             1 << 20,
             self.loop,  # type: ignore[arg-type]
@@ -134,9 +138,8 @@ class Server:
         ends, self.ends = self.ends, []
         for end in ends:
             end.die()
-        for log in self.logs:
-            log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
-        self.witness.on_crash(self.logs)
+        self.storage.crash()
+        self.witness.on_crash()
 
     def stop_for(self, stop_ms: int) -> None:
         """The process does not run for so long (SIGSTOP, a paused VM)."""
@@ -151,14 +154,9 @@ class Server:
             loop.go_on()
 
     def clean(self, took_ms: int, delete_retention_ms: int) -> None:
-        """Compact some of every log: read now, swapped when the cleaner is through."""
-        if self.runtime is None:
-            return
-        wall_ms = self.timeline.now_ms + self.timeline.wall_offset_ms
-        for log in self.logs:
-            count = self._random.randrange(len(log.durable) or 1)  # Never the last: that segment is written.
-            if log.clean(count, wall_ms, delete_retention_ms):
-                self.loop.run_at(self.timeline.now_ms + took_ms, Origin.THREAD, log.swap)
+        """Compact some of every log, as a thread of the process does."""
+        if self.runtime is not None:
+            self.storage.clean(self.loop, took_ms, delete_retention_ms)
 
     # Requests.
 
@@ -191,6 +189,11 @@ class Server:
 
     # Parts.
 
+    @property
+    def logs(self) -> Sequence[Any]:
+        """Of the groups."""
+        return self.storage.logs_of(GROUP_METADATA_TOPIC)
+
     def runner_for(self, group_id: str) -> GroupRunner:
         assert self.runtime is not None
         return self.runtime.runner_for(group_id)
@@ -206,15 +209,15 @@ class Server:
     def _new_shard(self, partition: int) -> Shard:
         return WatchedShard(self.witness, partition, self.settings, self.topics)
 
-    def _new_runner(self, log: SimulatedLog) -> GroupRunner:
+    def _new_runner(self, log: Any) -> GroupRunner:
         assert self.runtime is not None
         return GroupRunner(
             group_shards(self._new_shard),
             log.partition,
-            log,  # type: ignore[arg-type]
+            log,
             self.runtime,
             lambda: None,
-            max_batch_bytes=MAX_BATCH_BYTES,
+            max_batch_bytes=self.storage.max_batch_bytes,
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )

@@ -37,6 +37,7 @@ from tests.simulation.consumer import ERAS, INSTANCE_IDS_SINCE, Consumer, Profil
 from tests.simulation.disk import Disk
 from tests.simulation.network import Network
 from tests.simulation.parts import Parts
+from tests.simulation.real_storage import RealDisk
 from tests.simulation.server import Server
 from tests.simulation.timeline import Task, Timeline
 from tests.simulation.transactions import Coordinator, Producer
@@ -90,7 +91,7 @@ class Simulation:
         self.parts = Parts.drawn(random)
         self.timeline = Timeline()
         self.witness = Witness()
-        self.disk = Disk(random)
+        self.disk = RealDisk(random) if self.parts.real_logs else Disk(random)
         self.topics = Topics(**TOPIC_PARTITIONS)
         self.settings = GroupSettings(
             group_initial_rebalance_delay_ms=random.choice((0, 500, 3_000)),
@@ -117,7 +118,10 @@ class Simulation:
 
     def run(self) -> Summary:
         with quiet_logs():
-            return self._run()
+            try:
+                return self._run()
+            finally:
+                self.server.storage.close()
 
     def _run(self) -> Summary:
         self.server.start()
@@ -277,13 +281,19 @@ class Simulation:
             len(witness.calls),
             len(witness.facts.was_assigned),
             self.disk.times_no_room,
-            sum(log.batches_cleaned for log in self.server.logs),
+            self.server.storage.batches_cleaned,
         )
 
     # What can go wrong: each is given the simulation, and draws the rest.
 
     def crash(self) -> None:
-        """The coordinator dies, and is started again."""
+        """The coordinator dies, at once or within its next flush, and is started again."""
+        if self.random.random() < 0.5:
+            self._crash_now()
+        else:
+            self.disk.during_flush = self._crash_now
+
+    def _crash_now(self) -> None:
         if self.server.runtime is not None and not self.disk.is_sound:  # Else there is peace by now.
             self.server.crash()
             self.timeline.after(self.random.choice((50, 1_000, 8_000)), self._start_again)
@@ -296,7 +306,7 @@ class Simulation:
         self.server.stop_for(self.random.choice((100, 400, 3_000, 20_000, 60_000)))
 
     def break_the_disk(self) -> None:
-        self.disk.failures_to_come += 1
+        self.disk.fail_soon()
 
     def fill_the_disk(self) -> None:
         """Until somebody makes room; a coordinator that is killed for it meanwhile is no better off."""

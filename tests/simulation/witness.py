@@ -32,7 +32,7 @@ from tests.simulation.promises import Promises
 
 if TYPE_CHECKING:
     from tests.simulation.call import Call
-    from tests.simulation.disk import SimulatedLog
+    from tests.simulation.disk import Log
     from tests.simulation.server import Server
 
 ALIVE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -359,13 +359,13 @@ class Witness:
             for member_id in group.members:
                 account.heard_ms[member_id] = account.joined_ms[member_id] = now_ms
 
-    def on_crash(self, logs: list[SimulatedLog]) -> None:
+    def on_crash(self) -> None:
         self.crashes += 1
         self._due_at.clear()
         self._due_again.clear()
         self._grew.clear()
 
-    def on_durable(self, log: SimulatedLog, batch: bytearray) -> None:
+    def on_durable(self, log: Log, batch: bytearray) -> None:
         self.facts.take(self._shadow(log.partition), batch)
         self._grew.add(log.partition)
 
@@ -395,9 +395,10 @@ class Witness:
             self._shadows[partition] = Shard(partition, self.server.settings, self.server.topics)
         return self._shadows[partition]
 
-    def _log(self, partition: int) -> SimulatedLog:
+    def _log(self, partition: int) -> Log:
         assert self.server is not None
-        return self.server.logs[partition]
+        log: Log = self.server.logs[partition]
+        return log
 
     def _runner_position(self, partition: int) -> int:
         assert self.server is not None
