@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from coordinator.topics.workers import Workers
 from protocol.records import Batch, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended
@@ -155,10 +157,24 @@ class Storage(Protocol):
     def batches_cleaned(self) -> int: ...
     def logs_of(self, topic: str) -> Sequence[Any]: ...
     def new_flusher(self, loop: ProcessLoop) -> Any: ...
+    def producer_ids(self, workers: Workers) -> Any: ...
     def open(self) -> None: ...
     def crash(self) -> None: ...
     def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None: ...
     def close(self) -> None: ...
+
+
+class Numbers:
+    """As `topics.producer_ids.ProducerIds`, on a disk that keeps them."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1_000)
+
+    def take(self) -> int:
+        return next(self._numbers)
+
+    def when_ready(self, done: Callable[[], None]) -> None:
+        done()
 
 
 class ModelStorage:
@@ -170,6 +186,7 @@ class ModelStorage:
         self._disk = disk
         self._random = random
         self._timeline = timeline
+        self._numbers = Numbers()
         self._logs = {
             topic: [SimulatedLog(partition, disk, on_durable) for partition in range(count)]
             for topic, (count, on_durable) in partitions.items()
@@ -188,6 +205,9 @@ class ModelStorage:
 
     def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
         return self._disk.new_flusher(loop)
+
+    def producer_ids(self, workers: Workers) -> Numbers:
+        return self._numbers
 
     def open(self) -> None:
         """Models are never closed."""

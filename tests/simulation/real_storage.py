@@ -20,6 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from coordinator.topics.producer_ids import ProducerIds
+from coordinator.topics.workers import Workers
 from protocol.records import Batch
 from storage.checkpoints import TopicPartition
 from storage.cleanable import cleanable
@@ -308,6 +310,9 @@ class RealStorage:
 
     def new_flusher(self, loop: ProcessLoop) -> RealFlusher:
         return RealFlusher(loop, self._disk, self._flushing)
+
+    def producer_ids(self, workers: Workers) -> ProducerIds:
+        return ProducerIds(self._path, self._files, workers)
 
     def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None:
         """Checkpoint as maintenance does; `took_ms` later every log is cleaned."""

@@ -21,20 +21,24 @@ from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
-from coordinator.topics.names import GROUP_METADATA_TOPIC
-from coordinator.transaction_verifier import TransactionVerifier
+from coordinator.shard_runner import ShardRunner
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.transactions.transaction_settings import TransactionSettings
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records import Codec
 from tests.groups.driver import Topics
 from tests.simulation.call import Call, api_key_of
-from tests.simulation.disk import Disk
+from tests.simulation.disk import Disk, Partitions
 from tests.simulation.socket_end import SocketEnd
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
+from tests.simulation.transaction_side import TRANSACTION_PARTITIONS, TransactionSide
 from tests.simulation.wire import Wire
 from tests.simulation.witness import ALIVE, Witness
 
 COMMIT_TIMEOUT_MS = 5_000
+ID_EXPIRATION_MS = 20_000
+"""Of transactional ids at rest: most producers of the simulation come again before, some do not."""
 
 
 class WatchedShard(Shard):
@@ -93,8 +97,15 @@ class Server:
         witness.server = self
         self.loop = ProcessLoop(timeline, lambda: 1)
         self.runtime: Runtime | None = None
-        self.storage = disk.new_storage(
-            random, timeline, {GROUP_METADATA_TOPIC: (partitions, witness.on_durable)}, witness.violated
+        watched: Partitions = {
+            GROUP_METADATA_TOPIC: (partitions, witness.on_durable),
+            TRANSACTION_STATE_TOPIC: (TRANSACTION_PARTITIONS, witness.transactions.on_durable),
+        }
+        self.storage = disk.new_storage(random, timeline, watched, witness.violated)
+        self.transaction_settings = TransactionSettings(
+            transactional_id_expiration_ms=ID_EXPIRATION_MS,
+            transaction_remove_expired_transaction_cleanup_interval_ms=ID_EXPIRATION_MS // 4,
+            max_record_bytes=self.storage.max_batch_bytes,
         )
         self.unread: list[tuple[int, Call]] = []  # In the sockets, and since when.
         self._random = random
@@ -102,7 +113,7 @@ class Server:
         self._open_calls: list[Call] = []
         self.ends: list[SocketEnd] = []  # Of the connections that there are.
         self.apis: dict[int, Api] = {}
-        self.transactions: TransactionVerifier | None = None  # Who ends them, if there are any.
+        self.transactions: TransactionSide | None = None
 
     # Lives.
 
@@ -123,9 +134,13 @@ class Server:
             self.loop,  # type: ignore[arg-type]
             self._disk.probe_room,
         )
-        groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), self.transactions)
-        self.apis = api_table(groups.handlers(), groups.repeaters(), groups.recallers())
-        self.runtime.open_shards([self._new_runner(log) for log in self.logs])
+        transactions = self.transactions = TransactionSide(self, self.runtime)
+        groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), transactions.verifier)
+        handlers = {**groups.handlers(), **transactions.handlers()}
+        self.apis = api_table(handlers, groups.repeaters(), groups.recallers())
+        self.runtime.open_shards(
+            [self._new_runner(log) for log in self.logs], transactions.runners(COMMIT_TIMEOUT_MS)
+        )
 
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
@@ -201,6 +216,15 @@ class Server:
     def groups_of(self, partition: int) -> set[str]:
         """Of the groups that are simulated, those that live in `partition`."""
         return {each for each in self.group_ids if partition_for(each, len(self.logs)) == partition}
+
+    @property
+    def transaction_logs(self) -> Sequence[Any]:
+        return self.storage.logs_of(TRANSACTION_STATE_TOPIC)
+
+    @property
+    def transaction_runners(self) -> list[ShardRunner[Any]]:
+        assert self.runtime is not None
+        return self.runtime.transaction_runners
 
     @property
     def runners(self) -> list[GroupRunner]:

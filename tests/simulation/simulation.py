@@ -40,7 +40,7 @@ from tests.simulation.parts import Parts
 from tests.simulation.real_storage import RealDisk
 from tests.simulation.server import Server
 from tests.simulation.timeline import Task, Timeline
-from tests.simulation.transactions import Coordinator, Producer
+from tests.simulation.transactions import Producer
 from tests.simulation.witness import Witness
 
 GROUPS: Final = ("g0", "g1")
@@ -102,7 +102,6 @@ class Simulation:
         self.server = Server(
             self.timeline, random, self.disk, self.settings, self.topics, PARTITIONS, GROUPS, self.witness
         )
-        self.coordinator = self.server.transactions = Coordinator(random, self.server)
         self.network = Network(
             self.timeline,
             random,
@@ -164,9 +163,8 @@ class Simulation:
         )
 
     def _add_producer(self, number: int) -> None:
-        server = self.server
         self.producers.append(
-            Producer(number, self.coordinator, self.network, server, self.random, GROUPS, self._offsets)
+            Producer(number, self.network, self.witness, self.random, GROUPS, self._offsets)
         )
 
     def running(self, group_id: str | None = None) -> list[Consumer]:
@@ -209,6 +207,9 @@ class Simulation:
                 raise self._failure([f"no peace within {PEACE_MS} ms: {unsettled}"])
             self._play(self.timeline.now_ms + LOOK_EVERY_MS)
             unsettled = list(self._unsettled())
+        self.witness.transactions.check_outcomes()
+        if self.witness.violations:
+            raise self._failure(self.witness.violations)
 
     def _unsettled(self) -> Iterator[str]:
         """What is not yet as it should be when everybody behaves."""
@@ -222,6 +223,8 @@ class Simulation:
                 yield f"partition {runner.partition} holds offsets of an open transaction"
         for group_id in GROUPS:
             yield from self._unsettled_group(group_id)
+        if self.server.transactions is not None:
+            yield from self.server.transactions.unsettled()
         yield from ("a producer works" for producer in self.producers if not producer.is_done)
         yield from (f"no answer to {request}" for request in self._overdue())
 

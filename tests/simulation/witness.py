@@ -29,6 +29,7 @@ from tests.simulation.house_rules import broken_rules
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_facts import LogFacts, OffsetKey
 from tests.simulation.promises import Promises
+from tests.simulation.transaction_witness import TransactionWitness
 
 if TYPE_CHECKING:
     from tests.simulation.call import Call
@@ -98,6 +99,7 @@ class Witness:
             int, tuple[int, int]
         ] = {}  # By call that went the short way: partition, position.
         self._promises = Promises(self.facts, self.require)
+        self.transactions = TransactionWitness(self.facts, self.violated)
         self._grew: set[int] = set()  # Partitions with newly durable records.
 
     def violated(self, promise: str) -> None:
@@ -125,9 +127,11 @@ class Witness:
         if isinstance(call.request, HeartbeatRequest) and response.error_code not in HEARTBEAT_ANSWERS:
             self.violated(f"{call.request} was answered {response.error_code}")
         self._promises.on_answer(call, response)
+        self.transactions.on_answer(call, response)
 
     def on_made(self, call: Call, response: Any) -> None:
         """The daemon has made an answer, which leaves now, or when those before it on its connection have."""
+        self.transactions.on_made(call, response)
         made, partition, position = self._due_at.pop(id(call), (None, 0, 0))
         if made is response and (durable := self._log(partition).durable_offset) < position:
             self.violated(f"answered at {durable}, had seen {position}: {call.request}")
@@ -363,6 +367,7 @@ class Witness:
         self.crashes += 1
         self._due_at.clear()
         self._due_again.clear()
+        self.transactions.on_crash()
         self._grew.clear()
 
     def on_durable(self, log: Log, batch: bytearray) -> None:
