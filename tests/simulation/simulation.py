@@ -204,10 +204,10 @@ class Simulation:
             if runner.shard is None:
                 yield f"partition {runner.partition} is {runner.state}"
                 return
-        if self.server.runtime is not None and self.server.runtime.outages.is_full:
-            yield "somebody waits for room, which is there"
             if runner.shard.offsets.transactions.group_ids():
                 yield f"partition {runner.partition} holds offsets of an open transaction"
+        if self.server.runtime is not None and self.server.runtime.outages.is_full:
+            yield "a log waits for room, which is there"
         for group_id in GROUPS:
             yield from self._unsettled_group(group_id)
         yield from ("a producer works" for producer in self.producers if not producer.is_done)
