@@ -238,7 +238,7 @@ class Simulation:
 
     def _overdue(self) -> list[Any]:
         """Requests without an answer, though no member waits in a rebalance any more."""
-        return self.witness.unanswered(before_ms=self.timeline.now_ms - 2 * LOOK_EVERY_MS)
+        return self.witness.deadlines.unanswered(before_ms=2 * LOOK_EVERY_MS)
 
     # Steps.
 
@@ -266,7 +266,7 @@ class Simulation:
             self.timeline.now_ms,
             witness.crashes,
             witness.expired,
-            len(witness.calls),
+            witness.calls,
             len(witness.facts.was_assigned),
             self.disk.times_no_room,
             sum(log.batches_cleaned for log in self.server.logs),

@@ -25,6 +25,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.sync_group import SyncGroupRequest
+from tests.simulation.deadlines import Deadlines
 from tests.simulation.house_rules import broken_rules
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_facts import LogFacts, OffsetKey
@@ -88,8 +89,9 @@ class Witness:
         self.facts = LogFacts()
         self.expired = 0
         self.crashes = 0
-        self.calls: list[tuple[int, Call]] = []  # All that came, and when.
-        self.superseded: set[int] = set()
+        self.calls = 0  # That came.
+        self.deadlines = Deadlines(self.violated)
+        self.superseded: set[Any] = set()
         self._shadows: dict[int, Shard] = {}
         self._accounts: dict[str, Account] = defaultdict(Account)
         self._due_at: dict[int, tuple[Any, int, int]] = {}  # By call: response, partition, position.
@@ -110,7 +112,8 @@ class Witness:
 
     def on_arrival(self, call: Call) -> None:
         assert self.server is not None
-        self.calls.append((self.server.timeline.now_ms, call))
+        self.calls += 1
+        self.deadlines.on_arrival(call, self.server.timeline.now_ms)
 
     def on_read(self, call: Call) -> None:
         self._promises.on_read(call)
@@ -119,7 +122,8 @@ class Witness:
         """An answer leaves the daemon: the only one, and nothing in it that a crash could take back."""
         if call.answer is not None:  # (Telling of a request costs more than checking it.)
             self.violated(f"{call.request} was answered twice")
-        if id(call) in self.superseded:
+        self.deadlines.on_answer(call)
+        if call in self.superseded:
             self.violated(f"{call.request} was superseded, and answered")
         if isinstance(call.request, HeartbeatRequest) and response.error_code not in HEARTBEAT_ANSWERS:
             self.violated(f"{call.request} was answered {response.error_code}")
@@ -189,8 +193,19 @@ class Witness:
         self._follow_ids(account, event, result, group, now_ms)
         self._follow_phases(account, group, state, event, now_ms)
         self._follow_members(account, group, before, event, result, now_ms)
+        self._note_parked(account, group, event)
         if before is not None and isinstance(event, RequestReceived):
             self._check_request(before, event, result, now_ms)
+
+    def _note_parked(self, account: Account, group: Group, event: Event) -> None:
+        """A join and a sync may wait for as long as the phase lasts that is on now."""
+        if isinstance(event, RequestReceived) and isinstance(
+            event.request, (JoinGroupRequest, SyncGroupRequest)
+        ):
+            assert self.server is not None
+            delay_ms = self.server.settings.group_initial_rebalance_delay_ms
+            phase_ms = max(account.phase_timeout_ms, group.rebalance_timeout_ms, delay_ms)
+            self.deadlines.on_parked(event.context.reply_to, phase_ms)
 
     def heard(self, group_id: str, member_id: str, now_ms: int) -> None:
         self._accounts[group_id].heard_ms[member_id] = now_ms
@@ -200,7 +215,9 @@ class Witness:
         for reply in result.replies:
             if reply.reveals_stored:
                 self._due_at[id(reply.reply_to)] = (reply.response, shard.partition, position)
-        self.superseded.update(map(id, result.superseded))
+        for reply_to in result.superseded:
+            self.superseded.add(reply_to)
+            self.deadlines.excuse(reply_to)
 
     def _count_tombstones(self, result: Result) -> None:
         for record in result.records:
@@ -357,6 +374,7 @@ class Witness:
 
     def on_crash(self, logs: list[SimulatedLog]) -> None:
         self.crashes += 1
+        self.deadlines.on_crash()
         self._due_at.clear()
         self._due_again.clear()
         self._grew.clear()
@@ -367,7 +385,10 @@ class Witness:
 
     def look(self) -> None:
         """After a step: where all that was appended is durable, log, shadow and living shard agree."""
-        if self.server is None or not self._grew:
+        if self.server is None:
+            return
+        self.deadlines.look(self.server.timeline.now_ms, self.server.loop.is_stopped)
+        if not self._grew:
             return
         for runner in self.server.runners:
             if runner.partition not in self._grew or runner.shard is None:
@@ -398,16 +419,6 @@ class Witness:
     def _runner_position(self, partition: int) -> int:
         assert self.server is not None
         return self.server.runners[partition].position
-
-    # The end.
-
-    def unanswered(self, before_ms: int) -> list[Any]:
-        """Requests that came before then, whose connection is there, and that nobody has answered."""
-        return [
-            call.request
-            for at_ms, call in self.calls
-            if at_ms < before_ms and call.is_open and call.answer is None and id(call) not in self.superseded
-        ]
 
 
 def _group_of(event: Event) -> str | None:
