@@ -120,6 +120,10 @@ class Consumer:
         self._to_assign: list[Any] = []
         self._tasks = [Task(self._work()), Task(self._beat())]
 
+    def is_settled_in(self, generation_id: int) -> bool:
+        """Whether it works in this generation, and wants nothing else."""
+        return self.is_settled and not self.must_rejoin and self.generation_id == generation_id
+
     # What happens to a process.
 
     def die(self) -> None:

@@ -227,14 +227,9 @@ class Simulation:
         if {consumer.member_id for consumer in live} != group.members.keys():
             yield f"{group_id} has {list(group.members)}, alive are {[c.member_id for c in live]}"
         for consumer in live:
-            if not consumer.is_settled or consumer.generation_id != group.generation_id:
+            if not consumer.is_settled_in(group.generation_id):
                 yield f"{consumer.member_id} of {group_id} is not in its generation"
-        wanted = {topic for consumer in live for topic in consumer.subscription}
-        everything = sorted((topic, p) for topic in wanted for p in range(TOPIC_PARTITIONS[topic]))
-        owned = sorted(where for consumer in live for where in consumer.owned)
-        # A static member that comes back with another subscription keeps its assignment all the same (3.33).
-        if owned != everything and not group.static_members:
-            yield f"{group_id} owns {owned}"
+        yield from self.witness.ownership.unsettled(group_id, group.generation_id, live, self.topics)
 
     def _overdue(self) -> list[Any]:
         """Requests without an answer, though no member waits in a rebalance any more."""

@@ -29,6 +29,7 @@ from tests.simulation.deadlines import Deadlines
 from tests.simulation.house_rules import broken_rules
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_facts import LogFacts, OffsetKey
+from tests.simulation.ownership import Ownership
 from tests.simulation.promises import Promises
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Witness:
         self.crashes = 0
         self.calls = 0  # That came.
         self.deadlines = Deadlines(self.violated)
+        self.ownership = Ownership()
         self.superseded: set[Any] = set()
         self._shadows: dict[int, Shard] = {}
         self._accounts: dict[str, Account] = defaultdict(Account)
@@ -134,6 +136,8 @@ class Witness:
         if (durable := self._log(partition).durable_offset) < position and _stores_any(response):
             self.violated(f"answered at {durable}, wrote up to {position}: {call.request}")
         self._promises.on_answer(call, response)
+        if isinstance(response, JoinGroupResponse) and response.members and not response.skip_assignment:
+            self.ownership.on_leader_answered(call.request.group_id, response)
 
     def on_commit_again(self, shard: Shard, call: Call, now_ms: int) -> None:
         """A commit is about to go the short way, past `handle`: may it, and what must its answer wait for?"""
@@ -193,19 +197,27 @@ class Witness:
         self._follow_ids(account, event, result, group, now_ms)
         self._follow_phases(account, group, state, event, now_ms)
         self._follow_members(account, group, before, event, result, now_ms)
-        self._note_parked(account, group, event)
-        if before is not None and isinstance(event, RequestReceived):
-            self._check_request(before, event, result, now_ms)
+        if isinstance(event, RequestReceived):
+            self._note_waiting(account, group, event)
+            if before is not None:
+                self._note_replaced(before, group, event.request)
+                self._check_request(before, event, result, now_ms)
 
-    def _note_parked(self, account: Account, group: Group, event: Event) -> None:
+    def _note_waiting(self, account: Account, group: Group, event: RequestReceived) -> None:
         """A join and a sync may wait for as long as the phase lasts that is on now."""
-        if isinstance(event, RequestReceived) and isinstance(
-            event.request, (JoinGroupRequest, SyncGroupRequest)
-        ):
+        if isinstance(event.request, (JoinGroupRequest, SyncGroupRequest)):
             assert self.server is not None
             delay_ms = self.server.settings.group_initial_rebalance_delay_ms
             phase_ms = max(account.phase_timeout_ms, group.rebalance_timeout_ms, delay_ms)
             self.deadlines.on_parked(event.context.reply_to, phase_ms)
+
+    def _note_replaced(self, before: Before, group: Group, request: Any) -> None:
+        """A static member without an id takes the place of the one that has its instance id."""
+        if isinstance(request, JoinGroupRequest) and request.group_instance_id is not None:
+            old = before.static_members.get(request.group_instance_id)
+            new = group.static_members.get(request.group_instance_id)
+            if old is not None and new is not None and old != new:
+                self.ownership.on_replaced(new, old)
 
     def heard(self, group_id: str, member_id: str, now_ms: int) -> None:
         self._accounts[group_id].heard_ms[member_id] = now_ms
