@@ -44,6 +44,8 @@ from tests.simulation.timeline import Task
 ASSIGNORS: Final = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 REQUEST_TIMEOUT_MS: Final = 3_000
 BACKOFF_MS: Final = 100
+BACKOFF_MAX_MS: Final = 1_000
+"""`retry.backoff.ms` and `retry.backoff.max.ms` of the Java client: each failure in a row doubles it."""
 BROKEN_CLIENT: Final = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -172,12 +174,15 @@ class Consumer:
     # The main thread.
 
     async def _work(self) -> None:
+        backoff_ms = BACKOFF_MS
         while self.is_running:
             if await self._join() and await self._sync():
+                backoff_ms = BACKOFF_MS
                 await self._fetch()
                 await self._consume()
             elif self.is_running:
-                await self._network.sleep(BACKOFF_MS)
+                await self._network.sleep(backoff_ms)
+                backoff_ms = min(2 * backoff_ms, BACKOFF_MAX_MS)
 
     async def _join(self) -> bool:
         """One JoinGroup; True if we are in a generation now."""

@@ -246,7 +246,8 @@ class Witness:
             self.violated(f"{group.group_id}: {wrong}")
             return
         found = Ledger(group.state.value, set(group.members))
-        self.require(ledger == found, f"{group.group_id} is {found}, told was {ledger}")
+        if ledger != found:
+            self.violated(f"{group.group_id} is {found}, told was {ledger}")
 
     def _check_generation(self, group: Group, before: Before | None) -> None:
         if before is not None:
@@ -412,10 +413,9 @@ class Witness:
     def _compare(self, shard: Shard) -> None:
         assert self.server is not None
         shadow = self._shadow(shard.partition)
-        agree = shadow.stored == shard.stored and shadow.offsets == shard.offsets
-        self.require(
-            agree, f"the shadow of partition {shard.partition} differs: {shadow.stored}, {shard.stored}"
-        )
+        if shadow.stored != shard.stored or shadow.offsets != shard.offsets:
+            said = f"{shadow.stored}, {shard.stored}"
+            self.violated(f"the shadow of partition {shard.partition} differs: {said}")
         self.violations += self.facts.differences(shard, self.server.groups_of(shard.partition))
 
     def _shadow(self, partition: int) -> Shard:
