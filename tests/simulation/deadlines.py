@@ -68,6 +68,17 @@ class Deadlines:
         """A newer request took the place of this one, or its connection was lost on the daemon's side."""
         self._outstanding.pop(id(call), None)
 
+    def is_parked(self, call: Call) -> bool:
+        """Whether the request waits for other members."""
+        each = self._outstanding.get(id(call))
+        return each is not None and each.phase_ms > 0
+
+    def has_parked(self, kind: type) -> bool:
+        """Whether any request of this kind waits for other members."""
+        return any(
+            each.phase_ms and isinstance(each.call.request, kind) for each in self._outstanding.values()
+        )
+
     def on_crash(self) -> None:
         """What a dead process was asked it need not answer."""
         self._outstanding.clear()

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Any, Final
 
+from tests.simulation.cuts import Cuts, Way
 from tests.simulation.server import Call, Server
 from tests.simulation.timeline import Signal, Timeline
 
@@ -31,7 +32,8 @@ class Network:
 
     def __init__(self, timeline: Timeline, random: Random, server: Server, faults: float) -> None:
         self.is_sound = False
-        self._faults = faults
+        self.cuts = Cuts()
+        self.faults = faults
         self._timeline = timeline
         self._random = random
         self._server = server
@@ -41,6 +43,8 @@ class Network:
         answer = Signal()
         call = self._new_call(client_id, request, version, answer)
         fate = self._random.choices(FATES, self._weights)[0]
+        if self.cuts.holds_up(client_id, Way.REQUESTS):
+            fate = Fate.LOST
         if fate is not Fate.LOST:
             self._send(call)
         if fate is Fate.ANSWER_LOST:
@@ -54,7 +58,7 @@ class Network:
 
     @property
     def _weights(self) -> tuple[float, ...]:
-        each = 0 if self.is_sound else self._faults / 3
+        each = 0 if self.is_sound else self.faults / 3
         return (100 - 3 * each, each, each, each)
 
     @property
@@ -72,9 +76,13 @@ class Network:
             version,
             client_id,
             self._server.witness,
-            lambda response: self._later(lambda: answer.set(response)),
+            lambda response: self._answer(client_id, answer, response),
             lambda: self._later(lambda: answer.set(LOST)),
         )
+
+    def _answer(self, client_id: str, answer: Signal, response: Any) -> None:
+        if not self.cuts.holds_up(client_id, Way.ANSWERS):
+            self._later(lambda: answer.set(response))
 
     def _send(self, call: Call) -> None:
         self._later(lambda: self._server.deliver(call))

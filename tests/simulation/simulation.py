@@ -32,20 +32,22 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.groups.driver import Topics
-from tests.simulation.consumer import ERAS, INSTANCE_IDS_SINCE, Consumer, Profile
+from tests.simulation import faults, parameters
+from tests.simulation.catalogue import Catalogue
+from tests.simulation.consumer import Consumer
 from tests.simulation.disk import Disk
 from tests.simulation.network import Network
+from tests.simulation.profile import CONNECT_TOPIC, Profile, drawn
 from tests.simulation.server import Server
 from tests.simulation.timeline import Task, Timeline
 from tests.simulation.transactions import Coordinator, Producer
 from tests.simulation.witness import Witness
 
-GROUPS: Final = ("g0", "g1")
+CONSUMER_GROUPS: Final = ("g0", "g1")
+CONNECT_GROUP: Final = "k0"
+GROUPS: Final = (*CONSUMER_GROUPS, CONNECT_GROUP)
 PARTITIONS: Final = 2
 TOPIC_PARTITIONS: Final = {"orders": 4, "clicks": 2}
-SESSION_TIMEOUTS_MS: Final = (6_000, 10_000, 30_000)
-REBALANCE_TIMEOUTS_MS: Final = (5_000, 10_000, 60_000)
 PEACE_MS: Final = 260_000
 """What the slowest group may need: a session, two rebalance timeouts, the delay, a coordinator that loads."""
 LOOK_EVERY_MS: Final = 500
@@ -78,6 +80,7 @@ class Summary:
     generations: int
     no_room: int  # Flushes that found none.
     cleaned: int  # Batches that compaction took away.
+    marks: frozenset[str] = frozenset()  # The rare events among it.
 
 
 class Simulation:
@@ -89,7 +92,7 @@ class Simulation:
         self.timeline = Timeline()
         self.witness = Witness()
         self.disk = Disk(random)
-        self.topics = Topics(**TOPIC_PARTITIONS)
+        self.topics = Catalogue(**TOPIC_PARTITIONS)
         self.settings = GroupSettings(
             group_initial_rebalance_delay_ms=random.choice((0, 500, 3_000)),
             group_max_size=random.choice((2**31 - 1, 2**31 - 1, 2**31 - 1, 3)),
@@ -101,6 +104,10 @@ class Simulation:
         )
         self.coordinator = self.server.transactions = Coordinator(random, self.server)
         self.network = Network(self.timeline, random, self.server, faults=random.choice((0, 1, 5)))
+        self.witness.knows_topics(self.topics)
+        self.witness.sights.cuts = self.network.cuts
+        self.profiles: list[Profile] = []
+        self.faults_ms = self.pace_ms = 0
         self.consumers: list[Consumer] = []
         self._offsets = count(1)
         self.producers: list[Producer] = []
@@ -113,40 +120,38 @@ class Simulation:
 
     def _run(self) -> Summary:
         self.server.start()
-        profiles = [self._profile(number) for number in range(self.random.randint(2, 7))]
-        for profile in profiles:
+        self.profiles = self._profiles()
+        for profile in self.profiles:
             self.timeline.after(
                 self.random.choice((0, 5, 100, 2_000)), lambda profile=profile: self.add(profile)
             )
         for number in range(self.random.choice((0, 1, 3))):
             self._add_producer(number)
-        self._let_faults_happen(self.timeline.now_ms + self.random.choice((30_000, 90_000, 180_000)))
+        self.faults_ms = self.random.choice((30_000, 90_000, 180_000))
+        self.pace_ms = self.random.choice((400, 2_000, 5_000))
+        self._let_faults_happen(self.timeline.now_ms + self.faults_ms)
         self._make_peace()
         self._settle()
         return self._summary()
 
     # Clients.
 
-    def _profile(self, number: int) -> Profile:
+    def _profiles(self) -> list[Profile]:
         random = self.random
-        era = random.choice(ERAS)
-        group_id = random.choice(GROUPS[: 1 + number // 2])
-        is_static = era.join >= INSTANCE_IDS_SINCE and random.random() < 0.4
-        return Profile(
-            client_id=f"c{number}",
-            group_id=group_id,
-            instance_id=f"i{number}" if is_static else None,
-            era=era,
-            assignors=random.choice((("range",), ("range", "roundrobin"), ("roundrobin", "range"))),
-            session_timeout_ms=random.choice(SESSION_TIMEOUTS_MS),
-            rebalance_timeout_ms=random.choice(REBALANCE_TIMEOUTS_MS),
-            patience_ms=max(*SESSION_TIMEOUTS_MS, *REBALANCE_TIMEOUTS_MS) + 5_000,
-        )
+        cooperative = {group_id: random.random() < 0.3 for group_id in CONSUMER_GROUPS}
+        profiles = []
+        for number in range(random.randint(2, 7)):
+            group_id = random.choice(CONSUMER_GROUPS[: 1 + number // 2])
+            profiles.append(drawn(random, number, group_id, cooperative[group_id], is_worker=False))
+        for _ in range(random.choice((0, 0, 0, 1, 3))):
+            profiles.append(drawn(random, len(profiles), CONNECT_GROUP, is_cooperative=False, is_worker=True))
+        return profiles
 
     def add(self, profile: Profile) -> None:
         """Start a process, which wants what its predecessor wanted."""
         former = [c.subscription for c in self.consumers if c.profile.client_id == profile.client_id]
-        subscription = former[-1] if former else tuple(TOPIC_PARTITIONS)
+        at_first = (CONNECT_TOPIC,) if profile.is_worker else tuple(TOPIC_PARTITIONS)
+        subscription = former[-1] if former else at_first
         self.consumers.append(
             Consumer(profile, subscription, self.network, self.random, self.topics, self._offsets)
         )
@@ -167,12 +172,11 @@ class Simulation:
     # Faults.
 
     def _let_faults_happen(self, until_ms: int) -> None:
-        faults = FAULTS * 6
-        self.random.shuffle(faults)
+        faults_to_come = FAULTS * 6
+        self.random.shuffle(faults_to_come)
         at_ms = self.timeline.now_ms
-        pace_ms = self.random.choice((400, 2_000, 5_000))
-        while (at_ms := at_ms + self.random.randint(1, 2 * pace_ms)) < until_ms and faults:
-            fault = faults.pop()
+        while (at_ms := at_ms + self.random.randint(1, 2 * self.pace_ms)) < until_ms and faults_to_come:
+            fault = faults_to_come.pop()
             self.timeline.at(at_ms, lambda fault=fault: fault(self))
         self._play(until_ms)
 
@@ -180,6 +184,9 @@ class Simulation:
         """From here on nothing goes wrong, and whoever lives behaves."""
         self.network.is_sound = self.disk.is_sound = True
         self.disk.is_full = False
+        self.network.cuts.mend_all()
+        for name in TOPIC_PARTITIONS:
+            faults.make_a_topic(self, name)
         if self.server.runtime is None:
             self.server.start()
         for consumer in self._paused:
@@ -229,7 +236,7 @@ class Simulation:
         for consumer in live:
             if not consumer.is_settled_in(group.generation_id):
                 yield f"{consumer.member_id} of {group_id} is not in its generation"
-        yield from self.witness.ownership.unsettled(group_id, group.generation_id, live, self.topics)
+        yield from self.witness.ownership.unsettled((group_id, group.generation_id), live, self.topics)
 
     def _overdue(self) -> list[Any]:
         """Requests without an answer, though no member waits in a rebalance any more."""
@@ -249,10 +256,9 @@ class Simulation:
                 raise self._failure(self.witness.violations)
 
     def _failure(self, violations: list[str]) -> Failure:
-        told = "\n".join(violations[:5])
-        return Failure(
-            f"{told}\nat {self.timeline.now_ms} ms; repeat it: python -m tests.simulation --seed {self.seed}"
-        )
+        broken = "\n".join(violations[:5])
+        repeat = f"at {self.timeline.now_ms} ms; repeat it: python -m tests.simulation --seed {self.seed}"
+        return Failure(f"{broken}\n{repeat}\n{parameters.described(self)}")
 
     def _summary(self) -> Summary:
         witness = self.witness
@@ -265,6 +271,7 @@ class Simulation:
             len(witness.facts.was_assigned),
             self.disk.times_no_room,
             sum(log.batches_cleaned for log in self.server.logs),
+            frozenset(witness.marks.reached),
         )
 
     # What can go wrong: each is given the simulation, and draws the rest.
@@ -273,9 +280,9 @@ class Simulation:
         """The coordinator dies, and is started again."""
         if self.server.runtime is not None and not self.disk.is_sound:  # Else there is peace by now.
             self.server.crash()
-            self.timeline.after(self.random.choice((50, 1_000, 8_000)), self._start_again)
+            self.timeline.after(self.random.choice((50, 1_000, 8_000)), self.start_again)
 
-    def _start_again(self) -> None:
+    def start_again(self) -> None:
         if self.server.runtime is None:
             self.server.start()
 
@@ -336,7 +343,8 @@ class Simulation:
             self.add(self.random.choice(static).profile)
 
     def change_a_subscription(self) -> None:
-        if consumer := self._pick():
+        consumer = self._pick()
+        if consumer is not None and not consumer.profile.is_worker:
             consumer.subscribe(self.random.choice((("orders",), ("clicks",), ("orders", "clicks"))))
 
     def have_one_rejoin(self) -> None:
@@ -395,4 +403,8 @@ FAULTS: Final[list[Callable[[Simulation], None]]] = [
     Simulation.have_one_rejoin,
     Simulation.let_an_admin_work,
     Simulation.let_an_admin_work,
+    faults.grow_a_topic,
+    faults.delete_a_topic,
+    faults.cut_the_network,
+    faults.restart_with_a_smaller_maximum,
 ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.clock import STALL_MS
 from coordinator.effects import Event, RequestReceived, Result, TimerFired
-from coordinator.groups.group import Group
+from coordinator.groups.group import AssignmentStored, Group
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.groups.record_schemas import GroupMetadataKey
 from coordinator.groups.shard import Shard
@@ -24,15 +24,18 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.simulation.deadlines import Deadlines
 from tests.simulation.house_rules import broken_rules
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_facts import LogFacts, OffsetKey
+from tests.simulation.marks import Marks
 from tests.simulation.ownership import Ownership
 from tests.simulation.promises import Promises
+from tests.simulation.sights import Sights
 
 if TYPE_CHECKING:
+    from tests.simulation.catalogue import Catalogue
     from tests.simulation.disk import SimulatedLog
     from tests.simulation.server import Call, Server
 
@@ -51,6 +54,7 @@ STORE_SLACK_MS = 9_000
 
 @dataclass(frozen=True, slots=True)
 class MemberBefore:
+    client_id: str
     session_timeout_ms: int
     is_parked: bool
     is_new: bool
@@ -92,7 +96,9 @@ class Witness:
         self.crashes = 0
         self.calls = 0  # That came.
         self.deadlines = Deadlines(self.violated)
-        self.ownership = Ownership()
+        self.marks = Marks()
+        self.ownership = Ownership(self.violated, self.marks)
+        self.sights = Sights(self, self.marks)
         self.superseded: set[Any] = set()
         self._shadows: dict[int, Shard] = {}
         self._accounts: dict[str, Account] = defaultdict(Account)
@@ -102,6 +108,10 @@ class Witness:
         ] = {}  # By call that went the short way: partition, position.
         self._promises = Promises(self.facts, self.require)
         self._grew: set[int] = set()  # Partitions with newly durable records.
+
+    def knows_topics(self, topics: Catalogue) -> None:
+        """Requests of today's clients name topics by id."""
+        self._promises.name_of = topics.name_ever
 
     def violated(self, promise: str) -> None:
         self.violations.append(promise)
@@ -119,9 +129,11 @@ class Witness:
 
     def on_read(self, call: Call) -> None:
         self._promises.on_read(call)
+        self.sights.on_read(call)
 
     def on_answer(self, call: Call, response: Any) -> None:
         """An answer leaves the daemon: the only one, and nothing in it that a crash could take back."""
+        self.sights.on_answer(call, response)
         if call.answer is not None:  # (Telling of a request costs more than checking it.)
             self.violated(f"{call.request} was answered twice")
         self.deadlines.on_answer(call)
@@ -136,8 +148,11 @@ class Witness:
         if (durable := self._log(partition).durable_offset) < position and _stores_any(response):
             self.violated(f"answered at {durable}, wrote up to {position}: {call.request}")
         self._promises.on_answer(call, response)
-        if isinstance(response, JoinGroupResponse) and response.members and not response.skip_assignment:
-            self.ownership.on_leader_answered(call.request.group_id, response)
+        match response:
+            case JoinGroupResponse(members=[_, *_], skip_assignment=False):
+                self.ownership.on_leader_answered(call.request, response)
+            case SyncGroupResponse(error_code=ErrorCode.NONE):
+                self.ownership.on_assignment(call.request, bytes(response.assignment))
 
     def on_commit_again(self, shard: Shard, call: Call, now_ms: int) -> None:
         """A commit is about to go the short way, past `handle`: may it, and what must its answer wait for?"""
@@ -146,10 +161,18 @@ class Witness:
         if before is None:
             self.violated(f"a commit for a group that is not there went the short way: {request}")
             return
+        self.marks.reach("commit_went_the_short_way")
         self._check_commit(before, request)
         self.heard(request.group_id, request.member_id, now_ms)
         count = sum(len(topic.partitions) for topic in request.topics)
         self._due_again[id(call)] = (shard.partition, self._runner_position(shard.partition) + count)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """The topic is about to go: what was committed for it counts no more."""
+        assert self.server is not None
+        positions = {each: self.server.runner_for(each).position for each in self.server.group_ids}
+        self._promises.on_topic_deleted(topic, positions)
+        self.sights.on_topic_deleted()
 
     def on_transaction_committed(self, held: dict[OffsetKey, int]) -> None:
         """A producer has been told that its transaction, with these offsets in it, is committed."""
@@ -158,6 +181,7 @@ class Witness:
     # What happens inside a shard.
 
     def before(self, shard: Shard, event: Event, now_ms: int) -> Before | None:
+        self.sights.before(shard, event)
         group_id = _group_of(event)
         return None if group_id is None else self._before_request(shard, group_id)
 
@@ -166,7 +190,7 @@ class Witness:
         if group is None:
             return None
         members = {
-            member_id: MemberBefore(m.session_timeout_ms, m.is_parked, m.is_new)
+            member_id: MemberBefore(m.client_id, m.session_timeout_ms, m.is_parked, m.is_new)
             for member_id, m in group.members.items()
         }
         return Before(
@@ -183,6 +207,7 @@ class Witness:
         """Compare what came out with what went in."""
         self._note_replies(shard, result)
         self._count_tombstones(result)
+        self.sights.after(event, result)
         group_id = _group_of(event)
         group = shard.groups.get(group_id) if group_id is not None else None
         if group is None or group_id is None:
@@ -190,6 +215,7 @@ class Witness:
         stands_still = self._log(shard.partition).met_no_room
         rules = broken_rules(group, now_ms, timers_wait=stands_still)
         self.violations += [f"{group_id}: {rule}" for rule in rules]
+        self.sights.after_group(group, before, event)
         state = EMPTY if before is None else before.state
         self._check_history(group, before, result)
         self._check_generation(group, before)
@@ -197,6 +223,8 @@ class Witness:
         self._follow_ids(account, event, result, group, now_ms)
         self._follow_phases(account, group, state, event, now_ms)
         self._follow_members(account, group, before, event, result, now_ms)
+        if isinstance(result.then, AssignmentStored) and isinstance(event, RequestReceived):
+            self.ownership.on_leader_assigned(event.request)
         if isinstance(event, RequestReceived):
             self._note_waiting(account, group, event)
             if before is not None:
@@ -235,6 +263,7 @@ class Witness:
         for record in result.records:
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
                 self._promises.on_group_ended(record.key.group)
+                self.ownership.on_group_ended(record.key.group)
                 self._accounts.pop(record.key.group, None)
 
     def _check_history(self, group: Group, before: Before | None, result: Result) -> None:
@@ -330,6 +359,7 @@ class Witness:
     def _on_expired(self, account: Account, before: Before, member_id: str, now_ms: int) -> None:
         self.expired += 1
         member = before.members[member_id]
+        self.sights.on_expired(member.client_id)
         who = f"{member_id} of {before.group_id}"
         if member.is_parked:
             waited_ms = now_ms - account.joined_ms.get(member_id, now_ms)
@@ -376,6 +406,7 @@ class Witness:
     def on_loaded(self, shard: Shard, now_ms: int) -> None:
         """Read from the log: what is stored is what the log says, and everybody gets a full session (3.65)."""
         self._compare(shard)
+        self.sights.on_loaded(shard)
         assert self.server is not None
         for group_id in self.server.groups_of(shard.partition):
             self._accounts.pop(group_id, None)
@@ -387,6 +418,7 @@ class Witness:
 
     def on_crash(self, logs: list[SimulatedLog]) -> None:
         self.crashes += 1
+        self.sights.on_crash()
         self.deadlines.on_crash()
         self._due_at.clear()
         self._due_again.clear()
