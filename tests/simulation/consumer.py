@@ -57,6 +57,7 @@ from tests.simulation.timeline import Task
 
 ASSIGNORS: Final = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 REQUEST_TIMEOUT_MS: Final = 3_000
+BATCHED_LEAVE_SINCE: Final = 3
 BACKOFF_MS: Final = 100
 BACKOFF_MAX_MS: Final = 1_000
 """`retry.backoff.ms` and `retry.backoff.max.ms` of the Java client: each failure in a row doubles it."""
@@ -182,11 +183,22 @@ class Consumer:
                 return True
             case ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
-                return await self._join()
+                return await self._join() if self._uses_its_id() else await self._give_back_its_id()
             case ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             case error if error in BROKEN_CLIENT:
                 self._end(error)
+        return False
+
+    def _uses_its_id(self) -> bool:
+        """A process that is being closed may have no use for the id that it was just given."""
+        return self._network.is_sound or self._random.random() < 0.95
+
+    async def _give_back_its_id(self) -> bool:
+        identity = MemberIdentity(member_id=self.member_id)
+        version = max(self.profile.era.leave, BATCHED_LEAVE_SINCE)
+        self.member_id = ""
+        await self._call(LeaveGroupRequest(group_id=self.profile.group_id, members=[identity]), version)
         return False
 
     def _join_request(self) -> JoinGroupRequest:
@@ -268,7 +280,10 @@ class Consumer:
         known = {member.member_id: decode_subscription(bytes(member.metadata)) for member in members}
         if self._protocol_name == COOPERATIVE:
             return sticky.assign(known, self._topics.partition_count)
-        plain = {each: SimpleNamespace(subscription=said.topics) for each, said in known.items()}
+        plain = {
+            each: SimpleNamespace(subscription=[t for t in said.topics if self._partitions_of(t)])
+            for each, said in known.items()
+        }
         assignor = ASSIGNORS[self._protocol_name or ""]
         assigned = assignor.assign(SimpleNamespace(partitions_for_topic=self._partitions_of), plain)
         return {

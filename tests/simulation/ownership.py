@@ -59,8 +59,15 @@ class Ownership:
         if not self._holders.get(generation, {}).keys() <= set(assigned):
             self._marks.reach("partition_unowned_for_a_generation")
 
-    def on_replaced(self, member_id: str, old_member_id: str) -> None:
+    def on_replaced(
+        self, request: JoinGroupRequest, member_id: str, old_member_id: str, kept: int | None
+    ) -> None:
+        """A static member came back, and `kept` its place in this generation if there is one."""
         self._predecessors[member_id] = old_member_id
+        if kept is not None and (origin := self._origin((request.group_id, kept), old_member_id)):
+            said = decode_subscription(bytes(request.protocols[0].metadata)).topics
+            if set(said) != set(self._rosters[request.group_id, kept][origin].topics):
+                self._marks.reach("kept_with_other_subscription")
 
     def on_group_ended(self, group_id: str) -> None:
         """Its generations are counted from the start again."""

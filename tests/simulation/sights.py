@@ -23,8 +23,9 @@ from tests.simulation.marks import CAUSES, Marks
 from tests.simulation.profile import CONNECT
 
 if TYPE_CHECKING:
+    from tests.simulation.accounts import Before
     from tests.simulation.server import Call, Server
-    from tests.simulation.witness import Before, Witness
+    from tests.simulation.witness import Witness
 
 LOST_SHARD = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -172,6 +173,8 @@ class Sights:
         self._loaded += 1
         if shard.offsets.transactions.group_ids():
             self._marks.reach("loaded_with_open_transaction")
+            if self._loaded > len(self._server.logs):
+                self._marks.reach("shard_failed_with_open_transaction")
         if list(shard.offsets.of_topics_with(self._server.topics.was_deleted)):
             self._marks.reach("topic_deletion_found_at_load")
         if self._witness.deadlines.has_parked(JoinGroupRequest):

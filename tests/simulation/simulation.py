@@ -48,6 +48,7 @@ CONNECT_GROUP: Final = "k0"
 GROUPS: Final = (*CONSUMER_GROUPS, CONNECT_GROUP)
 PARTITIONS: Final = 2
 TOPIC_PARTITIONS: Final = {"orders": 4, "clicks": 2}
+SUBSCRIPTIONS: Final = (("orders",), ("clicks",), ("orders", "clicks"))
 PEACE_MS: Final = 260_000
 """What the slowest group may need: a session, two rebalance timeouts, the delay, a coordinator that loads."""
 LOOK_EVERY_MS: Final = 500
@@ -148,10 +149,12 @@ class Simulation:
         return profiles
 
     def add(self, profile: Profile) -> None:
-        """Start a process, which wants what its predecessor wanted."""
+        """Start a process, which wants what its predecessor wanted, unless it is a newer version of that."""
         former = [c.subscription for c in self.consumers if c.profile.client_id == profile.client_id]
         at_first = (CONNECT_TOPIC,) if profile.is_worker else tuple(TOPIC_PARTITIONS)
         subscription = former[-1] if former else at_first
+        if former and not profile.is_worker and self.random.random() < 0.15:
+            subscription = self.random.choice(SUBSCRIPTIONS)
         self.consumers.append(
             Consumer(profile, subscription, self.network, self.random, self.topics, self._offsets)
         )
@@ -345,7 +348,7 @@ class Simulation:
     def change_a_subscription(self) -> None:
         consumer = self._pick()
         if consumer is not None and not consumer.profile.is_worker:
-            consumer.subscribe(self.random.choice((("orders",), ("clicks",), ("orders", "clicks"))))
+            consumer.subscribe(self.random.choice(SUBSCRIPTIONS))
 
     def have_one_rejoin(self) -> None:
         if consumer := self._pick():
