@@ -20,6 +20,9 @@ class Call:
     two, once, or neither if the client hangs up before.
     """
 
+    is_ordered = False
+    """Whether it has its place behind others of its connection."""
+
     def __init__(
         self,
         request: Any,

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulation.call import Call
+from tests.simulation.cuts import Cuts, Way
 from tests.simulation.server import Server
 from tests.simulation.timeline import Scheduled, Signal, Timeline
 from tests.simulation.wire import LOST, Wire
@@ -39,7 +40,8 @@ class Network:
     ) -> None:
         self.is_sound = False
         self.keeps_connections = keeps_connections
-        self._faults = faults
+        self.cuts = Cuts()
+        self.faults = faults
         self._timeline = timeline
         self._random = random
         self._server = server
@@ -73,9 +75,13 @@ class Network:
             version,
             client_id,
             self._server.witness,
-            lambda response: self.later(lambda: answer.set(response)),
+            lambda response: self._answer(client_id, answer, response),
             lambda: self.later(lambda: answer.set(LOST)),
         )
+
+    def _answer(self, client_id: str, answer: Signal, response: Any) -> None:
+        if not self.holds_up_answers(client_id):
+            self.later(lambda: answer.set(response))
 
     def new_wire(self, client_id: str) -> Wire:
         return Wire(client_id, self._server, self._timeline, self._random, self)
@@ -83,10 +89,15 @@ class Network:
     def deliver(self, call: Call) -> None:
         self.later(lambda: self._server.deliver(call))
 
-    def fate(self) -> Fate:
+    def fate(self, client_id: str) -> Fate:
         """Of the request at hand."""
-        each = 0 if self.is_sound else self._faults / 3
+        if self.cuts.holds_up(client_id, Way.REQUESTS):
+            return Fate.LOST
+        each = 0 if self.is_sound else self.faults / 3
         return self._random.choices(FATES, (100 - 3 * each, each, each, each))[0]
+
+    def holds_up_answers(self, client_id: str) -> bool:
+        return self.cuts.holds_up(client_id, Way.ANSWERS)
 
     def breaks_in_ms(self) -> int:
         return self._random.choice((1, 30, 1_000))
@@ -124,7 +135,7 @@ class Port:
         """The answer, or LOST: then the client cannot know whether the request has come to anything."""
         network, answer = self._network, Signal()
         call = network.new_call(self._client_id, request, version, answer)
-        fate = network.fate()
+        fate = network.fate(self._client_id)
         if fate is not Fate.LOST:
             network.deliver(call)
         if fate is Fate.ANSWER_LOST:
@@ -153,10 +164,11 @@ class WirePort(Port):
         self._wire: Wire | None = None
 
     async def call(self, request: Any, version: int, timeout_ms: int) -> Any:
-        network, answer, fate = self._network, Signal(), self._network.fate()
+        network, answer, fate = self._network, Signal(), self._network.fate(self._client_id)
         wire = self._open_wire()
         if fate is Fate.LOST:
             wire.send_in_part(request, version)
+            await network.sleep(min(timeout_ms, network.breaks_in_ms()))
             return LOST
         call = wire.send(request, version, answer)
         if fate is Fate.ANSWER_LOST:

@@ -24,6 +24,10 @@ class Parts:
     real_logs: bool
     """The logs are `PartitionLog`s over files that tear, with their recovery and cleaning; else models of them."""
 
+    def __str__(self) -> str:
+        connections = "real connections" if self.real_connections else "each request alone"
+        return f"{connections}, {'real logs' if self.real_logs else 'models of logs'}"
+
     @classmethod
     def drawn(cls, random: Random) -> Parts:
         """The choice of a seed."""

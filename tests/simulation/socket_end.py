@@ -39,6 +39,7 @@ _SIZE: Final = Struct(">i")
 class WireCall(Call):
     """A request on a connection: it is answered through the `Pending` that the connection made for it."""
 
+    is_ordered = True
     correlation_id = 0
     pending: Pending | None = None
 
@@ -149,8 +150,15 @@ class SocketEnd(asyncio.Transport):
             self._is_over = True
             self._note_read()
             self._server.ends.remove(self)
+            for call in self._to_answer:
+                self._server.witness.deadlines.excuse(call)
             assert self._connection is not None
             self._connection.connection_lost(None)
+
+    def stuck(self) -> list[Any]:
+        """Requests that have come and are not begun, though none before them is unanswered."""
+        is_idle = len(self._to_start) == len(self._to_answer) and not self._is_blocked
+        return [call.request for call in self._to_start] if is_idle else []
 
     def die(self) -> None:
         """The process is gone."""

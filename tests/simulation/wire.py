@@ -32,6 +32,7 @@ class Path(Protocol):
 
     def delay_ms(self) -> int: ...
     def blocked_ms(self) -> int: ...
+    def holds_up_answers(self, client_id: str) -> bool: ...
 
 
 class Wire:
@@ -46,7 +47,9 @@ class Wire:
         self._server = server
         self._timeline = timeline
         self._random = random
+        self._path = path
         self._delay_ms = path.delay_ms
+        self._is_cut = False  # An answer has not come through, so none behind it can.
         self._up_ms = self._down_ms = 0  # When what was sent last arrives.
         self._numbers = count()
         self._in_flight: deque[tuple[WireCall, Signal]] = deque()
@@ -122,6 +125,9 @@ class Wire:
 
     def _answered(self, response: Any) -> None:
         """An answer has left the daemon."""
+        self._is_cut = self._is_cut or self._path.holds_up_answers(self._client_id)
+        if self._is_cut:
+            return
         self._down_ms = max(self._down_ms, self._timeline.now_ms + self._delay_ms())
         self._timeline.at(self._down_ms, partial(self._received, response))
 
