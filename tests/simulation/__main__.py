@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import partial
 
 from tests.simulation import parameters
@@ -23,8 +23,8 @@ SEEDS_AT_A_TIME = 50
 FAILURES_SHOWN = 20
 
 
-def main() -> int:
-    arguments = _parser().parse_args()
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
     if arguments.seed is not None:
         return _one(arguments.seed)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -65,7 +65,7 @@ def _many(seeds: range, workers: int, until_failure: bool) -> int:
         for outcomes in pool.map(partial(play, stop=seeds.stop), starts):
             for outcome in outcomes:
                 if isinstance(outcome, Summary):
-                    totals = [sum(pair) for pair in zip(totals, astuple(outcome)[:-1], strict=True)]
+                    totals = [sum(pair) for pair in zip(totals, outcome.plain(), strict=True)]
                     reached.append(outcome.marks)
                 else:
                     failures.append(outcome)

@@ -102,6 +102,7 @@ class Consumer:
         self._offsets = offsets
         self._to_assign: list[Any] = []
         self.leads = False
+        self.decided: list[tuple[str, int]] = []  # All that it assigned as the leader, last.
         self._seen: dict[str, int | None] = {}  # The partition counts that it went by as the leader.
         self._tasks = [Task(self._work()), Task(self._beat())]
         if profile.is_cooperative:
@@ -267,10 +268,11 @@ class Consumer:
         """What we decide as the leader."""
         if not members:
             return []
-        self._seen = {topic: self._topics.partition_count(topic) for topic in self._topics.names}
+        decided = self._decided(members)
+        self.decided = sorted(where for assigned in decided.values() for where in assigned)
         return [
             SyncGroupRequestAssignment(member_id=member_id, assignment=_assignment_bytes(_by_topic(assigned)))
-            for member_id, assigned in self._decided(members).items()
+            for member_id, assigned in decided.items()
         ]
 
     def _decided(self, members: list[Any]) -> dict[str, list[tuple[str, int]]]:
@@ -281,6 +283,8 @@ class Consumer:
                 for i, each in enumerate(ids)
             }
         known = {member.member_id: decode_subscription(bytes(member.metadata)) for member in members}
+        read = {topic for said in known.values() for topic in said.topics}
+        self._seen = {topic: self._topics.partition_count(topic) for topic in sorted(read)}
         if self._protocol_name == COOPERATIVE:
             return sticky.assign(known, self._topics.partition_count)
         plain = {
@@ -330,7 +334,7 @@ class Consumer:
         while self.is_running and not self.must_rejoin:
             await self._network.sleep(self._random.randint(100, 1_200))
             await self._be_stuck()
-            if self.owned and self._random.random() < 0.5:
+            if self.owned and self._random.random() < 0.2:
                 for _ in range(self._network.burst()):
                     Task(self._commit(self._random.choice(self.owned)))
                 await self._commit(self._random.choice(self.owned))
@@ -340,10 +344,8 @@ class Consumer:
             await self._commit(self.owned[0])  # Before it is revoked.
 
     def _sees_a_change(self) -> bool:
-        """Topics have come, grown or gone since it last assigned."""
-        if self.profile.is_worker:
-            return False
-        return any(self._seen.get(t) != self._topics.partition_count(t) for t in self.subscription)
+        """Topics that the group reads have come, grown or gone since it last assigned."""
+        return any(count != self._topics.partition_count(topic) for topic, count in self._seen.items())
 
     async def _go_on_meanwhile(self) -> None:
         """While it joins it goes on with what it keeps, and commits that."""
@@ -383,14 +385,9 @@ class Consumer:
 
     async def _beat(self) -> None:
         while self.is_running:
-            await self._network.sleep(self._beat_every_ms)
+            await self._network.sleep(self.profile.heartbeat_ms)
             if not self.is_joining and self.is_running:
                 await self._beat_once()
-
-    @property
-    def _beat_every_ms(self) -> int:
-        """Often enough for the session, and to hear of a rebalance before the others have waited in vain."""
-        return min(self.profile.session_timeout_ms // 3, self.profile.rebalance_timeout_ms // 2)
 
     async def _beat_once(self) -> None:
         generation_id, member_id = self.generation_id, self.member_id
@@ -400,7 +397,7 @@ class Consumer:
             member_id=member_id,
             group_instance_id=self.profile.instance_id,
         )
-        answer = await self._call(request, self.profile.era.heartbeat, self.profile.session_timeout_ms // 3)
+        answer = await self._call(request, self.profile.era.heartbeat, self.profile.heartbeat_ms)
         if answer is not LOST and (generation_id, member_id) == (self.generation_id, self.member_id):
             self._heed(ErrorCode(answer.error_code))
 

@@ -121,7 +121,7 @@ class Network:
 
     def burst(self) -> int:
         """How many requests a client sends ahead of the one that it waits for."""
-        return self._random.choice((0, 0, 0, 0, 1, 3)) if self.keeps_connections else 0
+        return self._random.choice((0, 0, 1, 3)) if self.keeps_connections else 0
 
 
 class Port:

@@ -113,10 +113,12 @@ class Ownership:
         wanted = {topic for subscription in roster.values() for topic in subscription.topics}
         everything = sorted((topic, p) for topic in wanted for p in range(_count(topic, topics)))
         owned = sorted(where for consumer in live for where in consumer.owned)
-        if owned != self._assigned.get(generation):
-            yield f"{generation} owns {owned}, assigned were {self._assigned.get(generation)}"
-        # A leader that knows it has looked at the topics since; one that came back as a follower does not.
-        if owned != everything and any(consumer.leads for consumer in live):
+        assigned = self._assigned.get(generation)
+        if owned != assigned:
+            yield f"{generation} owns {owned}, assigned were {assigned}"
+        # A leader that knows it has looked at the topics since. One that came back as a follower does not, nor has
+        # one that decided twice, since its first request was late: the coordinator keeps the first.
+        if owned != everything and any(consumer.leads and consumer.decided == assigned for consumer in live):
             yield f"{generation} owns {owned} of {everything}"
 
 

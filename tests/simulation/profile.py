@@ -65,6 +65,11 @@ class Profile:
         return self.assignors == (COOPERATIVE,)
 
     @property
+    def heartbeat_ms(self) -> int:
+        """How often it beats. A cooperative group rebalances twice: all have to hear of the second in time."""
+        return min(self.session_timeout_ms // 3, 1_500 if self.is_cooperative else self.session_timeout_ms)
+
+    @property
     def is_worker(self) -> bool:
         """Not a consumer: its group is of another type, and its bytes are its own."""
         return self.protocol_type == CONNECT

@@ -18,6 +18,7 @@ from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.simulation.log_facts import NO_OFFSET, LogFacts, OffsetKey
+from tests.simulation.profile import TOPIC_IDS_SINCE
 
 if TYPE_CHECKING:
     from tests.simulation.call import Call
@@ -41,6 +42,9 @@ class Promises:
         self._void_below: dict[
             tuple[str, str], int
         ] = {}  # Offsets of a topic that has gone, by group and topic.
+        self._void_at_read: dict[
+            int, dict[tuple[str, str], int]
+        ] = {}  # By OffsetFetch under way, by topic id.
         self._ended_before: dict[
             int, dict[str, int]
         ] = {}  # By DeleteGroups under way: tombstones there were.
@@ -54,6 +58,9 @@ class Promises:
         if isinstance(call.request, OffsetFetchRequest):
             group_ids = {group.group_id for group in call.request.groups} or {call.request.group_id}
             self._floors[id(call)] = {key: at for key, at in self._acked.items() if key[0] in group_ids}
+            self._void_at_read[id(call)] = (
+                dict(self._void_below) if call.api_version >= TOPIC_IDS_SINCE else {}
+            )
             if call.request.require_stable:
                 self._held[id(call)] = self._undecided()
         elif isinstance(call.request, DeleteGroupsRequest):
@@ -63,6 +70,12 @@ class Promises:
         """What was committed for it counts no more: of each group what lies below such a place in the log."""
         for group_id, position in positions.items():
             self._void_below[group_id, topic] = position
+
+    def on_read_again(self, group_ids: set[str], end: int) -> None:
+        """A shard of these groups was read from its log, which ends there: what lay behind has never been."""
+        for (group_id, topic), position in self._void_below.items():
+            if group_id in group_ids:
+                self._void_below[group_id, topic] = min(position, end)
 
     def _undecided(self) -> set[tuple[OffsetKey, int]]:
         """What transactions hold, as the log says, each with its place there."""
@@ -118,6 +131,7 @@ class Promises:
 
     def _on_fetch_answer(self, call: Call, response: Any) -> None:
         floors = self._floors.pop(id(call), {})
+        void = self._void_at_read.pop(id(call), {})
         still_held = {key for key, _ in self._held.pop(id(call), set()) & self._undecided()}
         for key, partition in self._fetched(call, response):
             if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
@@ -133,6 +147,7 @@ class Promises:
                 where = self._facts.was_deleted.get(key, -1)
             else:
                 where = self._facts.was_committed[key].get(partition.committed_offset, -2)
+                self._require(where >= void.get(key[:2], -2), f"{key} is from the topic's former life (O12)")
             if where < floor:
                 said = f"{key} is {partition.committed_offset} from {where}"
                 self._require(False, f"{said}, acknowledged was {floor}")

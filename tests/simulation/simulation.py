@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -83,7 +83,11 @@ class Summary:
     generations: int
     no_room: int  # Flushes that found none.
     cleaned: int  # Batches that compaction took away.
-    marks: frozenset[str] = frozenset()  # The rare events among it.
+    marks: frozenset[str]  # The rare events among it.
+
+    def plain(self) -> tuple[int, ...]:
+        """The figures alone."""
+        return astuple(self)[:-1]
 
 
 class Simulation:
@@ -229,6 +233,8 @@ class Simulation:
                 return
             if runner.shard.offsets.transactions.group_ids():
                 yield f"partition {runner.partition} holds offsets of an open transaction"
+            if any(True for _ in runner.shard.offsets.of_topics_with(self.topics.was_deleted)):
+                yield f"partition {runner.partition} holds offsets of a topic that has gone"
         if self.server.runtime is not None and self.server.runtime.outages.is_full:
             yield "a log waits for room, which is there"
         for group_id in GROUPS:

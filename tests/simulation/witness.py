@@ -257,6 +257,8 @@ class Witness:
         """Read from the log: what is stored is what the log says, and everybody gets a full session (3.65)."""
         self._compare(shard)
         self.sights.on_loaded(shard)
+        groups = set() if self.server is None else self.server.groups_of(shard.partition)
+        self._promises.on_read_again(groups, self._log(shard.partition).durable_offset)
         assert self.server is not None
         for group_id in self.server.groups_of(shard.partition):
             self._accounts.forget(group_id)
