@@ -125,9 +125,10 @@ def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes)
 def delete_offsets_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCatalog) -> Result:
     """After a load: topics may have gone without our hearing of it, in a crash right after their deletion.
 
-    Offsets of topics that were never here stay: the log may be older than the directory, or another broker's.
+    Offsets of topics that were never here stay: the log may be older than the directory, or another broker's. What
+    open transactions hold goes as well: counted once its marker is there it would be found by no later deletion.
     """
-    records = tuple(
-        new_offset_commit_tombstone(*offset) for offset in offsets.of_topics_with(catalog.was_deleted)
-    )
+    held = offsets.transactions.of_topics_with(catalog.was_deleted)
+    gone = dict.fromkeys(chain(offsets.of_topics_with(catalog.was_deleted), held))
+    records = tuple(new_offset_commit_tombstone(*offset) for offset in gone)
     return Result(records=records, atomic=not records)

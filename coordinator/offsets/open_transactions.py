@@ -8,6 +8,7 @@ changes only as the log is replayed. What is asked most, whether a partition is 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -117,6 +118,13 @@ class OpenTransactions:
             for key, committed in transaction.offsets.items()
             if key.topic == topic
         ]
+
+    def of_topics_with(self, is_meant: Callable[[bytes], bool]) -> Iterator[HeldKey]:
+        """Every offset that is held and was committed under a topic id that is meant."""
+        for transaction in self._open.values():
+            for key, committed in transaction.offsets.items():
+                if is_meant(committed.topic_id):
+                    yield key
 
     def group_ids(self) -> tuple[str, ...]:
         """The groups for which anything is held."""

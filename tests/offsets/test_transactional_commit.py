@@ -37,7 +37,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.groups.consumer import Consumer, form_group
-from tests.groups.driver import Driver
+from tests.groups.driver import Driver, topic_id_of
 
 RETENTION_MS = 60_000
 INTERVAL_MS = 10_000
@@ -206,6 +206,20 @@ def test_o16_a_tombstone_takes_along_what_is_held(driver: Driver, delete: Any, w
     assert fetched(agrees(driver), stable=True) == -1
     driver.end_transaction(PRODUCER)
     driver.end_transaction(OTHER)
+    assert fetched(agrees(driver)) == -1
+
+
+@pytest.mark.parametrize("was_committed", [True, False])
+def test_o16_a_load_takes_along_what_is_held_of_a_topic_that_went_meanwhile(
+    driver: Driver, was_committed: bool
+) -> None:
+    """Its marker may come after the load: then no later deletion would find the offset."""
+    if was_committed:
+        commit(driver, 1)
+    hold(driver, 5)
+    driver.topics.recreate("orders", topic_id_of(50))
+    driver.restart()
+    driver.end_transaction(PRODUCER)
     assert fetched(agrees(driver)) == -1
 
 
