@@ -249,8 +249,8 @@ class Disk:
         return ModelStorage(self, random, timeline, partitions)
 
     def fail_soon(self) -> None:
-        """The next flush."""
-        self.failures_to_come += 1
+        """The next flush, or several: a log may fail while another waits for it."""
+        self.failures_to_come += self._random.choice((1, 1, 3))
 
     def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
         """For a process that starts."""

@@ -40,7 +40,7 @@ MEMORY: Final = Path("/dev/shm")
 """Where a system has files in memory: a history needs none of them afterwards."""
 SEGMENT_BYTES: Final = (4_096, 4_096, 16_384)
 BUFFER_BYTES: Final = 1 << 16
-OPERATIONS_BEFORE_DEATH: Final = (0, 0, 1, 1, 1, 2, 4, 7, 12)
+OPERATIONS_BEFORE_DEATH: Final = (0, 1, 1, 1, 1, 2, 4, 12)
 """A flush writes, and then it syncs: between the two a death tears most."""
 LOOKS: Final = frozenset({"open", "read", "list", "stat"})
 
@@ -278,7 +278,7 @@ class RealStorage:
         self._flushing.clear()
         self._cleaning.clear()
         self._let_go()
-        if random.random() < 0.6:
+        if random.random() < 0.75:
             self._files.crash(random if random.random() < 0.8 else None)
 
     def _in_part(self, work: Callable[[], object]) -> None:
