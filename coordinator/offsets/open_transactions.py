@@ -8,7 +8,6 @@ changes only as the log is replayed. What is asked most, whether a partition is 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -119,12 +118,9 @@ class OpenTransactions:
             if key.topic == topic
         ]
 
-    def of_topics_with(self, is_meant: Callable[[bytes], bool]) -> Iterator[HeldKey]:
-        """Every offset that is held and was committed under a topic id that is meant."""
-        for transaction in self._open.values():
-            for key, committed in transaction.offsets.items():
-                if is_meant(committed.topic_id):
-                    yield key
+    def held(self) -> list[tuple[HeldKey, CommittedOffset]]:
+        """Every offset that any open transaction holds; walks all that is open."""
+        return [each for transaction in self._open.values() for each in transaction.offsets.items()]
 
     def group_ids(self) -> tuple[str, ...]:
         """The groups for which anything is held."""

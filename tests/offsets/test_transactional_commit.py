@@ -231,6 +231,25 @@ def test_o16_what_comes_behind_the_tombstone_is_held_anew(driver: Driver) -> Non
     assert fetched(agrees(driver)) == 6
 
 
+def test_o23_what_is_held_of_a_topic_that_went_in_a_crash_goes_at_the_next_load(driver: Driver) -> None:
+    """No shard heard of the deletion. Else the marker would bring the offset back, for a new topic of the name."""
+    hold(driver, 5)
+    driver.topics.recreate("orders", topic_id_of(9))
+    driver.restart()
+    driver.end_transaction(PRODUCER)
+    assert fetched(agrees(driver)) == -1
+
+
+def test_o23_what_is_held_of_a_former_topic_takes_nothing_of_the_new_one_along(driver: Driver) -> None:
+    hold(driver, 5)
+    driver.topics.recreate("orders", topic_id_of(9))
+    commit(driver, 6)
+    driver.restart()
+    assert fetched(driver) == 6
+    driver.end_transaction(PRODUCER)
+    assert fetched(agrees(driver)) == 6
+
+
 # Expiry.
 
 

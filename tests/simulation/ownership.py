@@ -35,6 +35,7 @@ class Ownership:
         self._violated = violated
         self._marks = marks
         self._rosters: dict[Generation, Roster] = {}
+        self._answered: set[Generation] = set()  # Since the group began.
         self._holders: dict[Generation, dict[Partition, str]] = {}  # In cooperative groups.
         self._assigned: dict[Generation, list[Partition]] = {}
         self._predecessors: dict[str, str] = {}  # Member ids; they are never handed out twice.
@@ -42,6 +43,7 @@ class Ownership:
     def on_leader_answered(self, request: JoinGroupRequest, answer: Any) -> None:
         """A leader has been given the members it assigns to."""
         generation = request.group_id, answer.generation_id
+        self._answered.add(generation)
         if request.protocol_type == CONNECT:
             plain = ConsumerProtocolSubscription(topics=[CONNECT_TOPIC])
             self._rosters[generation] = dict.fromkeys((m.member_id for m in answer.members), plain)
@@ -70,12 +72,12 @@ class Ownership:
                 self._marks.reach("kept_with_other_subscription")
 
     def on_group_ended(self, group_id: str) -> None:
-        """Its generations are counted from the start again."""
-        self._rosters = {key: roster for key, roster in self._rosters.items() if key[0] != group_id}
+        """Its generations are counted from the start again, unless that is lost in a crash."""
+        self._answered = {each for each in self._answered if each[0] != group_id}
 
     def was_answered(self, group_id: str, generation_id: int) -> bool:
         """Whether a leader has been given the members of this generation."""
-        return (group_id, generation_id) in self._rosters
+        return (group_id, generation_id) in self._answered
 
     def on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
         """A member has been given its partitions."""

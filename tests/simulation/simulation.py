@@ -274,7 +274,10 @@ class Simulation:
         reached: list[bool] = []
         self.timeline.at(until_ms, lambda: reached.append(True))
         while not reached:
-            self.timeline.step()
+            try:
+                self.timeline.step()
+            except Exception as error:
+                raise self._failure([f"a bug: {error!r}"]) from error
             self._steps += 1
             self.witness.look()
             if self.witness.violations:
