@@ -114,7 +114,7 @@ conformance: $(VENV)/.dev
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m tests.conformance
 
-# The coordinator in virtual time: 2,000 histories, of which `make test` plays 600.
+# The coordinator in virtual time: the 2,000 histories that `make test` plays, too; shows how many reached each mark.
 simulation: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation
 

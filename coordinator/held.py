@@ -49,10 +49,10 @@ class HeldQueue:
 
     def give_up_overdue(self, now_ms: int) -> None:
         """The disk hangs: tell whoever has waited too long."""
-        self._timer_is_set = False
         held = self._held
         while held and held[0].deadline_ms <= now_ms:
-            held.popleft().done(ErrorCode.REQUEST_TIMED_OUT)
+            held.popleft().done(ErrorCode.REQUEST_TIMED_OUT)  # It may wait again, behind the others.
+        self._timer_is_set = False
         if held:
             self._expect(held[0].deadline_ms)
 

@@ -4,6 +4,9 @@ A partition that cannot take its marker now, because its disk is full or has its
 those together once in a while. One that is gone needs none, nor does one whose producer has moved on. One that
 knows a later coordinator, in a log that Kafka wrote or by a marker from outside, is told of a later one
 yet: there is no other any more. After a restart the shards ask anew for what was not finished.
+
+A shard that failed and was read again asks again as well. What it asked for before is then given up: a marker of
+that which came late would end the producer's next transaction, which in the classic protocol has the same epoch.
 """
 
 from __future__ import annotations
@@ -75,26 +78,39 @@ class MarkerSender:
         self._timers = timers
         self._post = post
         self._failed: list[Attempt] = []
+        self._newest: dict[Any, Sending] = {}  # By `then`, which names the transaction.
 
     def write(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         """Tell `done`, in a later turn, when the marker is on every partition that needs it."""
         sending = Sending(wanted, done, len(wanted.partitions))
         if not wanted.partitions:
             self._post(done)
+            return
+        self._newest[wanted.then] = sending
         for topic, index in wanted.partitions:
             self._begin(Attempt(sending, wanted.marker, topic, index))
 
     def _begin(self, attempt: Attempt) -> None:
+        if not self._is_wanted(attempt.sending):
+            return
+
         def on_written(error: ErrorCode) -> None:
             self._on_written(attempt, error)
 
         self._write(attempt.marker, attempt.topic, attempt.index, on_written)
 
+    def _is_wanted(self, sending: Sending) -> bool:
+        """Whether the shard has not asked again for the same transaction."""
+        return self._newest.get(sending.wanted.then) is sending
+
     def _on_written(self, attempt: Attempt, error: ErrorCode) -> None:
+        if not self._is_wanted(attempt.sending):
+            return
         epoch = attempt.marker.coordinator_epoch
         if error in NEEDS_NONE:
             attempt.sending.left -= 1
             if not attempt.sending.left:
+                del self._newest[attempt.sending.wanted.then]
                 self._post(attempt.sending.done)
         elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and epoch < LAST_EPOCH:
             later = replace(attempt.marker, coordinator_epoch=2 * epoch + 1)

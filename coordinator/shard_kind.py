@@ -34,7 +34,10 @@ class ShardCore(Protocol):
         """The whole log has been replayed; what bringing its state to life asks for."""
 
     def resume(self, now_ms: int) -> Result:
-        """Writing is possible again, after a while in which timers and writing requests were kept away."""
+        """Writing is possible again, after a while in which timers and writing requests were kept away.
+
+        Asks again for the records that `loaded` asked for, if they have not been written.
+        """
 
 
 S = TypeVar("S", bound=ShardCore)

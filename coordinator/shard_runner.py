@@ -14,7 +14,7 @@ not be written. Heartbeats, fetches and whatever else only reads go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final, Generic, Protocol
 from weakref import WeakKeyDictionary
@@ -362,12 +362,15 @@ class ShardRunner(Generic[S]):
     # Lives.
 
     def start(self, loaded: Loaded[S]) -> None:
-        """Serve with a shard into which the whole log has been replayed."""
+        """Serve with a shard into which the whole log has been replayed.
+
+        Without room it writes nothing: `resume` asks again for the records that bring it to life.
+        """
         self.shard, self.state = loaded.shard, ShardState.ACTIVE
-        self._carry_out(loaded.result)
         failure = self.log.failure
         if failure is not None and failure.is_no_room:
             self._stand_still(failure)
+        self._carry_out(replace(loaded.result, records=()) if self._is_full else loaded.result)
         if not self._is_full:
             self._catch_up()
 

@@ -131,3 +131,27 @@ def test_what_fails_is_tried_again_until_it_succeeds_all_at_once(world: World) -
         world.turn()
     assert world.done == ["t", "u"]
     assert world.timers == {}
+
+
+def test_what_a_shard_asked_for_before_it_was_read_again_is_given_up(world: World) -> None:
+    """A late marker of it would end the next transaction of the same epoch."""
+    world.want("t", ORDERS, CLICKS)
+    world.tell(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.want("t", ORDERS, CLICKS)  # By a shard that was read again.
+    world.tell(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE)
+    world.turn()
+    assert world.done == ["t"]
+    written = len(world.writes)
+    world.fire()
+    assert len(world.writes) == written
+    assert world.timers == {}
+
+
+def test_another_transaction_of_the_same_producer_gives_up_nothing(world: World) -> None:
+    world.want("t", ORDERS)
+    world.want("u", ORDERS)
+    world.tell(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)
+    world.fire()
+    world.tell(ErrorCode.NONE)
+    world.turn()
+    assert sorted(world.done) == ["t", "u"]

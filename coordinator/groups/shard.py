@@ -204,11 +204,14 @@ class Shard:
         return combine([deleted, self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
-        """Give every member a full session from now on, as after a load: it was not theirs to be heard."""
+        """Give every member a full session from now on, as after a load: it was not theirs to be heard.
+
+        Offsets of topics that have gone are removed now if there was no room for that when the shard was loaded.
+        """
         timers: list[SetTimer] = []
         for group in self.groups.values():
             timers += expect_heartbeats(group.group_id, group.members.values(), now_ms)
-        return Result(timers=tuple(timers))
+        return delete_offsets_of_deleted_topics(self.offsets, self.topics) + Result(timers=tuple(timers))
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is None:

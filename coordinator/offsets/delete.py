@@ -6,14 +6,14 @@ groups with members nothing is known, so they are refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from coordinator.effects import Reply, RequestContext, Result
 from coordinator.groups.group import Group
 from coordinator.groups.records import new_offset_commit_tombstone
 from coordinator.groups.states import DELETE_ANSWER
-from coordinator.offsets.committed import CommittedOffsets, same_topic
+from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, same_topic
 from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
@@ -127,7 +127,22 @@ def delete_offsets_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCa
 
     Offsets of topics that were never here stay: the log may be older than the directory, or another broker's.
     """
-    records = tuple(
-        new_offset_commit_tombstone(*offset) for offset in offsets.of_topics_with(catalog.was_deleted)
-    )
+    gone = dict.fromkeys(chain(offsets.of_topics_with(catalog.was_deleted), _held_and_gone(offsets, catalog)))
+    records = tuple(new_offset_commit_tombstone(*offset) for offset in gone)
     return Result(records=records, atomic=not records)
+
+
+def _held_and_gone(offsets: CommittedOffsets, catalog: TopicCatalog) -> Iterator[HeldKey]:
+    """What open transactions hold of deleted topics alone: a tombstone takes along all that there is of its key.
+
+    Where a newer topic of the name has an offset as well that stays, and what is held cannot replace it: it lies
+    before it in the log (O2).
+    """
+    by_key: dict[HeldKey, list[CommittedOffset]] = {}
+    for key, held in offsets.transactions.held():
+        by_key.setdefault(key, []).append(held)
+    for key, all_held in by_key.items():
+        counted = offsets.get(*key)
+        present = all_held if counted is None else [*all_held, counted]
+        if all(catalog.was_deleted(each.topic_id) for each in present):
+            yield key

@@ -118,6 +118,10 @@ class OpenTransactions:
             if key.topic == topic
         ]
 
+    def held(self) -> list[tuple[HeldKey, CommittedOffset]]:
+        """Every offset that any open transaction holds; walks all that is open."""
+        return [each for transaction in self._open.values() for each in transaction.offsets.items()]
+
     def group_ids(self) -> tuple[str, ...]:
         """The groups for which anything is held."""
         return tuple(self._by_group)

@@ -37,7 +37,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.groups.consumer import Consumer, form_group
-from tests.groups.driver import Driver
+from tests.groups.driver import Driver, topic_id_of
 
 RETENTION_MS = 60_000
 INTERVAL_MS = 10_000
@@ -209,10 +209,43 @@ def test_o16_a_tombstone_takes_along_what_is_held(driver: Driver, delete: Any, w
     assert fetched(agrees(driver)) == -1
 
 
+@pytest.mark.parametrize("was_committed", [True, False])
+def test_o16_a_load_takes_along_what_is_held_of_a_topic_that_went_meanwhile(
+    driver: Driver, was_committed: bool
+) -> None:
+    """Its marker may come after the load: then no later deletion would find the offset."""
+    if was_committed:
+        commit(driver, 1)
+    hold(driver, 5)
+    driver.topics.recreate("orders", topic_id_of(50))
+    driver.restart()
+    driver.end_transaction(PRODUCER)
+    assert fetched(agrees(driver)) == -1
+
+
 def test_o16_what_comes_behind_the_tombstone_is_held_anew(driver: Driver) -> None:
     hold(driver, 5)
     delete_offset(driver)
     hold(driver, 6)
+    driver.end_transaction(PRODUCER)
+    assert fetched(agrees(driver)) == 6
+
+
+def test_o23_what_is_held_of_a_topic_that_went_in_a_crash_goes_at_the_next_load(driver: Driver) -> None:
+    """No shard heard of the deletion. Else the marker would bring the offset back, for a new topic of the name."""
+    hold(driver, 5)
+    driver.topics.recreate("orders", topic_id_of(9))
+    driver.restart()
+    driver.end_transaction(PRODUCER)
+    assert fetched(agrees(driver)) == -1
+
+
+def test_o23_what_is_held_of_a_former_topic_takes_nothing_of_the_new_one_along(driver: Driver) -> None:
+    hold(driver, 5)
+    driver.topics.recreate("orders", topic_id_of(9))
+    commit(driver, 6)
+    driver.restart()
+    assert fetched(driver) == 6
     driver.end_transaction(PRODUCER)
     assert fetched(agrees(driver)) == 6
 

@@ -125,6 +125,20 @@ def test_a_reply_leaves_when_what_its_handler_saw_is_durable(world: ShardWorld) 
     assert reader.answer.topics[0].partitions[0].committed_offset == 2
 
 
+def test_every_answer_that_was_held_leaves_and_leaves_once(world: ShardWorld) -> None:
+    """Of whatever kind, however many they are, and not only the first of them."""
+    joins = [world.ask(join(group_id=f"m{number}"), JOIN) for number in range(20)]
+    commits = [world.ask(commit(offset), COMMIT) for offset in range(20)]
+    fetches = [world.ask(fetch(), FETCH) for _ in range(20)]
+    held = joins + commits + fetches
+    world.fire_due()
+    world.end_turn()
+    assert not any(asker.answers for asker in held)
+    while world.flushes:
+        world.end_flush()
+    assert [len(asker.answers) for asker in held] == [1] * 60
+
+
 def test_a_heartbeat_does_not_wait(world: ShardWorld) -> None:
     world.ask(commit(1), COMMIT)
     beat = world.ask(HeartbeatRequest(group_id="m", generation_id=1, member_id="x"), BEAT)

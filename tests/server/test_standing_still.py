@@ -134,6 +134,24 @@ def test_a_topic_deleted_meanwhile_takes_its_offsets_along(world: ShardWorld) ->
     assert fetched(world.answer(fetch(), 8)) == -1
 
 
+def test_a_topic_whose_deletion_found_no_room_takes_its_offsets_along_later() -> None:
+    """Its tombstones are lost with the flush; the shard that is read again finds its offsets, and may not write."""
+    world = ShardWorld()
+    assert committed(world.answer(commit(1), 8)) == 0
+    topic_id = world.topics.topic_id(TOPIC)
+    assert topic_id is not None
+    world.topics.forget(TOPIC)
+    world.runner.topic_deleted(TOPIC, topic_id)
+    world.end_turn()
+    world.end_flush(FULL)
+    world.load()
+    assert fetched(world.ask(fetch(), 8).answer) == 1
+    assert (world.log.record_counts(), world.reloads) == ([1], 1)
+    world.runner.try_again()
+    assert fetched(world.answer(fetch(), 8)) == -1
+    assert world.log.record_counts() == [1, 1]
+
+
 def test_a_disk_without_room_to_cut_back_is_read_and_cut_when_there_is(world: ShardWorld) -> None:
     world.runner.try_again()
     asker = world.ask(commit(5), 8)

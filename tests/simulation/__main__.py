@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import partial
 
+from tests.simulation import parameters
+from tests.simulation.marks import counted, not_reached, report
 from tests.simulation.simulation import Failure, Simulation, Summary
 from tests.simulation.story import told
 
@@ -21,8 +23,8 @@ SEEDS_AT_A_TIME = 50
 FAILURES_SHOWN = 20
 
 
-def main() -> int:
-    arguments = _parser().parse_args()
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
     if arguments.seed is not None:
         return _one(arguments.seed)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -43,23 +45,28 @@ def _one(seed: int) -> int:
     simulation = Simulation(seed)
     try:
         with told(simulation, print):
-            print(simulation.run())
+            summary = simulation.run()
     except Failure as failure:
         print(failure)
         return 1
+    print(parameters.described(simulation))
+    print(summary)
     return 0
 
 
 def _many(seeds: range, workers: int, until_failure: bool) -> int:
     start = time.monotonic()
-    totals = [0] * len(fields(Summary))
+    figures = fields(Summary)[:-1]
+    totals = [0] * len(figures)
+    reached: list[frozenset[str]] = []
     failures: list[str] = []
     starts = range(seeds.start, seeds.stop, SEEDS_AT_A_TIME)
     with ProcessPoolExecutor(workers) as pool:
         for outcomes in pool.map(partial(play, stop=seeds.stop), starts):
             for outcome in outcomes:
                 if isinstance(outcome, Summary):
-                    totals = [sum(pair) for pair in zip(totals, astuple(outcome), strict=True)]
+                    totals = [sum(pair) for pair in zip(totals, outcome.plain(), strict=True)]
+                    reached.append(outcome.marks)
                 else:
                     failures.append(outcome)
             if failures and until_failure:
@@ -67,11 +74,13 @@ def _many(seeds: range, workers: int, until_failure: bool) -> int:
                 break
     for failure in failures[:FAILURES_SHOWN]:
         print(failure)
-    happened = ", ".join(
-        f"{total:,} {field.name}" for total, field in zip(totals, fields(Summary), strict=True)
-    )
+    happened = ", ".join(f"{total:,} {field.name}" for total, field in zip(totals, figures, strict=True))
     print(f"{len(seeds):,} seeds, {len(failures)} failed, {time.monotonic() - start:.0f} s: {happened}")
-    return 1 if failures else 0
+    if failures:
+        return 1
+    counts = counted(reached)
+    print("\n".join(report(counts, len(seeds))))
+    return 1 if not_reached(counts, len(seeds)) else 0
 
 
 def play(first: int, stop: int) -> list[Summary | str]:

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any, Protocol
 
+from coordinator.topics.workers import Workers
 from protocol.records import Batch, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.partition_log import Appended
 from storage.producer_state import ProducerState
 from tests.simulation.cleaning import cleaned
-from tests.simulation.timeline import Origin, ProcessLoop
+from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 
 BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", errno.EIO)
 NO_ROOM = StorageError("write", Path("__consumer_offsets-0"), "No space left on device", errno.ENOSPC)
 
 Done = Callable[[StorageError | None], None]
+OnDurable = Callable[[Any, bytearray], None]
+"""Called with a log, and each batch that has become durable in it."""
+Partitions = dict[str, tuple[int, OnDurable]]
+"""The topics of a storage: how many partitions each has, and what watches them."""
 
 
 class SimulatedLog:
@@ -33,9 +40,7 @@ class SimulatedLog:
     log_start_offset = 0
     is_open = True
 
-    def __init__(
-        self, partition: int, disk: Disk, on_durable: Callable[[SimulatedLog, bytearray], None]
-    ) -> None:
+    def __init__(self, partition: int, disk: Disk, on_durable: OnDurable) -> None:
         self.partition = partition
         self.failure: StorageError | None = None
         self.next_offset = self.durable_offset = 0
@@ -126,11 +131,102 @@ class SimulatedFlusher:
                 log.flush(batches)
             done(log.failure)
 
-        at_ms = self._loop.timeline.now_ms + self._disk.flush_ms()
-        self._loop.run_at(at_ms, Origin.THREAD, end)
+        self._loop.run_at(self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, end)
 
     def close(self) -> None:
         """A process of the simulation ends by dying."""
+
+
+class Log(Protocol):
+    """What the witness asks of a log, be it a model or the daemon's own."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def durable_offset(self) -> int: ...
+    @property
+    def met_no_room(self) -> bool: ...
+
+
+class Storage(Protocol):
+    """The logs of a server, and what happens to all of them together."""
+
+    @property
+    def max_batch_bytes(self) -> int: ...
+    @property
+    def batches_cleaned(self) -> int: ...
+    def logs_of(self, topic: str) -> Sequence[Any]: ...
+    def new_flusher(self, loop: ProcessLoop) -> Any: ...
+    def producer_ids(self, workers: Workers) -> Any: ...
+    def open(self) -> None: ...
+    def crash(self) -> None: ...
+    def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Numbers:
+    """As `topics.producer_ids.ProducerIds`, on a disk that keeps them."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1_000)
+
+    def take(self) -> int:
+        return next(self._numbers)
+
+    def when_ready(self, done: Callable[[], None]) -> None:
+        done()
+
+
+class ModelStorage:
+    """A `SimulatedLog` for each partition."""
+
+    max_batch_bytes = 1 << 20
+
+    def __init__(self, disk: Disk, random: Random, timeline: Timeline, partitions: Partitions) -> None:
+        self._disk = disk
+        self._random = random
+        self._timeline = timeline
+        self._numbers = Numbers()
+        self._logs = {
+            topic: [SimulatedLog(partition, disk, on_durable) for partition in range(count)]
+            for topic, (count, on_durable) in partitions.items()
+        }
+
+    def logs_of(self, topic: str) -> list[SimulatedLog]:
+        return self._logs[topic]
+
+    @property
+    def _all(self) -> list[SimulatedLog]:
+        return [log for logs in self._logs.values() for log in logs]
+
+    @property
+    def batches_cleaned(self) -> int:
+        return sum(log.batches_cleaned for log in self._all)
+
+    def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
+        return self._disk.new_flusher(loop)
+
+    def producer_ids(self, workers: Workers) -> Numbers:
+        return self._numbers
+
+    def open(self) -> None:
+        """Models are never closed."""
+
+    def crash(self) -> None:
+        """The logs keep what had reached the disk."""
+        for log in self._all:
+            log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
+
+    def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None:
+        """Compact some of every log: read now, swapped when the cleaner is through."""
+        wall_ms = self._timeline.now_ms + self._timeline.wall_offset_ms
+        for log in self._all:
+            count = self._random.randrange(len(log.durable) or 1)  # Never the last: that segment is written.
+            if log.clean(count, wall_ms, delete_retention_ms):
+                loop.run_at(self._timeline.now_ms + took_ms, Origin.THREAD, log.swap)
+
+    def close(self) -> None:
+        """Nothing is left of a model."""
 
 
 class Disk:
@@ -142,12 +238,33 @@ class Disk:
         self.failures_to_come = 0
         self.is_full = False
         self.times_no_room = 0
+        self.during_flush: Callable[[], None] | None = (
+            None  # Happens once, while the next flush is under way.
+        )
+
+    def new_storage(
+        self, random: Random, timeline: Timeline, partitions: Partitions, violated: Callable[[str], None]
+    ) -> Storage:
+        """The logs that are on it. `violated` is called with what a storage finds itself."""
+        return ModelStorage(self, random, timeline, partitions)
+
+    def fail_soon(self) -> None:
+        """The next flush, or several: a log may fail while another waits for it."""
+        self.failures_to_come += self._random.choice((1, 1, 3))
 
     def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
         """For a process that starts."""
         return SimulatedFlusher(loop, self)
 
-    def flush_ms(self) -> int:
+    def flush_ends_ms(self, timeline: Timeline) -> int:
+        """When a flush that begins now ends."""
+        took_ms = self._flush_ms()
+        action, self.during_flush = self.during_flush, None
+        if action is not None:
+            timeline.after(self._random.randrange(took_ms), action)
+        return timeline.now_ms + took_ms
+
+    def _flush_ms(self) -> int:
         if self.is_sound or self._random.random() < 0.7:
             return self._random.randint(1, 5)
         return self._random.choice((20, 80, 300, 1_500)) if self._random.random() < 0.97 else 7_000

@@ -27,7 +27,8 @@ class LogFacts:
         self.groups: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[OffsetKey, tuple[int, int]] = {}  # Committed offset, and where in the log.
         self.was_committed: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
-        self.held: dict[int, dict[OffsetKey, tuple[int, int]]] = defaultdict(dict)  # In open transactions.
+        self.held: dict[tuple[int, int], dict[OffsetKey, tuple[int, int]]] = defaultdict(dict)
+        """In open transactions, by partition and producer: each partition has a marker of its own."""
         self.was_held: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
         self.was_deleted: dict[OffsetKey, int] = {}  # Where, last.
         self.was_ended: dict[str, int] = {}  # Where a group's last tombstone lies.
@@ -46,7 +47,7 @@ class LogFacts:
             assert typed is not None, "the daemon wrote what it cannot read"
             if batch.is_transactional:
                 shadow.replay_transactional((batch.producer_id, batch.producer_epoch), typed, record.offset)
-                self._take_held(batch.producer_id, typed, record.offset)
+                self._take_held((shadow.partition, batch.producer_id), typed, record.offset)
                 continue
             shadow.replay(typed, record.offset)
             if isinstance(typed.key, GroupMetadataKey):
@@ -56,16 +57,18 @@ class LogFacts:
                     typed.key, None if typed.value is None else typed.value.offset, record.offset
                 )
 
-    def _take_held(self, producer_id: int, typed: Record, log_offset: int) -> None:
+    def _take_held(self, who: tuple[int, int], typed: Record, log_offset: int) -> None:
         where = (typed.key.group, typed.key.topic, typed.key.partition)
         assert typed.value is not None, "a transaction only commits"
-        self.held[producer_id][where] = (typed.value.offset, log_offset)
+        self.held[who][where] = (typed.value.offset, log_offset)
         self.was_held[where][typed.value.offset] = log_offset
 
     def _take_marker(self, shadow: Shard, batch: Batch, record: LogRecord) -> None:
         is_commit = control_type(record.key) is ControlType.COMMIT
         shadow.end_transaction(Marker(batch.producer_id, batch.producer_epoch, 0, is_commit))
-        for where, (committed, log_offset) in self.held.pop(batch.producer_id, {}).items():
+        for where, (committed, log_offset) in self.held.pop(
+            (shadow.partition, batch.producer_id), {}
+        ).items():
             if is_commit:
                 self.was_committed[where][committed] = log_offset
                 self.offsets[where] = max(

@@ -6,7 +6,7 @@ server can be stopped and go on, and can die at any moment and be started again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -19,70 +19,26 @@ from coordinator.groups.heartbeat import Beat
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.runtime import Runtime
+from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
-from coordinator.server.remembered import Recalled
-from coordinator.transaction_verifier import TransactionVerifier
-from protocol.codec import spec
+from coordinator.shard_runner import ShardRunner
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.transactions.transaction_settings import TransactionSettings
 from protocol.errors import ErrorCode
-from protocol.framing import decode_response, encode_request
 from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.records import Codec
 from tests.groups.driver import Topics
-from tests.simulation.disk import Disk, SimulatedLog
+from tests.simulation.call import Call, api_key_of
+from tests.simulation.disk import Disk, Partitions
+from tests.simulation.socket_end import SocketEnd
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
+from tests.simulation.transaction_side import TRANSACTION_PARTITIONS, TransactionSide
+from tests.simulation.wire import Wire
 from tests.simulation.witness import ALIVE, Witness
 
 COMMIT_TIMEOUT_MS = 5_000
-MAX_BATCH_BYTES = 1 << 20
-
-
-class Call:
-    """One request on its way through the daemon; stands in for `server.pending.Pending`.
-
-    `on_answer` is told the answer as it leaves the daemon, `on_lost` that its connection broke: one of the two,
-    once, or neither if whoever asked hangs up before.
-    """
-
-    def __init__(
-        self,
-        request: Any,
-        api_version: int,
-        client_id: str,
-        witness: Witness,
-        on_answer: Callable[[Any], None],
-        on_lost: Callable[[], None],
-    ) -> None:
-        self.request = request
-        self.api_version = api_version
-        self.client_id = client_id
-        self.client_host = "/10.0.0.1"
-        self.is_open = True
-        self.answer: Any = None
-        self._witness = witness
-        self._on_answer = on_answer
-        self._on_lost = on_lost
-
-    def reply(self, response: Any) -> None:
-        self._witness.on_answer(self, response)
-        self.answer = response
-        if self.is_open:
-            self._on_answer(response)
-
-    def reply_frame(self, before: bytes, after: bytes) -> None:
-        """An answer that is framed but for its correlation id."""
-        frame = before + bytes(4) + after
-        self.reply(decode_response(OffsetCommitResponse, self.api_version, frame[4:])[1])
-
-    def hang_up(self) -> None:
-        """The client waits no longer. The daemon may still do what it was asked."""
-        self.is_open = False
-
-    def lose(self) -> None:
-        """The connection broke."""
-        if self.is_open and self.answer is None:
-            self.is_open = False
-            self._on_lost()
+ID_EXPIRATION_MS = 20_000
+"""Of transactional ids at rest: most producers of the simulation come again before, some do not."""
 
 
 class WatchedShard(Shard):
@@ -141,37 +97,50 @@ class Server:
         witness.server = self
         self.loop = ProcessLoop(timeline, lambda: 1)
         self.runtime: Runtime | None = None
-        self.logs = [SimulatedLog(partition, disk, witness.on_durable) for partition in range(partitions)]
+        watched: Partitions = {
+            GROUP_METADATA_TOPIC: (partitions, witness.on_durable),
+            TRANSACTION_STATE_TOPIC: (TRANSACTION_PARTITIONS, witness.transactions.on_durable),
+        }
+        self.storage = disk.new_storage(random, timeline, watched, witness.violated)
+        self.transaction_settings = TransactionSettings(
+            transactional_id_expiration_ms=ID_EXPIRATION_MS,
+            transaction_remove_expired_transaction_cleanup_interval_ms=ID_EXPIRATION_MS // 4,
+            max_record_bytes=self.storage.max_batch_bytes,
+        )
         self.unread: list[tuple[int, Call]] = []  # In the sockets, and since when.
         self._random = random
         self._disk = disk
         self._open_calls: list[Call] = []
-        self._handlers: dict[int, Any] = {}
-        self._recalled: dict[str, Recalled] = {}  # By client.
-        self.transactions: TransactionVerifier | None = None  # Who ends them, if there are any.
+        self.ends: list[SocketEnd] = []  # Of the connections that there are.
+        self.apis: dict[int, Api] = {}
+        self.transactions: TransactionSide | None = None
 
     # Lives.
 
     def start(self) -> None:
         """Start a process on what the logs hold."""
         self.loop = ProcessLoop(self.timeline, self._disk.load_ms)
-        clock = Clock(
+        self.clock = Clock(
             lambda: self.timeline.now_ms * 1_000_000,
             lambda: (self.timeline.now_ms + self.timeline.wall_offset_ms) * 1_000_000,
         )
-        flusher = self._disk.new_flusher(self.loop)
+        self.storage.open()
+        flusher = self.storage.new_flusher(self.loop)
         self.runtime = Runtime(
-            clock,
-            flusher,  # type: ignore[arg-type]
+            self.clock,
+            flusher,
             lambda _: None,
             1 << 20,
             self.loop,  # type: ignore[arg-type]
             self._disk.probe_room,
         )
-        self._apis = GroupApis(self.runtime, lambda: self._random.getrandbits(32), self.transactions)
-        self._handlers = self._apis.handlers()
-        self._recalled = {}  # Connections are new, too.
-        self.runtime.open_shards([self._new_runner(log) for log in self.logs])
+        transactions = self.transactions = TransactionSide(self, self.runtime)
+        groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), transactions.verifier)
+        handlers = {**groups.handlers(), **transactions.handlers()}
+        self.apis = api_table(handlers, groups.repeaters(), groups.recallers())
+        self.runtime.open_shards(
+            [self._new_runner(log) for log in self.logs], transactions.runners(COMMIT_TIMEOUT_MS)
+        )
 
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
@@ -181,9 +150,11 @@ class Server:
         calls, self._open_calls = self._open_calls, []
         for call in calls:
             call.lose()
-        for log in self.logs:
-            log.crash(self._random.randint(0, len(log.staged)), swaps=self._random.random() < 0.5)
-        self.witness.on_crash(self.logs)
+        ends, self.ends = self.ends, []
+        for end in ends:
+            end.die()
+        self.storage.crash()
+        self.witness.on_crash()
 
     def stop_for(self, stop_ms: int) -> None:
         """The process does not run for so long (SIGSTOP, a paused VM)."""
@@ -198,14 +169,9 @@ class Server:
             loop.go_on()
 
     def clean(self, took_ms: int, delete_retention_ms: int) -> None:
-        """Compact some of every log: read now, swapped when the cleaner is through."""
-        if self.runtime is None:
-            return
-        wall_ms = self.timeline.now_ms + self.timeline.wall_offset_ms
-        for log in self.logs:
-            count = self._random.randrange(len(log.durable) or 1)  # Never the last: that segment is written.
-            if log.clean(count, wall_ms, delete_retention_ms):
-                self.loop.run_at(self.timeline.now_ms + took_ms, Origin.THREAD, log.swap)
+        """Compact some of every log, as a thread of the process does."""
+        if self.runtime is not None:
+            self.storage.clean(self.loop, took_ms, delete_retention_ms)
 
     # Requests.
 
@@ -220,38 +186,28 @@ class Server:
         self.witness.on_arrival(call)
         self.loop.run_at(self.timeline.now_ms, Origin.SOCKET, lambda: self._read(arrived))
 
+    def connect(self, wire: Wire) -> SocketEnd | None:
+        """A client connects; None if there is no process."""
+        if self.runtime is None:
+            return None
+        end = SocketEnd(wire, self)
+        self.ends.append(end)
+        return end
+
     def _read(self, arrived: tuple[int, Call]) -> None:
         self.unread.remove(arrived)
         call = arrived[1]
         self.witness.on_read(call)
-        if not self._comes_again(call):
-            api_key = spec(type(call.request)).api_key
-            assert api_key is not None, f"no request: {call.request}"
-            self._handlers[api_key](call.request, call)
+        self.apis[api_key_of(call)].handle(call.request, call)  # type: ignore[arg-type]
         if len(self._open_calls) > 200:
             self._open_calls = [each for each in self._open_calls if each.is_open and each.answer is None]
 
-    def _comes_again(self, call: Call) -> bool:
-        """Whether the call is a commit known by its bytes, as connections know it; then it is on its way."""
-        if not isinstance(call.request, OffsetCommitRequest):
-            return False
-        runner, request, version = self.runner_for(call.request.group_id), call.request, call.api_version
-        recalled = self._recalled.setdefault(call.client_id, Recalled())
-        frame = encode_request(request, version, 0, call.client_id)
-        numbers = recalled.numbers_in(frame, 0, len(frame), self._now_ms())
-        if numbers is None:
-            recalled.learn(self._apis.recall_commit, request, version, frame)
-            return False
-        assert runner.shard is not None
-        self.witness.on_commit_again(runner.shard, call, self._now_ms())
-        recalled.handle(numbers, call)  # type: ignore[arg-type]
-        return True
-
-    def _now_ms(self) -> int:
-        assert self.runtime is not None
-        return self.runtime.now_ms()
-
     # Parts.
+
+    @property
+    def logs(self) -> Sequence[Any]:
+        """Of the groups."""
+        return self.storage.logs_of(GROUP_METADATA_TOPIC)
 
     def runner_for(self, group_id: str) -> GroupRunner:
         assert self.runtime is not None
@@ -262,21 +218,30 @@ class Server:
         return {each for each in self.group_ids if partition_for(each, len(self.logs)) == partition}
 
     @property
+    def transaction_logs(self) -> Sequence[Any]:
+        return self.storage.logs_of(TRANSACTION_STATE_TOPIC)
+
+    @property
+    def transaction_runners(self) -> list[ShardRunner[Any]]:
+        assert self.runtime is not None
+        return self.runtime.transaction_runners
+
+    @property
     def runners(self) -> list[GroupRunner]:
         return [] if self.runtime is None else self.runtime.runners
 
     def _new_shard(self, partition: int) -> Shard:
         return WatchedShard(self.witness, partition, self.settings, self.topics)
 
-    def _new_runner(self, log: SimulatedLog) -> GroupRunner:
+    def _new_runner(self, log: Any) -> GroupRunner:
         assert self.runtime is not None
         return GroupRunner(
             group_shards(self._new_shard),
             log.partition,
-            log,  # type: ignore[arg-type]
+            log,
             self.runtime,
             lambda: None,
-            max_batch_bytes=MAX_BATCH_BYTES,
+            max_batch_bytes=self.storage.max_batch_bytes,
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import astuple, dataclass
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -33,20 +32,25 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.groups.driver import Topics
-from tests.simulation.consumer import ERAS, INSTANCE_IDS_SINCE, Consumer, Profile
+from tests.simulation import faults, parameters
+from tests.simulation.catalogue import Catalogue
+from tests.simulation.consumer import Consumer
 from tests.simulation.disk import Disk
 from tests.simulation.network import Network
+from tests.simulation.parts import Parts
+from tests.simulation.profile import CONNECT_TOPIC, Profile, drawn
+from tests.simulation.real_storage import RealDisk
 from tests.simulation.server import Server
 from tests.simulation.timeline import Task, Timeline
-from tests.simulation.transactions import Coordinator, Producer
+from tests.simulation.transactions import Producer
 from tests.simulation.witness import Witness
 
-GROUPS: Final = ("g0", "g1")
+CONSUMER_GROUPS: Final = ("g0", "g1")
+CONNECT_GROUP: Final = "k0"
+GROUPS: Final = (*CONSUMER_GROUPS, CONNECT_GROUP)
 PARTITIONS: Final = 2
 TOPIC_PARTITIONS: Final = {"orders": 4, "clicks": 2}
-SESSION_TIMEOUTS_MS: Final = (6_000, 10_000, 30_000)
-REBALANCE_TIMEOUTS_MS: Final = (5_000, 10_000, 60_000)
+SUBSCRIPTIONS: Final = (("orders",), ("clicks",), ("orders", "clicks"))
 PEACE_MS: Final = 260_000
 """What the slowest group may need: a session, two rebalance timeouts, the delay, a coordinator that loads."""
 LOOK_EVERY_MS: Final = 500
@@ -79,6 +83,11 @@ class Summary:
     generations: int
     no_room: int  # Flushes that found none.
     cleaned: int  # Batches that compaction took away.
+    marks: frozenset[str]  # The rare events among it.
+
+    def plain(self) -> tuple[int, ...]:
+        """The figures alone."""
+        return astuple(self)[:-1]
 
 
 class Simulation:
@@ -87,10 +96,11 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = random = Random(seed)
+        self.parts = Parts.drawn(random)
         self.timeline = Timeline()
         self.witness = Witness()
-        self.disk = Disk(random)
-        self.topics = Topics(**TOPIC_PARTITIONS)
+        self.disk = RealDisk(random) if self.parts.real_logs else Disk(random)
+        self.topics = Catalogue(**TOPIC_PARTITIONS)
         self.settings = GroupSettings(
             group_initial_rebalance_delay_ms=random.choice((0, 500, 3_000)),
             group_max_size=random.choice((2**31 - 1, 2**31 - 1, 2**31 - 1, 3)),
@@ -100,8 +110,17 @@ class Simulation:
         self.server = Server(
             self.timeline, random, self.disk, self.settings, self.topics, PARTITIONS, GROUPS, self.witness
         )
-        self.coordinator = self.server.transactions = Coordinator(random, self.server)
-        self.network = Network(self.timeline, random, self.server, faults=random.choice((0, 1, 5)))
+        self.network = Network(
+            self.timeline,
+            random,
+            self.server,
+            faults=random.choice((0, 1, 5)),
+            keeps_connections=self.parts.real_connections,
+        )
+        self.witness.knows_topics(self.topics)
+        self.witness.sights.cuts = self.network.cuts
+        self.profiles: list[Profile] = []
+        self.faults_ms = self.pace_ms = 0
         self.consumers: list[Consumer] = []
         self._offsets = count(1)
         self.producers: list[Producer] = []
@@ -110,50 +129,54 @@ class Simulation:
 
     def run(self) -> Summary:
         with quiet_logs():
-            return self._run()
+            try:
+                return self._run()
+            finally:
+                self.server.storage.close()
 
     def _run(self) -> Summary:
         self.server.start()
-        profiles = [self._profile(number) for number in range(self.random.randint(2, 7))]
-        for profile in profiles:
-            self.timeline.after(self.random.choice((0, 5, 100, 2_000)), partial(self.add, profile))
+        self.profiles = self._profiles()
+        for profile in self.profiles:
+            self.timeline.after(
+                self.random.choice((0, 5, 100, 2_000)), lambda profile=profile: self.add(profile)
+            )
         for number in range(self.random.choice((0, 1, 3))):
             self._add_producer(number)
-        self._let_faults_happen(self.timeline.now_ms + self.random.choice((30_000, 90_000, 180_000)))
+        self.faults_ms = self.random.choice((30_000, 90_000, 180_000))
+        self.pace_ms = self.random.choice((400, 2_000, 5_000))
+        self._let_faults_happen(self.timeline.now_ms + self.faults_ms)
         self._make_peace()
         self._settle()
         return self._summary()
 
     # Clients.
 
-    def _profile(self, number: int) -> Profile:
+    def _profiles(self) -> list[Profile]:
         random = self.random
-        era = random.choice(ERAS)
-        group_id = random.choice(GROUPS[: 1 + number // 2])
-        is_static = era.join >= INSTANCE_IDS_SINCE and random.random() < 0.4
-        return Profile(
-            client_id=f"c{number}",
-            group_id=group_id,
-            instance_id=f"i{number}" if is_static else None,
-            era=era,
-            assignors=random.choice((("range",), ("range", "roundrobin"), ("roundrobin", "range"))),
-            session_timeout_ms=random.choice(SESSION_TIMEOUTS_MS),
-            rebalance_timeout_ms=random.choice(REBALANCE_TIMEOUTS_MS),
-            patience_ms=max(*SESSION_TIMEOUTS_MS, *REBALANCE_TIMEOUTS_MS) + 5_000,
-        )
+        cooperative = {group_id: random.random() < 0.3 for group_id in CONSUMER_GROUPS}
+        profiles = []
+        for number in range(random.randint(2, 7)):
+            group_id = random.choice(CONSUMER_GROUPS[: 1 + number // 2])
+            profiles.append(drawn(random, number, group_id, cooperative[group_id], is_worker=False))
+        for _ in range(random.choice((0, 0, 0, 1, 3))):
+            profiles.append(drawn(random, len(profiles), CONNECT_GROUP, is_cooperative=False, is_worker=True))
+        return profiles
 
     def add(self, profile: Profile) -> None:
-        """Start a process, which wants what its predecessor wanted."""
+        """Start a process, which wants what its predecessor wanted, unless it is a newer version of that."""
         former = [c.subscription for c in self.consumers if c.profile.client_id == profile.client_id]
-        subscription = former[-1] if former else tuple(TOPIC_PARTITIONS)
+        at_first = (CONNECT_TOPIC,) if profile.is_worker else tuple(TOPIC_PARTITIONS)
+        subscription = former[-1] if former else at_first
+        if former and not profile.is_worker and self.random.random() < 0.15:
+            subscription = self.random.choice(SUBSCRIPTIONS)
         self.consumers.append(
             Consumer(profile, subscription, self.network, self.random, self.topics, self._offsets)
         )
 
     def _add_producer(self, number: int) -> None:
-        server = self.server
         self.producers.append(
-            Producer(number, self.coordinator, self.network, server, self.random, GROUPS, self._offsets)
+            Producer(number, self.network, self.witness, self.random, GROUPS, self._offsets)
         )
 
     def running(self, group_id: str | None = None) -> list[Consumer]:
@@ -166,19 +189,21 @@ class Simulation:
     # Faults.
 
     def _let_faults_happen(self, until_ms: int) -> None:
-        faults = FAULTS * 6
-        self.random.shuffle(faults)
+        faults_to_come = FAULTS * 6
+        self.random.shuffle(faults_to_come)
         at_ms = self.timeline.now_ms
-        pace_ms = self.random.choice((400, 2_000, 5_000))
-        while (at_ms := at_ms + self.random.randint(1, 2 * pace_ms)) < until_ms and faults:
-            fault = faults.pop()
-            self.timeline.at(at_ms, partial(fault, self))
+        while (at_ms := at_ms + self.random.randint(1, 2 * self.pace_ms)) < until_ms and faults_to_come:
+            fault = faults_to_come.pop()
+            self.timeline.at(at_ms, lambda fault=fault: fault(self))
         self._play(until_ms)
 
     def _make_peace(self) -> None:
         """From here on nothing goes wrong, and whoever lives behaves."""
         self.network.is_sound = self.disk.is_sound = True
         self.disk.is_full = False
+        self.network.cuts.mend_all()
+        for name in TOPIC_PARTITIONS:
+            faults.make_a_topic(self, name)
         if self.server.runtime is None:
             self.server.start()
         for consumer in self._paused:
@@ -196,6 +221,9 @@ class Simulation:
                 raise self._failure([f"no peace within {PEACE_MS} ms: {unsettled}"])
             self._play(self.timeline.now_ms + LOOK_EVERY_MS)
             unsettled = list(self._unsettled())
+        self.witness.transactions.check_outcomes()
+        if self.witness.violations:
+            raise self._failure(self.witness.violations)
 
     def _unsettled(self) -> Iterator[str]:
         """What is not yet as it should be when everybody behaves."""
@@ -203,12 +231,16 @@ class Simulation:
             if runner.shard is None:
                 yield f"partition {runner.partition} is {runner.state}"
                 return
-        if self.server.runtime is not None and self.server.runtime.outages.is_full:
-            yield "somebody waits for room, which is there"
             if runner.shard.offsets.transactions.group_ids():
                 yield f"partition {runner.partition} holds offsets of an open transaction"
+            if any(True for _ in runner.shard.offsets.of_topics_with(self.topics.was_deleted)):
+                yield f"partition {runner.partition} holds offsets of a topic that has gone"
+        if self.server.runtime is not None and self.server.runtime.outages.is_full:
+            yield "a log waits for room, which is there"
         for group_id in GROUPS:
             yield from self._unsettled_group(group_id)
+        if self.server.transactions is not None:
+            yield from self.server.transactions.unsettled()
         yield from ("a producer works" for producer in self.producers if not producer.is_done)
         yield from (f"no answer to {request}" for request in self._overdue())
 
@@ -226,18 +258,14 @@ class Simulation:
         if {consumer.member_id for consumer in live} != group.members.keys():
             yield f"{group_id} has {list(group.members)}, alive are {[c.member_id for c in live]}"
         for consumer in live:
-            if not consumer.is_settled or consumer.generation_id != group.generation_id:
+            if not consumer.is_settled_in(group.generation_id):
                 yield f"{consumer.member_id} of {group_id} is not in its generation"
-        wanted = {topic for consumer in live for topic in consumer.subscription}
-        everything = sorted((topic, p) for topic in wanted for p in range(TOPIC_PARTITIONS[topic]))
-        owned = sorted(where for consumer in live for where in consumer.owned)
-        # A static member that comes back with another subscription keeps its assignment all the same (3.33).
-        if owned != everything and not group.static_members:
-            yield f"{group_id} owns {owned}"
+        yield from self.witness.ownership.unsettled((group_id, group.generation_id), live, self.topics)
 
     def _overdue(self) -> list[Any]:
         """Requests without an answer, though no member waits in a rebalance any more."""
-        return self.witness.unanswered(before_ms=self.timeline.now_ms - 2 * LOOK_EVERY_MS)
+        stuck = [request for end in self.server.ends for request in end.stuck()]
+        return stuck + self.witness.deadlines.unanswered(before_ms=2 * LOOK_EVERY_MS)
 
     # Steps.
 
@@ -246,17 +274,19 @@ class Simulation:
         reached: list[bool] = []
         self.timeline.at(until_ms, lambda: reached.append(True))
         while not reached:
-            self.timeline.step()
+            try:
+                self.timeline.step()
+            except Exception as error:
+                raise self._failure([f"a bug: {error!r}"]) from error
             self._steps += 1
             self.witness.look()
             if self.witness.violations:
                 raise self._failure(self.witness.violations)
 
     def _failure(self, violations: list[str]) -> Failure:
-        told = "\n".join(violations[:5])
-        return Failure(
-            f"{told}\nat {self.timeline.now_ms} ms; repeat it: python -m tests.simulation --seed {self.seed}"
-        )
+        broken = "\n".join(violations[:5])
+        repeat = f"at {self.timeline.now_ms} ms; repeat it: python -m tests.simulation --seed {self.seed}"
+        return Failure(f"{broken}\n{repeat}\n{parameters.described(self)}")
 
     def _summary(self) -> Summary:
         witness = self.witness
@@ -265,21 +295,28 @@ class Simulation:
             self.timeline.now_ms,
             witness.crashes,
             witness.expired,
-            len(witness.calls),
+            witness.calls,
             len(witness.facts.was_assigned),
             self.disk.times_no_room,
-            sum(log.batches_cleaned for log in self.server.logs),
+            self.server.storage.batches_cleaned,
+            frozenset(witness.marks.reached),
         )
 
     # What can go wrong: each is given the simulation, and draws the rest.
 
     def crash(self) -> None:
-        """The coordinator dies, and is started again."""
+        """The coordinator dies, at once or within its next flush, and is started again."""
+        if self.random.random() < 0.5:
+            self._crash_now()
+        else:
+            self.disk.during_flush = self._crash_now
+
+    def _crash_now(self) -> None:
         if self.server.runtime is not None and not self.disk.is_sound:  # Else there is peace by now.
             self.server.crash()
-            self.timeline.after(self.random.choice((50, 1_000, 8_000)), self._start_again)
+            self.timeline.after(self.random.choice((50, 1_000, 8_000)), self.start_again)
 
-    def _start_again(self) -> None:
+    def start_again(self) -> None:
         if self.server.runtime is None:
             self.server.start()
 
@@ -287,7 +324,7 @@ class Simulation:
         self.server.stop_for(self.random.choice((100, 400, 3_000, 20_000, 60_000)))
 
     def break_the_disk(self) -> None:
-        self.disk.failures_to_come += 1
+        self.disk.fail_soon()
 
     def fill_the_disk(self) -> None:
         """Until somebody makes room; a coordinator that is killed for it meanwhile is no better off."""
@@ -340,8 +377,9 @@ class Simulation:
             self.add(self.random.choice(static).profile)
 
     def change_a_subscription(self) -> None:
-        if consumer := self._pick():
-            consumer.subscribe(self.random.choice((("orders",), ("clicks",), ("orders", "clicks"))))
+        consumer = self._pick()
+        if consumer is not None and not consumer.profile.is_worker:
+            consumer.subscribe(self.random.choice(SUBSCRIPTIONS))
 
     def have_one_rejoin(self) -> None:
         if consumer := self._pick():
@@ -399,4 +437,8 @@ FAULTS: Final[list[Callable[[Simulation], None]]] = [
     Simulation.have_one_rejoin,
     Simulation.let_an_admin_work,
     Simulation.let_an_admin_work,
+    faults.grow_a_topic,
+    faults.delete_a_topic,
+    faults.cut_the_network,
+    faults.restart_with_a_smaller_maximum,
 ]

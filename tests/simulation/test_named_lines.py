@@ -36,8 +36,9 @@ from protocol.records import parse_header, read_records
 from storage.files import StorageError
 from tests.groups.consumer import subscription
 from tests.groups.driver import Topics
+from tests.simulation.call import Call
 from tests.simulation.disk import BROKEN, Disk, Done, SimulatedFlusher, SimulatedLog
-from tests.simulation.server import COMMIT_TIMEOUT_MS, Call, Server
+from tests.simulation.server import COMMIT_TIMEOUT_MS, Server
 from tests.simulation.simulation import quiet_logs
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 from tests.simulation.witness import Witness

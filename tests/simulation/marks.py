@@ -1,0 +1,126 @@
+"""Rare events by name: a simulation that reaches one of them in no seed does not test what it seems to.
+
+`MARKS` has them all. The witness notes which a history has reached; `report` counts them over many seeds, and says
+which none has reached.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from coordinator.groups.causes import CauseKind
+
+ENOUGH_SEEDS: Final = 2_000
+"""So many have to reach every mark at least once."""
+
+CAUSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        CauseKind.PENDING_MEMBER_EXPIRED.slug: "an id that was handed out is not used in time (3.4)",
+        CauseKind.PENDING_MEMBER_LEFT.slug: "an id that was handed out is given back (3.6)",
+        CauseKind.REMOVED_BY_ADMIN.slug: "an admin removes a static member (3.41)",
+        CauseKind.MEMBER_TURNED_AWAY.slug: "a member rejoins a group that is full without it (3.31)",
+        CauseKind.GROUP_OVER_SIZE.slug: "a group is loaded that is larger than the maximum by now (3.31)",
+        CauseKind.PARTITIONS_CHANGED.slug: "a leader rejoins since a topic has grown or gone",
+        CauseKind.STATIC_MEMBER_NOT_STORED.slug: "a static member's new id cannot be stored (3.38)",
+        CauseKind.SYNC_TIMEOUT.slug: "members that send no SyncGroup are removed (3.48)",
+        CauseKind.ASSIGNMENT_NOT_STORED.slug: "an assignment cannot be stored (3.49)",
+        CauseKind.JOIN_EXTENDED.slug: "no member has rejoined when the join phase is over (3.18)",
+        CauseKind.OFFSETS_EXPIRED.slug: "a group goes with its last offset (O22)",
+        CauseKind.GROUP_NOT_STORED.slug: "a group cannot be stored",
+    }
+)
+"""Reached when the history of a group says so."""
+
+MARKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **CAUSES,
+        # Joins, syncs and their shards.
+        "join_superseded": "a second JoinGroup takes the place of a parked one (3.26)",
+        "join_refused_as_full": "a group is full (3.30)",
+        "initial_delay_extended": "the initial delay is extended (3.12)",
+        "fenced_while_join_parked": "a twin fences a member that is parked in JoinGroup (3.37)",
+        "fenced_while_sync_parked": "a twin fences a member that is parked in SyncGroup (3.37)",
+        "leader_skips_assignment": "a leader comes back and must not assign (3.34)",
+        "kept_with_other_subscription": "a static member comes back with another subscription (3.33)",
+        "passed_generation_stored": "an assignment is stored when its generation has passed (3.50)",
+        "heartbeat_while_loading": "a member beats while its shard is loading (3.69)",
+        "sync_while_loading": "a member syncs while its shard is loading (3.69)",
+        "shard_failed_while_join_parked": "a shard is lost under a parked JoinGroup (3.70)",
+        "shard_failed_while_sync_parked": "a shard is lost under a parked SyncGroup (3.70)",
+        "shard_loaded_while_join_parked": "a shard is loaded while a JoinGroup is parked in another",
+        "generation_lost_in_crash": "a generation that was answered is not on the log when it is loaded (3.66)",
+        "crash_while_join_parked": "the process dies with a JoinGroup parked",
+        "crash_while_sync_parked": "the process dies with a SyncGroup parked",
+        "crash_while_loading": "the process dies before all its shards are loaded",
+        "answered_after_hang_up": "an answer is made whose client has gone (3.89)",
+        "connect_group_stable": "a group of another type than consumers is Stable (3.78)",
+        "partition_unowned_for_a_generation": "a cooperative group moves a partition (KIP-429)",
+        # Offsets.
+        "commit_from_old_generation": "a member commits while its group rebalances (O7)",
+        "commit_went_the_short_way": "a commit is known by its bytes",
+        "commit_outwaited_the_disk": "a commit is not durable in time (3.88)",
+        "commit_without_room": "a commit is refused since the disk is full",
+        "commit_for_missing_topic": "a commit names a topic that is not there",
+        "commit_for_former_topic": "a commit names the id of a topic that has gone",
+        "delete_of_subscribed_offset": "OffsetDelete names a topic that is subscribed to (O24)",
+        "delete_of_busy_groups_offset": "OffsetDelete names a group of another type that has members (O24)",
+        "group_deleted": "DeleteGroups ends a group (O25)",
+        "offsets_expired_by_sweep": "offsets expire (O18)",
+        "sweep_met_open_transaction": "offsets are swept while a transaction is open (O20)",
+        # Transactions.
+        "offset_fetch_unstable": "stable offsets are asked for that a transaction holds (O13)",
+        "crash_with_open_transaction": "the process dies with offsets held by a transaction",
+        "loaded_with_open_transaction": "a shard is loaded with offsets held by a transaction",
+        "shard_failed_with_open_transaction": "a shard is lost with offsets held by a transaction",
+        # Topics.
+        "topic_grown": "a topic grows",
+        "topic_deleted_with_offsets": "a topic with committed offsets is deleted (O23)",
+        "topic_deleted_with_held_offsets": "a topic is deleted while a transaction holds offsets of it (O16)",
+        "topic_deleted_while_loading": "a topic is deleted while a shard is loading",
+        "topic_deleted_without_room": "a topic is deleted while a shard cannot write",
+        "topic_deletion_found_at_load": "a shard finds offsets of a deleted topic when it is loaded (O23)",
+        "former_topics_offset_hidden": "an offset of a topic's former life is asked for by the new id (O12)",
+        # The network.
+        "one_sided_cut_lost_an_answer": "a request comes through and its answer does not",
+        "session_expired_behind_a_cut": "a member expires that is cut off",
+    }
+)
+
+
+class Marks:
+    """What one history has reached."""
+
+    def __init__(self) -> None:
+        self.reached: set[str] = set()
+
+    def reach(self, name: str) -> None:
+        """Note that `name` happened; raises KeyError for one that MARKS does not have."""
+        if name not in self.reached:
+            MARKS[name]
+            self.reached.add(name)
+
+
+def counted(reached: Iterable[frozenset[str]]) -> Counter[str]:
+    """How many seeds have reached each mark, also those that none has."""
+    counts = Counter(dict.fromkeys(MARKS, 0))
+    for each in reached:
+        counts.update(each)
+    return counts
+
+
+def report(counts: Mapping[str, int], seeds: int) -> list[str]:
+    """A line for each mark, the rarest first; behind them what is missing, if `seeds` were enough."""
+    width = max(map(len, MARKS))
+    rarest_first = sorted(MARKS, key=lambda name: (counts[name], name))
+    lines = [f"{counts[name]:>7,}  {name:<{width}}  {MARKS[name]}" for name in rarest_first]
+    if missing := not_reached(counts, seeds):
+        lines.append(f"reached by none of {seeds:,} seeds: {', '.join(missing)}")
+    return lines
+
+
+def not_reached(counts: Mapping[str, int], seeds: int) -> list[str]:
+    """The marks that enough seeds have not reached once; nothing is said of fewer seeds."""
+    return sorted(name for name in MARKS if not counts[name]) if seeds >= ENOUGH_SEEDS else []

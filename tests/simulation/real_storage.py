@@ -1,0 +1,429 @@
+"""The daemon's own logs on a disk that tears, fails, fills up and forgets: `PartitionLog` over `FaultyFiles`.
+
+Nothing runs on a thread: a flush, a recovery or a cleaning happens as a whole at one moment of virtual time, and a
+process that dies may have come to any of its operations. Then either the process alone is gone, and what it wrote
+is there, or the power is, and of what was not synced anything may be: sectors, lengths, names. Whatever has become
+durable is read back from the files, and shown to the witness; what was durable once has to stay.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from coordinator.topics.producer_ids import ProducerIds
+from coordinator.topics.workers import Workers
+from protocol.records import Batch
+from storage.checkpoints import TopicPartition
+from storage.cleanable import cleanable
+from storage.compaction import Compaction, LogChanged
+from storage.files import CorruptSegment, StorageError
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.log_producers import LogProducers
+from storage.partition_log import Appended, PartitionLog
+from storage.segment_swap import StuckSwap
+from tests.simulation.disk import Disk, Done, OnDurable, Partitions
+from tests.simulation.timeline import Origin, ProcessLoop, Timeline
+from tests.storage.faulty_files import FaultyFiles, Operation
+
+MEMORY: Final = Path("/dev/shm")
+"""Where a system has files in memory: a history needs none of them afterwards."""
+SEGMENT_BYTES: Final = (4_096, 4_096, 16_384)
+BUFFER_BYTES: Final = 1 << 16
+OPERATIONS_BEFORE_DEATH: Final = (0, 1, 1, 1, 1, 2, 4, 12)
+"""A flush writes, and then it syncs: between the two a death tears most."""
+LOOKS: Final = frozenset({"open", "read", "list", "stat"})
+
+
+class Died(BaseException):
+    """The process is gone in the middle of an operation; nothing of it may handle that."""
+
+
+class QuietFiles(FaultyFiles):
+    """Files whose times are virtual, like all others; nothing is recorded."""
+
+    def __init__(self, root: Path, wall_ms: Callable[[], int]) -> None:
+        super().__init__(root)
+        self._wall_ms = wall_ms
+
+    def perform(self, name: str, path: Path, size_bytes: int = 0) -> int:
+        self.operations.clear()
+        return super().perform(name, path, size_bytes)
+
+    def modified_ms(self, path: Path) -> int:
+        super().modified_ms(path)
+        return self._wall_ms()
+
+
+class Faults:
+    """What the disk does to each operation at present; and when the process dies in one, if it is to."""
+
+    def __init__(self, disk: RealDisk, random: Random) -> None:
+        self.is_off = False  # While the simulation looks for itself.
+        self._disk = disk
+        self._random = random
+        self._left: int | None = None  # Operations before the process dies.
+
+    def die_after(self, operations: int) -> None:
+        self._left = operations
+
+    def live(self) -> None:
+        self._left = None
+
+    def of_change(self, operation: Operation) -> OSError | int | None:
+        """For `FaultyFiles.fault`."""
+        if self._left is not None:
+            return self._on_the_way_to_death(operation)
+        if self.is_off:
+            return None
+        if self._disk.is_full:
+            return self._without_room(operation)
+        if self._disk.takes_failure():
+            if operation.name == "write" and self._random.random() < 0.5:
+                return self._random.randrange(operation.size_bytes)
+            return OSError(errno.EIO, os.strerror(errno.EIO))
+        return None
+
+    def _on_the_way_to_death(self, operation: Operation) -> int | None:
+        assert self._left is not None
+        self._left -= 1
+        if self._left >= 0:
+            return None
+        if self._left == -1 and operation.name == "write" and operation.size_bytes:
+            return self._random.randrange(operation.size_bytes)  # It has come so far; the rest is not begun.
+        raise Died
+
+    def _without_room(self, operation: Operation) -> OSError | int | None:
+        if operation.name == "write" and operation.size_bytes > 1 and self._random.random() < 0.3:
+            return self._random.randrange(1, operation.size_bytes)  # As much as there is; the rest is tried.
+        needs_room = operation.name in ("write", "create", "mkdir")
+        if needs_room or (operation.name == "truncate" and self._disk.has_no_room_to_cut()):
+            self._disk.times_no_room += 1
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return None
+
+    def of_look(self, operation: Operation) -> OSError | None:
+        """For `FaultyFiles.read_fault`."""
+        if self.is_off or self._left is not None or not self._disk.takes_read_failure():
+            return None
+        return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class WatchedLog:
+    """A partition's log in one life of the process; of `PartitionLog` what a runner and its loader use."""
+
+    def __init__(
+        self, partition: int, log: PartitionLog, storage: RealStorage, on_durable: OnDurable
+    ) -> None:
+        self.partition = partition
+        self.log = log
+        self.met_no_room = False  # And has taken nothing since.
+        self._storage = storage
+        self._on_durable = on_durable
+
+    log_start_offset = property(lambda self: self.log.log_start_offset)
+    next_offset = property(lambda self: self.log.next_offset)
+    durable_offset = property(lambda self: self.log.durable_offset)
+    failure = property(lambda self: self.log.failure)
+    is_open = property(lambda self: self.log.is_open)
+
+    @property
+    def producers(self) -> LogProducers:
+        return self.log.producers
+
+    def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
+        appended = self.log.append(batch, wall_ms=wall_ms)
+        self.met_no_room = False
+        return appended
+
+    def flush(self) -> None:
+        try:
+            self.log.flush()
+        except StorageError as error:
+            self.met_no_room = error.is_no_room
+            raise
+        finally:
+            self.note_durable()
+
+    def recover(self) -> None:
+        """As a start does it: what cannot be opened now may be later."""
+        try:
+            self.log.recover()
+        except CorruptSegment as error:
+            self._storage.violated(f"a crash is taken for corruption: {error}")
+        except StorageError:
+            return
+        self.note_durable()
+
+    def fail_back(self) -> None:
+        try:
+            self.log.fail_back()
+        finally:
+            if self.is_open:
+                self.note_durable()
+
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
+        return self.log.batches(start_offset, window_bytes)
+
+    def note_durable(self) -> None:
+        """Read what has become durable since the last time."""
+        key = self.log.directory.name
+        known = self._storage.durable_offsets.get(key, 0)
+        if self.durable_offset < known:
+            self._storage.violated(f"{key} was durable up to {known}, and ends at {self.durable_offset}")
+        if self.durable_offset > known:
+            self._storage.durable_offsets[key] = self.durable_offset
+            with_faults, self._storage.faults.is_off = self._storage.faults.is_off, True
+            for batch, data in self.log.batches(known):
+                if batch.base_offset >= known:
+                    self._on_durable(self, bytearray(data))
+            self._storage.faults.is_off = with_faults
+
+
+@dataclass
+class Cleaning:
+    """Logs that are being cleaned."""
+
+    delete_retention_ms: int
+
+
+class RealStorage:
+    """The log directory of one machine, life after life of its process."""
+
+    def __init__(
+        self,
+        disk: RealDisk,
+        random: Random,
+        timeline: Timeline,
+        partitions: Partitions,
+        violated: Callable[[str], None],
+    ) -> None:
+        self.violated = violated
+        self.durable_offsets: dict[str, int] = {}  # By the name of a log's directory.
+        self.batches_cleaned = 0
+        self._logs: dict[str, list[WatchedLog]] = {}
+        self.faults = Faults(disk, random)
+        self._disk = disk
+        self._random = random
+        self._timeline = timeline
+        self._partitions = partitions
+        self._path = Path(tempfile.mkdtemp(prefix="muster-", dir=MEMORY if MEMORY.is_dir() else None))
+        self._files = QuietFiles(self._path, self._wall_ms)
+        self._files.fault = self.faults.of_change
+        self._files.read_fault = self._look
+        self._config = LogConfig(
+            segment_bytes=random.choice(SEGMENT_BYTES), is_compacted=True, min_cleanable_ratio=0.0
+        )
+        self._directory: LogDirectory | None = None
+        self._flushing: list[WatchedLog] = []
+        self._cleaning: list[Cleaning] = []
+        self._uncleanable: set[TopicPartition] = set()  # Before the next start, as in the daemon.
+
+    def _wall_ms(self) -> int:
+        return self._timeline.now_ms + self._timeline.wall_offset_ms
+
+    def _look(self, operation: Operation) -> OSError | None:
+        assert operation.name in LOOKS
+        return self.faults.of_look(operation)
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """What a runner may put into one batch."""
+        return min(self._config.max_batch_bytes, self._config.segment_bytes)
+
+    def logs_of(self, topic: str) -> list[WatchedLog]:
+        """Of the present life of the process, or the last."""
+        return self._logs[topic]
+
+    # Lives.
+
+    def open(self) -> None:
+        """A process starts: it takes the directory, and recovers the logs."""
+        self._uncleanable.clear()
+        self.faults.is_off = True  # A directory that cannot be taken keeps the daemon from starting.
+        self._directory = LogDirectory.open(self._path, self._files, node_id=1)
+        if self._directory.warnings:
+            self.violated(f"a crash has spoilt the directory: {self._directory.warnings}")
+        self.faults.is_off = False
+        for topic, (count, on_durable) in self._partitions.items():
+            self._logs[topic] = [
+                WatchedLog(
+                    partition,
+                    self._directory.add_log(topic, partition, self._config, is_replayed=True),
+                    self,
+                    on_durable,
+                )
+                for partition in range(count)
+            ]
+            for log in self._logs[topic]:
+                log.recover()
+
+    def crash(self) -> None:
+        """The process dies: of what it was about some may have been done; or the power fails with it."""
+        random = self._random
+        for log in self._flushing:
+            self._in_part(log.log.flush)
+        for cleaning in self._cleaning:
+            self._in_part(partial(self._clean_all, cleaning))
+        self._flushing.clear()
+        self._cleaning.clear()
+        self._let_go()
+        if random.random() < 0.75:
+            self._files.crash(random if random.random() < 0.8 else None)
+
+    def _in_part(self, work: Callable[[], object]) -> None:
+        """Do some of what a process does that dies meanwhile; perhaps nothing, perhaps all."""
+        if self._random.random() < 0.3:
+            return
+        self.faults.die_after(self._random.choice(OPERATIONS_BEFORE_DEATH))
+        with suppress(Died, StorageError):  # A log that had failed before refuses.
+            work()
+        self.faults.live()
+
+    def _let_go(self) -> None:
+        """The system closes the files of a process that is gone."""
+        assert self._directory is not None
+        for logs in self._logs.values():
+            for log in logs:
+                for segment in log.log.segments:
+                    segment.close()
+        self._directory._lock_file.close()
+        self._directory = None
+
+    def close(self) -> None:
+        """The machine is not needed any more."""
+        if self._directory is not None:
+            self._let_go()
+        shutil.rmtree(self._path)
+
+    # Work on threads.
+
+    def new_flusher(self, loop: ProcessLoop) -> RealFlusher:
+        return RealFlusher(loop, self._disk, self._flushing)
+
+    def producer_ids(self, workers: Workers) -> ProducerIds:
+        return ProducerIds(self._path, self._files, workers)
+
+    def clean(self, loop: ProcessLoop, took_ms: int, delete_retention_ms: int) -> None:
+        """Checkpoint as maintenance does; `took_ms` later every log is cleaned."""
+        self._checkpoint()
+        cleaning = Cleaning(delete_retention_ms)
+        self._cleaning.append(cleaning)
+
+        def end() -> None:
+            self._cleaning.remove(cleaning)
+            self._clean_all(cleaning)
+
+        loop.run_at(self._timeline.now_ms + took_ms, Origin.THREAD, end)
+
+    def _checkpoint(self) -> None:
+        assert self._directory is not None
+        try:
+            self._directory.checkpoint()
+        except StorageError:
+            return  # Tried again at its next time; to be behind is safe.
+
+    def _clean_all(self, cleaning: Cleaning) -> None:
+        assert self._directory is not None
+        for name, log, checkpoint in self._directory.compacted_logs():
+            if log.failure is None and name not in self._uncleanable:
+                self._clean(name, log, checkpoint, cleaning)
+
+    def _clean(self, name: TopicPartition, log: PartitionLog, checkpoint: int, cleaning: Cleaning) -> None:
+        assert self._directory is not None
+        log.config = replace(self._config, delete_retention_ms=cleaning.delete_retention_ms)
+        before = self._count(log)
+        try:
+            part = cleanable(log, checkpoint, self._wall_ms())
+            if part.dirty_bytes:
+                compaction = Compaction(
+                    log,
+                    self._files,
+                    part,
+                    wall_ms=self._wall_ms(),
+                    buffer_bytes=BUFFER_BYTES,
+                    pace=lambda _: None,
+                )
+                self._directory.set_cleaned(name, log, compaction.run().end_offset)
+        except LogChanged:
+            return
+        except StorageError as error:  # The log serves as it is.
+            if error.errno != errno.ENOSPC or isinstance(error, StuckSwap):
+                self._uncleanable.add(name)
+            return
+        self.batches_cleaned += before - self._count(log)
+
+    def _count(self, log: PartitionLog) -> int:
+        was_off, self.faults.is_off = self.faults.is_off, True
+        count = sum(1 for _ in log.batches(log.log_start_offset))
+        self.faults.is_off = was_off
+        return count
+
+
+class RealFlusher:
+    """As `storage.flusher.Flusher`: a flush is done as a whole, a drawn time after it was asked for."""
+
+    def __init__(self, loop: ProcessLoop, disk: Disk, under_way: list[WatchedLog]) -> None:
+        self._loop = loop
+        self._disk = disk
+        self._under_way = under_way
+
+    def schedule(self, log: WatchedLog, done: Done) -> None:
+        self._under_way.append(log)
+
+        def end() -> None:
+            self._under_way.remove(log)
+            try:
+                log.flush()
+            except StorageError as error:
+                done(error)
+            else:
+                done(None)
+
+        self._loop.run_at(self._disk.flush_ends_ms(self._loop.timeline), Origin.THREAD, end)
+
+    def close(self) -> None:
+        """A process of the simulation ends by dying."""
+
+
+class RealDisk(Disk):
+    """A disk with files on it."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._reads_to_fail = 0
+
+    def new_storage(
+        self, random: Random, timeline: Timeline, partitions: Partitions, violated: Callable[[str], None]
+    ) -> RealStorage:
+        return RealStorage(self, random, timeline, partitions, violated)
+
+    def fail_soon(self) -> None:
+        """Some of the next operations: reads, of which there are few but at a start, or writes and syncs."""
+        if self._random.random() < 0.3:
+            self._reads_to_fail += 1
+        else:
+            self.failures_to_come += self._random.choice((1, 1, 4))
+
+    def takes_failure(self) -> bool:
+        """Whether the operation at hand is to fail."""
+        if self.is_sound or not self.failures_to_come:
+            return False
+        self.failures_to_come -= 1
+        return True
+
+    def takes_read_failure(self) -> bool:
+        if self.is_sound or not self._reads_to_fail:
+            return False
+        self._reads_to_fail -= 1
+        return True

@@ -1,0 +1,194 @@
+"""The connections of the simulation carry what real clients send: ahead of answers, cut, known by their bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from coordinator.groups.group_settings import GroupSettings
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.groups.consumer import subscription
+from tests.groups.driver import Topics
+from tests.simulation.server import Server
+from tests.simulation.simulation import Simulation, quiet_logs
+from tests.simulation.socket_end import SocketEnd
+from tests.simulation.test_named_lines import HandDisk
+from tests.simulation.timeline import Signal, Timeline
+from tests.simulation.wire import LOST, Wire
+from tests.simulation.witness import Witness
+
+JOIN, HEARTBEAT, COMMIT = 3, 4, 9
+
+
+class SoundPath:
+    """A network on which everything takes a millisecond."""
+
+    def delay_ms(self) -> int:
+        return 1
+
+    def blocked_ms(self) -> int:
+        return 0
+
+    def holds_up_answers(self, client_id: str) -> bool:
+        return False
+
+
+class World:
+    """A server and one client's connection."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.witness = Witness()
+        self.disk = HandDisk()
+        settings = GroupSettings(group_initial_rebalance_delay_ms=0)
+        self.server = Server(
+            self.timeline, Random(0), self.disk, settings, Topics(orders=4), 1, ["g"], self.witness
+        )
+        self.server.start()
+        self.wire = self.new_wire()
+        self.answers: list[Any] = []
+
+    def new_wire(self) -> Wire:
+        return Wire("c", self.server, self.timeline, Random(0), SoundPath())
+
+    def run(self, for_ms: int = 20) -> None:
+        reached: list[bool] = []
+        self.timeline.after(for_ms, lambda: reached.append(True))
+        while not reached:
+            self.timeline.step()
+
+    def send(self, request: Any, version: int) -> Signal:
+        answer = Signal()
+        self.wire.send(request, version, answer)
+        return answer
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with quiet_logs():
+        yield World()
+
+
+def commit(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    return OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+    )
+
+
+def beat() -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
+
+
+def join() -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("orders"))],
+    )
+
+
+def test_a_request_behind_one_that_waits_is_answered_after_it(world: World) -> None:
+    world.disk.is_held = True
+    commits = [world.send(commit(offset), COMMIT) for offset in range(3)]
+    heartbeat = world.send(beat(), HEARTBEAT)
+    world.run()
+    assert not any(answer.is_set for answer in [*commits, heartbeat])
+    world.disk.is_held = False
+    for end in world.disk.waiting:
+        end(None)
+    world.run()
+    assert [answer.value.topics[0].partitions[0].error_code for answer in commits] == [0, 0, 0]
+    assert heartbeat.value.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert not world.witness.violations
+
+
+def test_what_breaks_takes_all_that_was_on_its_way(world: World) -> None:
+    world.disk.is_held = True
+    answers = [world.send(commit(1), COMMIT), world.send(beat(), HEARTBEAT)]
+    world.run()
+    world.server.crash()
+    world.run()
+    assert [answer.value for answer in answers] == [LOST, LOST]
+    assert not world.wire.is_open
+
+
+def test_a_frame_that_breaks_off_is_no_request(world: World) -> None:
+    world.wire.send_in_part(commit(1), COMMIT)
+    world.run()
+    assert world.witness.calls == 0
+    assert not world.server.ends, "the daemon has let go of it"
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_answers_in_another_order_than_the_requests_are_seen(world: World, swapped: bool) -> None:
+    world.send(join(), JOIN)
+    world.send(beat(), HEARTBEAT)
+    (end,) = ends_after_a_step(world)
+    written: list[bytes] = []
+    end.write = written.append  # type: ignore[assignment, method-assign]
+    world.run()
+    joined, beaten = split(b"".join(written))
+    SocketEnd.write(end, beaten + joined if swapped else joined + beaten)
+    assert [" was answered before " in found for found in world.witness.violations] == [True] * swapped
+
+
+def ends_after_a_step(world: World) -> list[SocketEnd]:
+    while not world.server.ends:
+        world.timeline.step()
+    world.timeline.step()  # It is accepted.
+    return world.server.ends
+
+
+def split(data: bytes) -> list[bytes]:
+    """The frames, with their lengths."""
+    frames = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        frames.append(data[:end])
+        data = data[end:]
+    return frames
+
+
+def test_the_ways_of_a_connection_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By some of the first seeds; a simulation that never leaves the plain way proves nothing of the others."""
+    ways: Counter[str] = Counter()
+    started, recalled, pause = SocketEnd.started, SocketEnd.recalled, SocketEnd.pause_reading
+
+    def on_started(self: SocketEnd, pending: Any) -> Any:
+        ways["remembered" if pending is None else "decoded"] += 1
+        return started(self, pending)
+
+    def on_recalled(self: SocketEnd, *arguments: Any) -> None:
+        ways["recalled"] += 1
+        recalled(self, *arguments)
+
+    def on_pause(self: SocketEnd) -> None:
+        ways["held back"] += 1
+        pause(self)
+
+    monkeypatch.setattr(SocketEnd, "started", on_started)
+    monkeypatch.setattr(SocketEnd, "recalled", on_recalled)
+    monkeypatch.setattr(SocketEnd, "pause_reading", on_pause)
+    chosen = [seed for seed in range(40) if Simulation(seed).parts.real_connections]
+    assert 10 <= len(chosen) <= 30
+    for seed in chosen[:12]:
+        Simulation(seed).run()
+    assert ways["decoded"] >= 2_000
+    assert ways["remembered"] >= 50
+    assert ways["recalled"] >= 50
+    assert ways["held back"] >= 5
