@@ -54,9 +54,11 @@ class Sights:
     def _look_for_former_topics(self, request: OffsetFetchRequest) -> None:
         for group in request.groups:
             shard = self._server.runner_for(group.group_id).shard
-            for topic in group.topics or () if shard is not None else ():
+            for topic in group.topics or ():
                 name = self._server.topics.topic_name(topic.topic_id)
-                stored = shard.offsets.of_topic(group.group_id, name) if shard is not None and name else {}
+                if shard is None or name is None:
+                    continue
+                stored = shard.offsets.of_topic(group.group_id, name)
                 found = [committed for p in topic.partition_indexes if (committed := stored.get(p))]
                 if not all(same_topic(committed.topic_id, topic.topic_id) for committed in found):
                     self._marks.reach("former_topics_offset_hidden")

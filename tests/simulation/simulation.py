@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -138,9 +139,7 @@ class Simulation:
         self.server.start()
         self.profiles = self._profiles()
         for profile in self.profiles:
-            self.timeline.after(
-                self.random.choice((0, 5, 100, 2_000)), lambda profile=profile: self.add(profile)
-            )
+            self.timeline.after(self.random.choice((0, 5, 100, 2_000)), partial(self.add, profile))
         for number in range(self.random.choice((0, 1, 3))):
             self._add_producer(number)
         self.faults_ms = self.random.choice((30_000, 90_000, 180_000))
@@ -194,7 +193,7 @@ class Simulation:
         at_ms = self.timeline.now_ms
         while (at_ms := at_ms + self.random.randint(1, 2 * self.pace_ms)) < until_ms and faults_to_come:
             fault = faults_to_come.pop()
-            self.timeline.at(at_ms, lambda fault=fault: fault(self))
+            self.timeline.at(at_ms, partial(fault, self))
         self._play(until_ms)
 
     def _make_peace(self) -> None:
