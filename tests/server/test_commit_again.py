@@ -288,6 +288,11 @@ def adopt(peer: Peer) -> None:
     peer.world.answer(request, SYNC)
 
 
+def make_topic(peer: Peer) -> None:
+    peer.world.topics.grow("orders", 4)
+    peer.world.topics.recreate("orders", topic_id_of(9))
+
+
 def delete_offsets(peer: Peer) -> None:
     topic = OffsetDeleteRequestTopic(
         name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
@@ -334,10 +339,7 @@ STEPS: dict[str, Callable[[Peer], Any]] = {
     "shrink": lambda peer: peer.world.topics.grow("orders", 1),
     "recreate": lambda peer: peer.world.topics.recreate("orders", topic_id_of(9)),
     "delete-topic": lambda peer: peer.world.topics.forget("orders"),
-    "make-topic": lambda peer: (
-        peer.world.topics.grow("orders", 4),
-        peer.world.topics.recreate("orders", topic_id_of(9)),
-    ),
+    "make-topic": make_topic,
     "delete-group": lambda peer: peer.world.answer(DeleteGroupsRequest(groups_names=["g"]), 2),
     "delete-offset": delete_offsets,
     "end-of-turn": lambda peer: peer.world.end_turn(),
