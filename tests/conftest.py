@@ -18,6 +18,7 @@ from tests import java_tools
 
 JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
+LONGEST_IN_AN_ID = 60  # Of a parameter, in characters or bytes.
 LONG = Path(__file__).parent / "long"
 
 
@@ -25,6 +26,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """What takes minutes is collected only where it is asked for by its path, as `make test-long` does."""
     asked = any(Path(argument.partition("::")[0]).resolve().is_relative_to(LONG) for argument in config.args)
     return True if collection_path == LONG and not asked else None
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name long values by their length: a test's id goes through every report, and one had 197,000 characters."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_IN_AN_ID:
+        return f"{argname}-of-{len(val)}"
+    return None
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,16 @@ WANTED = {
     "forget_late_timers_when_there_is_room",
     "read_a_shard_twice_when_there_is_room",
     "overlook_tombstones_in_cleaning",
+    "sync_nothing",
+    "lose_the_wake_up_of_a_late_flush",
+    "take_any_verification_for_the_one_shown",
+    "keep_the_topic_id_of_a_repeated_commit",
+    "find_segments_behind_the_check",
+    "deliver_markers_of_a_former_life",
+    "replace_segments_beside_a_flush",
+    "clean_a_log_that_has_failed",
+    "leave_the_interpreter_hurried",
+    "read_short_logs_on_the_loop",
 }
 
 

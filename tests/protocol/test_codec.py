@@ -317,6 +317,7 @@ class TestDecodingRefuses:
             (OffsetFetchRequest, 1, b"\x00\x00" + b"\x00\x00\x80\x00" + b"\x00\x00\x00\x01\x00\x00" * 50_000),
             (JoinGroupRequest, 6, b"\x01" + bytes(8) + b"\x01\x00\x01" + b"\xff\xff\x0f" + b"\x01" * 300_000),
         ],
+        ids=["topics", "commit-topics", "fetch-groups", "fetch-topics", "protocols"],
     )
     def test_an_array_bomb_allocates_in_proportion_to_its_own_size(
         self, cls: type, version: int, encoded: bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -186,3 +187,55 @@ async def test_a_shard_that_has_loaded_serves_while_others_load(runtime: Runtime
         log.go_on.set()
     await until(second, ShardState.ACTIVE)
     assert sys.getswitchinterval() == pytest.approx(usual_s)
+
+
+async def test_the_interpreter_is_handed_on_as_usual_when_the_last_shard_has_failed_to_load(
+    runtime: Runtime,
+) -> None:
+    usual_s = sys.getswitchinterval()
+    runner = runner_on(BrokenLog(ZeroDivisionError("ours")), runtime)
+    runtime.open_shards([runner])
+    await until(runner, ShardState.FAILED)
+    assert sys.getswitchinterval() == pytest.approx(usual_s)
+
+
+async def test_a_loader_that_is_stopped_half_way_hands_the_interpreter_on_as_usual() -> None:
+    usual_s = sys.getswitchinterval()
+    loop = asyncio.get_running_loop()
+    flusher = Flusher(1, loop.call_soon_threadsafe)
+    stopped = Runtime(Clock(), flusher, lambda _: None, 1 << 20)
+    log = HeldLog()
+    stopped.open_shards([runner_on(log, stopped)])
+    assert await asyncio.to_thread(log.begun.wait, PATIENCE_S)
+    assert sys.getswitchinterval() == pytest.approx(LOADING_SWITCH_S)
+    log.go_on.set()
+    stopped.stop()
+    assert sys.getswitchinterval() == pytest.approx(usual_s)
+    await asyncio.sleep(0)
+    flusher.close()
+
+
+class ThreadLog(BrokenLog):
+    """Notes the thread that reads it."""
+
+    def __init__(self, next_offset: int) -> None:
+        super().__init__()
+        self.next_offset = self.durable_offset = next_offset
+        self.readers: list[str] = []
+
+    def batches(self, start_offset: int, window_bytes: int) -> Iterator[Any]:
+        self.readers.append(threading.current_thread().name)
+        return iter(())
+
+
+@pytest.mark.parametrize("next_offset", [1, 2, 100, 10_000])
+async def test_a_log_is_never_read_on_the_loop_however_short_it_is(
+    runtime: Runtime, next_offset: int
+) -> None:
+    """A single batch may be a megabyte, compressed, on a disk that is asleep."""
+    log = ThreadLog(next_offset)
+    runner = runner_on(log, runtime)
+    runtime.open_shards([runner])
+    await until(runner, ShardState.ACTIVE)
+    (reader,) = log.readers
+    assert reader.startswith("shard-loader")

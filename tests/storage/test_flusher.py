@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -148,6 +149,53 @@ def test_completions_that_fall_together_share_a_wakeup(loop: Loop) -> None:
         loop.turn()
     assert seen == logs
     assert loop.wakeups <= 2
+    flusher.close()
+
+
+class TurningAway:
+    """The flusher's queue of outcomes, which does `meanwhile` once it was found empty, before its reader knows."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._meanwhile: Callable[[], None] | None = meanwhile
+        self.put, self.get = self._queue.put, self._queue.get
+
+    def get_nowait(self) -> Any:
+        try:
+            return self._queue.get_nowait()
+        except Empty:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
+            raise
+
+
+def test_a_flush_that_ends_as_the_loop_turns_away_wakes_it_again(loop: Loop) -> None:
+    """Else its answer would wait for the next flush of any log: for ever, if there is none."""
+    flusher = Flusher(1, loop.post)
+    seen: list[SlowLog] = []
+    first, late, next_one = SlowLog(), SlowLog(), SlowLog()
+
+    def meanwhile() -> None:
+        late.end_flush()
+        next_one.started.get(timeout=PATIENCE_S)  # Its only worker is through with the late one.
+
+    # Its own queue may turn away at any time; this one does so at the worst.
+    flusher._flushed = TurningAway(meanwhile)  # type: ignore[assignment]
+
+    def schedule(log: SlowLog) -> None:
+        log.stage()
+        flusher.schedule(log, lambda _: seen.append(log))
+
+    for log in (first, late, next_one):
+        schedule(log)
+    first.end_flush()
+    loop.turn()
+    assert seen == [first]
+    assert not loop.posted.empty(), "the loop sleeps, and an outcome lies there"
+    loop.turn()
+    assert seen == [first, late]
+    next_one.end_flush()
     flusher.close()
 
 
