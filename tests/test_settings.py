@@ -18,7 +18,7 @@ from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
 from coordinator.settings_page import DIFFERENT_DEFAULTS, PAGE, kind_of, settings_page
 from coordinator.settings_sources import Loaded, SettingsError, environment_variable, load
 from coordinator.settings_types import Flag, Whole
-from coordinator.topics.dynamic_settings import CHANGEABLE
+from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
 from tests import java_tools
 

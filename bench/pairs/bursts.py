@@ -224,8 +224,8 @@ def _joins(plan: Plan) -> Section:
     ]
     conditions = (
         f"Default settings on both sides, but no initial delay; {plan.rounds} bursts of each in turns, after "
-        f"{plan.storm_warm_ups} that do not count for Kafka and none for Muster; Kafka's best against the median of "
-        f"ours. What is dropped is counted by the system, for the listening socket."
+        f"{plan.storm_warm_ups} that do not count for Kafka and none for Muster; Kafka's best against the "
+        f"median of ours. What is dropped is counted by the system, for the listening socket."
     )
     return Section(f"Burst: {what}", [TABLE, *rows], targets, conditions)
 
@@ -247,7 +247,10 @@ def _returns(plan: Plan) -> Section:
         ),
     ]
     rows = [f"| {each.name} | {each.spread} | {each.dropped} |" for each in (default, longest)]
-    conditions = f"Muster alone, in pure Python: {plan.restart_rounds} restarts with each queue, one daemon after the other."
+    conditions = (
+        f"Muster alone, in pure Python: {plan.restart_rounds} restarts with each queue, "
+        f"one daemon after the other."
+    )
     return Section(f"Burst: {what}", [BACK_TABLE, *rows], targets, conditions)
 
 

@@ -78,7 +78,9 @@ def test_a_consumer_that_waits_makes_its_topic_and_reads_what_comes(making_broke
         async with asyncio.timeout(TIMEOUT_S), consumer:
             async with AIOKafkaProducer(**where) as producer:
                 await producer.send_and_wait(topic, b"came later")
-            return bytes((await consumer.getone()).value)
+            value = (await consumer.getone()).value
+            assert value is not None
+            return bytes(value)
 
     assert asyncio.run(consume()) == b"came later"
 

@@ -1,8 +1,8 @@
 """The brokers under test: Apache Kafka and Muster, in the same configurations, started once per run.
 
-`plain` has no initial delay, `delayed` has one and makes topics that are asked for, `small` has little room and a short memory; `restarted` is as
-`plain` and restarted early, while it has few partitions to load. Sessions may be as short as a tenth of a second
-in all of them, so that no script waits long for one to end.
+`plain` has no initial delay, `delayed` has one and makes topics that are asked for, `small` has little room and a
+short memory; `restarted` is as `plain` and restarted early, while it has few partitions to load. Sessions may
+be as short as a tenth of a second in all of them, so that no script waits long for one to end.
 """
 
 from __future__ import annotations

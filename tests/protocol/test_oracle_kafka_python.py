@@ -37,7 +37,9 @@ NOT_IN_KAFKA_PYTHON: set[tuple[str, int]] = {
     for kind in ("Request", "Response")
 }
 IN_KAFKA_PYTHON = [
-    pair for pair in PAIRS if (pair.values[0].__name__, pair.values[1]) not in NOT_IN_KAFKA_PYTHON
+    pair
+    for pair, (cls, version) in zip(PAIRS, VERSIONS_OF_MESSAGES, strict=True)
+    if (cls.__name__, version) not in NOT_IN_KAFKA_PYTHON
 ]
 
 

@@ -151,11 +151,11 @@ class TestMemory:
         whole = produce(1)
         first.receive(whole[:60_000])
         second.receive(whole[:20_000])
-        assert (first.is_reading, second.is_reading) == (True, False)
+        assert (first.is_reading(), second.is_reading()) == (True, False)
         first.receive(whole[60_000:])
-        assert not second.is_reading, "the request is whole, and holds its memory until it is answered"
+        assert not second.is_reading(), "the request is whole, and holds its memory until it is answered"
         server.started[0].reply(ProduceResponse())
-        assert second.is_reading
+        assert second.is_reading()
         second.receive(whole[20_000:])
         assert len(server.requests) == 2
         server.started[1].reply(ProduceResponse())

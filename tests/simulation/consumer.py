@@ -291,7 +291,7 @@ class Consumer:
             each: SimpleNamespace(subscription=[t for t in said.topics if self._partitions_of(t)])
             for each, said in known.items()
         }
-        assignor = ASSIGNORS[self._protocol_name or ""]
+        assignor: Any = ASSIGNORS[self._protocol_name or ""]  # What it is given has what it reads.
         assigned = assignor.assign(SimpleNamespace(partitions_for_topic=self._partitions_of), plain)
         return {
             member_id: [(topic, p) for topic, partitions in decided.assignment for p in partitions]

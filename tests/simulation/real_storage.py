@@ -32,6 +32,7 @@ from storage.log_directory import LogDirectory
 from storage.log_producers import LogProducers
 from storage.partition_log import Appended, PartitionLog
 from storage.segment_swap import StuckSwap
+from tests.simulation.cleaning import DAY_MS
 from tests.simulation.disk import Disk, Done, OnDurable, Partitions
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 from tests.storage.faulty_files import FaultyFiles, Operation
@@ -351,6 +352,7 @@ class RealStorage:
                     self._files,
                     part,
                     wall_ms=self._wall_ms(),
+                    producer_expiration_ms=DAY_MS,
                     buffer_bytes=BUFFER_BYTES,
                     pace=lambda _: None,
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.effects import Event, RequestReceived, Result, TimerFired
+from coordinator.effects import CommitRun, Event, RequestReceived, Result, TimerFired
 from coordinator.groups.group import AssignmentStored, Group
 from coordinator.groups.record_schemas import GroupMetadataKey
 from coordinator.groups.shard import Shard
@@ -208,6 +208,8 @@ class Witness:
 
     def _count_tombstones(self, result: Result) -> None:
         for record in result.records:
+            if isinstance(record, CommitRun):
+                continue
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
                 self._promises.on_group_ended(record.key.group)
                 self.ownership.on_group_ended(record.key.group)
