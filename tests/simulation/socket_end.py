@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from coordinator.listeners import Listener
 from coordinator.server.api_table import Again, Api, Handler, Recaller, Repeat, Repeater
 from coordinator.server.connection import Connection
+from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from protocol.framing import decode_response
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.server import Server
     from tests.simulation.wire import Wire
 
+POOL_BYTES: Final = 256 << 20
 MAX_REQUEST_BYTES: Final = 1 << 20
 LISTENER: Final = Listener("PLAINTEXT", "10.0.0.9", 9092, "10.0.0.9", 9092)
 PEER: Final = ("10.0.0.1", 40_000)
@@ -60,12 +62,20 @@ class Host:
 
     max_request_bytes = MAX_REQUEST_BYTES
     readers = None  # No answer of these APIs is read from a file.
+    accept_at_ms = 1 << 62
 
     def __init__(self, server: Server, apis: WatchedApis) -> None:
         self.apis = apis
         self.clock = server.clock
         self.call_soon = server.loop.call_soon
         self.slow_readers = SlowReaders()
+        self.memory_pool = MemoryPool(POOL_BYTES, server.clock, self._set_timer)
+
+    def accept(self, now_ms: int) -> None:
+        """Connections do not come by a socket that listens."""
+
+    def _set_timer(self, key: object, deadline_ms: int | None) -> None:
+        raise AssertionError("requests of a few hundred bytes never wait for memory")
 
     def on_connected(self, connection: Connection, ip: str) -> None:
         """There is no maximum."""
@@ -234,6 +244,10 @@ class SocketEnd(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return PEER if name == "peername" else default
+
+    def get_write_buffer_size(self) -> int:
+        """The system has taken all that was written, and takes no more while it blocks."""
+        return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Whether a client is slow is drawn."""
