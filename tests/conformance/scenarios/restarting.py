@@ -19,7 +19,7 @@ from tests.conformance.targets import MAX_SIZE_AFTER
 
 EMPTY_BEFORE_S: Final = 15.0
 WITHOUT_ID: Final = 3
-"""A JoinGroup that needs no id first: where groups are swept each second, one with a pending id alone goes (3.76)."""
+"""A JoinGroup that needs no id first: where groups are swept each second, one with a pending id alone goes."""
 RETENTION_S: Final = 60.0
 OLD: Final = ErrorCode.ILLEGAL_GENERATION
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
