@@ -18,6 +18,8 @@ from tests.conformance.scenes import cast, completing, scene, stable
 from tests.conformance.targets import MAX_SIZE_AFTER
 
 EMPTY_BEFORE_S: Final = 15.0
+WITHOUT_ID: Final = 3
+"""A JoinGroup that needs no id first: where groups are swept each second, one with a pending id alone goes."""
 RETENTION_S: Final = 60.0
 OLD: Final = ErrorCode.ILLEGAL_GENERATION
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
@@ -180,7 +182,7 @@ async def a_group_whose_last_member_expired_is_empty_after_a_restart(run: Run) -
 async def a_group_was_empty_before_the_restart(run: Run) -> None:
     """How long a group has been empty is counted from when it became so, not from the restart."""
     (alice,) = cast(run, "alice")
-    await stable(run, alice)
+    await stable(run, alice, version=WITHOUT_ID)
     await alice.commit()
     await alice.leave()
     await asyncio.sleep(EMPTY_BEFORE_S)
