@@ -28,9 +28,6 @@ QUORUM: Final = range(3)
 FEATURES: Final = range(3)
 VOTERS: Final = range(2)
 
-LATER_APIS: Final = frozenset({38, 39, 40, 41, 49, 51, 68, 69, *range(76, 80), *range(83, 93)})
-"""What Kafka serves and Muster not yet: delegation tokens, quotas and SCRAM users that are kept; newer groups."""
-
 TOPIC_ADMIN: Final = {
     f"6 {rule}": tuple(versions)
     for rule, versions in {

@@ -28,7 +28,6 @@ from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRe
 from tests.conformance.admin_lines import (
     API_VERSIONS,
     FEATURES,
-    LATER_APIS,
     QUORUM,
     REASSIGNMENTS,
     REPLICA_LOG_DIRS,
@@ -38,6 +37,7 @@ from tests.conformance.admin_lines import (
 )
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run
+from tests.conformance.served import LATER
 from tests.conformance.topic_scenes import ask, make_topic, quietly, topic_name
 
 NODE: Final = 1
@@ -56,9 +56,9 @@ async def the_tables_of_apis_are_equal(run: Run, version: int) -> None:
     software = {"client_software_name": "conformance", "client_software_version": "1"} if version >= 3 else {}
 
     def tidy(reply: Any) -> None:
-        later = {each.api_key for each in reply.api_keys} & LATER_APIS
-        run.expect(later in (set(), LATER_APIS), "what comes later is there whole or not at all")
-        served = [each for each in reply.api_keys if each.api_key not in LATER_APIS]
+        later = {each.api_key for each in reply.api_keys} & LATER
+        run.expect(later in (set(), LATER), "what comes later is there whole or not at all")
+        served = [each for each in reply.api_keys if each.api_key not in LATER]
         reply.api_keys = sorted(served, key=lambda each: int(each.api_key))
         for name in ("supported_features", "finalized_features"):
             features = [each for each in getattr(reply, name) if each.name == SERVED_FEATURE]
