@@ -71,7 +71,7 @@ class AppendFinished:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone: offsets committed for it go too (KAFKA.md O23)."""
+    """A topic is gone: offsets committed for it go too (docs/kafka.md O23)."""
 
     topic: str
     topic_id: bytes

@@ -1,7 +1,7 @@
 """What waits for the disk: replies and completions, each for the log to be durable up to its position.
 
 Positions and deadlines both rise in the order of arrival, so whatever is due is at the front. Nothing waits
-longer than `offsets.commit.timeout.ms` (KAFKA.md 3.88): a disk that hangs is told to clients as an error they
+longer than `offsets.commit.timeout.ms` (docs/kafka.md 3.88): a disk that hangs is told to clients as an error they
 retry. What was appended stays appended, and may yet become durable. This knows no shard.
 """
 

@@ -20,7 +20,7 @@ from bench.pairs.servers import cpu_of
 from tests.processes import ServerProcess
 
 DELAYS: Final = 2
-"""The initial delay begins once more if somebody has joined in it, and here everybody has (KAFKA.md 3)."""
+"""The initial delay begins once more if somebody has joined in it, and here everybody has (docs/kafka.md 3)."""
 
 DEADLINE_S: Final = 150.0
 TABLE: Final = (

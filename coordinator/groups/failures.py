@@ -38,7 +38,7 @@ APPEND_ANSWER: Final[dict[ErrorCode, ErrorCode]] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a client is told when the log refused (KAFKA.md 2.1): it knows coordinators, not logs."""
+"""What a client is told when the log refused (docs/kafka.md 2.1): it knows coordinators, not logs."""
 
 LOADING_ANSWER: Final[dict[type, ErrorCode]] = {
     HeartbeatRequest: ErrorCode.NONE,  # No reason to worry a member: its session starts anew after the load.

@@ -1,6 +1,6 @@
 """JoinGroup (key 11): who may come in, and whether that calls for a rebalance.
 
-The checks run in Kafka's order (KAFKA.md 2.2). A newcomer is handed an id first and comes back with it;
+The checks run in Kafka's order (docs/kafka.md 2.2). A newcomer is handed an id first and comes back with it;
 a known member is answered at once if nothing changed, and otherwise is parked until the join phase ends.
 Static members that come back without their id are `static_membership`'s, ids not yet used are
 `pending_members`'.

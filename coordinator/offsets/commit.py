@@ -125,7 +125,7 @@ def commit_offsets(
 
 
 def commit_error(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-    """May this client commit for the group as it stands, or what forbids it (KAFKA.md 2.3, O5 to O7)."""
+    """May this client commit for the group as it stands, or what forbids it (docs/kafka.md 2.3, O5 to O7)."""
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:

@@ -1,4 +1,4 @@
-"""Offsets that were committed within transactions: they count from the marker on (KAFKA.md O14).
+"""Offsets that were committed within transactions: they count from the marker on (docs/kafka.md O14).
 
 Of each producer with an open transaction, what it has committed so far; of the others that were here, which epoch
 they had, so that one that was fenced commits nothing more. Like the offsets themselves this is stored state: it

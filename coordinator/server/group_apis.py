@@ -219,7 +219,7 @@ def _beat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Beat:
     if runner.shard is not None:
         return runner.shard.beat_of(request)
     is_loading = runner.state is ShardState.LOADING
-    error = ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # KAFKA.md 3.69
+    error = ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # docs/kafka.md 3.69
     return lambda now_ms: error
 
 

@@ -151,7 +151,7 @@ def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -
 
 
 def first_error(responses: Sequence[Any]) -> ErrorCode:
-    """The first error of the shards is that of the whole answer, as where one is loading (KAFKA.md 2.3).
+    """The first error of the shards is that of the whole answer, as where one is loading (docs/kafka.md 2.3).
 
     A shard whose log cannot be read (NOT_COORDINATOR) has nothing to tell of, and leaves the others theirs.
     """

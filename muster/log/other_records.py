@@ -1,4 +1,4 @@
-"""Values of the offsets topic's records that Muster does not keep: KIP-848, share and streams groups (KAFKA.md 5).
+"""Values of the offsets topic's records that Muster does not keep: KIP-848, share and streams (docs/kafka.md 5).
 
 For showing them alone: nothing of them is replayed. There is one version of each, 0, and it is flexible. A
 value that these classes do not fit is shown as bytes.

@@ -1,4 +1,4 @@
-"""Which lines and cells of KAFKA.md a run has shown, by which net, which are equal, and what shows the rest."""
+"""Which lines and cells of docs/kafka.md a run has shown, by which net, which are equal, what shows the rest."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Coverage:
         for name, there, covered in (("lines", LINES, lines), ("cells", CELLS, cells)):
             equal = [each for each in covered if each not in self._broken]
             yield (
-                f"{name} of KAFKA.md: {len(there)} to cover, {len(covered)} covered, {len(equal)} equal in all "
-                "versions they hold for"
+                f"{name} of docs/kafka.md: {len(there)} to cover, {len(covered)} covered, {len(equal)} equal in "
+                "all versions they hold for"
             )
         for net in Net:
             its_lines = [line for line, own in NETS.items() if own is net]
             names = "" if net is Net.LIVE else f": {', '.join(its_lines)}"
-            yield f"lines of KAFKA.md shown {net}: {len(its_lines)}{names}"
+            yield f"lines of docs/kafka.md shown {net}: {len(its_lines)}{names}"
         alone = [line for line in LINES if len(self._scenarios.get(line, ())) == 1]
         yield f"lines that rest on a single scenario: {len(alone)}: {', '.join(alone)}"
         if self._broken:

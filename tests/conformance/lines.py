@@ -1,4 +1,4 @@
-"""What of KAFKA.md is to be covered: its numbered lines, and the cells of its tables of errors.
+"""What of docs/kafka.md is to be covered: its numbered lines, and the cells of its tables of errors.
 
 A cell is one rule for one request, and says in which versions of that API the rule holds: it is covered when
 it was shown in each of them. Cells are named after their table, so that `--only 2.2` plays them all.
@@ -221,7 +221,7 @@ FETCHES: Final = _cells(
         "wait: with an error beside": range(4, 19),
     },
 )
-"""Fetch of the data plane, which is not KAFKA.md's: the rows are ours."""
+"""Fetch of the data plane, which is not docs/kafka.md's: the rows are ours."""
 
 TRANSACTIONS: Final = _cells(
     "transactions",
@@ -250,7 +250,7 @@ TRANSACTIONS: Final = _cells(
         "restart: every state": (),
     },
 )
-"""The transaction coordinator, which KAFKA.md has no table for: every handler, in every version."""
+"""The transaction coordinator, which docs/kafka.md has no table for: every handler, in every version."""
 
 PRODUCED: Final = _cells(
     "P",
@@ -272,7 +272,7 @@ PRODUCED: Final = _cells(
         "describe: refused": (),
     },
 )
-"""The partitions' side of what is produced, which KAFKA.md has no table for either."""
+"""The partitions' side of what is produced, which docs/kafka.md has no table for either."""
 
 CELLS: Final[Cells] = (
     VERSIONS

@@ -1,4 +1,4 @@
-"""The scenarios by name: which lines of KAFKA.md each shows, in which versions, and on which broker.
+"""The scenarios by name: which lines of docs/kafka.md each shows, in which versions, and on which broker.
 
 `@scenario("3.19", versions=JOIN)` above an `async def name(run, version)` is all there is to adding one.
 """
@@ -116,7 +116,7 @@ def scenario(
     """
 
     def enter(script: Script) -> Script:
-        assert lines, f"{script.__name__} names no line of KAFKA.md"
+        assert lines, f"{script.__name__} names no line of docs/kafka.md"
         given = (tuple(versions), tuple(choices), on, tuple(restarts), in_turn, thin)
         SCENARIOS.append(Scenario(script, lines, *given))
         return script

@@ -68,7 +68,7 @@ AFTER_RESTART: Final[dict[str, dict[Ending, dict[str, str]]]] = {
         Ending.TERM: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
     },
 }
-"""Settings that a restart brings, for what is found to be too large (KAFKA.md 3.31) or too old (3.68) then."""
+"""Settings that a restart brings, for what is then found too large (docs/kafka.md 3.31) or too old (3.68)."""
 HEAP: Final = "320m"
 READY_TIMEOUT_S: Final = 60.0
 PROBES: Final = [f"probe-{number}" for number in range(32)]  # Surely one in each of the few partitions.

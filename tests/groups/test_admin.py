@@ -1,4 +1,4 @@
-"""Describing, listing and deleting groups (KAFKA.md 2.3, 3.28, 3.74 to 3.78)."""
+"""Describing, listing and deleting groups (docs/kafka.md 2.3, 3.28, 3.74 to 3.78)."""
 
 from __future__ import annotations
 

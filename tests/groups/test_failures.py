@@ -116,7 +116,7 @@ def test_every_version_says_the_error_and_can_be_encoded(request_: Any) -> None:
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
 def test_a_write_that_took_too_long_is_an_error_that_clients_retry(request_: Any) -> None:
-    """KAFKA.md 2.1, 3.88: 15, and 16 for OffsetFetch, whose clients know no 15."""
+    """docs/kafka.md 2.1, 3.88: 15, and 16 for OffsetFetch, whose clients know no 15."""
     expected = 16 if isinstance(request_, OffsetFetchRequest) else 15
     version = 0 if not isinstance(request_, (OffsetCommitRequest, OffsetFetchRequest)) else 2
     response = error_response(request_, ErrorCode.REQUEST_TIMED_OUT, version)

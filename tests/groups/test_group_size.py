@@ -1,4 +1,4 @@
-"""`group.max.size` (KAFKA.md 3.30 to 3.32)."""
+"""`group.max.size` (docs/kafka.md 3.30 to 3.32)."""
 
 from __future__ import annotations
 

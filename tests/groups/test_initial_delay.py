@@ -1,4 +1,4 @@
-"""The initial rebalance delay: members of one deployment come together (KAFKA.md 3.11 to 3.15)."""
+"""The initial rebalance delay: members of one deployment come together (docs/kafka.md 3.11 to 3.15)."""
 
 from __future__ import annotations
 

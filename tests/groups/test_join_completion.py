@@ -1,4 +1,4 @@
-"""How a join phase ends: who is dropped, who leads, which protocol (KAFKA.md 3.16 to 3.21)."""
+"""How a join phase ends: who is dropped, who leads, which protocol (docs/kafka.md 3.16 to 3.21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who gets in, with which id, and what a rejoin costs (KAFKA.md 3.1 to 3.10, 3.22 to 3.29)."""
+"""JoinGroup: who gets in, with which id, and what a rejoin costs (docs/kafka.md 3.1 to 3.10, 3.22 to 3.29)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (KAFKA.md 3.60 to 3.63)."""
+"""LeaveGroup (docs/kafka.md 3.60 to 3.63)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition keeps a group: the vectors of KAFKA.md section 5, checked there against a JVM."""
+"""Which partition keeps a group: the vectors of docs/kafka.md section 5, checked there against a JVM."""
 
 from __future__ import annotations
 

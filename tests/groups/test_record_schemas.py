@@ -172,7 +172,7 @@ def test_a_torn_group_is_refused(version: int) -> None:
 
 
 def test_every_record_type_that_kafka_writes_has_a_name() -> None:
-    """KAFKA.md section 5: types 0 to 23 with gaps at 9 and 18."""
+    """docs/kafka.md section 5: types 0 to 23 with gaps at 9 and 18."""
     assert set(RECORD_TYPES) == set(range(24)) - {9, 18}
     assert len(set(RECORD_TYPES.values())) == len(RECORD_TYPES)
     assert RECORD_TYPES[OFFSET_COMMIT] == "OffsetCommit"

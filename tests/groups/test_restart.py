@@ -1,4 +1,4 @@
-"""What a restart keeps and what it may forget (KAFKA.md 3.64 to 3.70)."""
+"""What a restart keeps and what it may forget (docs/kafka.md 3.64 to 3.70)."""
 
 from __future__ import annotations
 

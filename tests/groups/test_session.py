@@ -1,4 +1,4 @@
-"""Heartbeats and sessions (KAFKA.md 3.53 to 3.59): deadlines are moved, timers are not."""
+"""Heartbeats and sessions (docs/kafka.md 3.53 to 3.59): deadlines are moved, timers are not."""
 
 from __future__ import annotations
 

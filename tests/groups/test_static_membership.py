@@ -1,4 +1,4 @@
-"""Static members: replaced, fenced, removed (KIP-345; KAFKA.md 3.33 to 3.42)."""
+"""Static members: replaced, fenced, removed (KIP-345; docs/kafka.md 3.33 to 3.42)."""
 
 from __future__ import annotations
 

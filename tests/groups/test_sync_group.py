@@ -1,4 +1,4 @@
-"""SyncGroup: stored first, then told to all (KAFKA.md 3.43 to 3.52)."""
+"""SyncGroup: stored first, then told to all (docs/kafka.md 3.43 to 3.52)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: what is stored, and who may store it (KAFKA.md 4, O1 to O8, and the table of 2.3)."""
+"""OffsetCommit: what is stored, and who may store it (docs/kafka.md 4, O1 to O8, and the table of 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete, and topics that go (KAFKA.md O21, O23, O24)."""
+"""OffsetDelete, and topics that go (docs/kafka.md O21, O23, O24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweep: what expires, when, and what never does (KIP-211; KAFKA.md O17 to O22, 3.76)."""
+"""The sweep: what expires, when, and what never does (KIP-211; docs/kafka.md O17 to O22, 3.76)."""
 
 from __future__ import annotations
 

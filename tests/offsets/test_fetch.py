@@ -1,4 +1,4 @@
-"""OffsetFetch: whoever asks is told (KAFKA.md O9 to O13, O26)."""
+"""OffsetFetch: whoever asks is told (docs/kafka.md O9 to O13, O26)."""
 
 from __future__ import annotations
 

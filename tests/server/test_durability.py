@@ -110,7 +110,7 @@ def test_what_was_acknowledged_survives_a_power_loss(
 def test_a_failed_fdatasync_is_an_error_and_the_next_commit_goes_well(
     daemon: Daemon, files: FaultyFiles
 ) -> None:
-    """KAFKA.md 2.1: a storage error is NOT_COORDINATOR (16); the shard reads its state again and serves on."""
+    """docs/kafka.md 2.1: a storage error is NOT_COORDINATOR (16); the shard reads its state again and goes on."""
     with WireClient(daemon.bootstrap) as client:
         assert committed(client.ask(commit(1), 8)) == 0
         broken = OSError(errno.EIO, os.strerror(errno.EIO))

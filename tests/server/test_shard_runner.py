@@ -167,7 +167,7 @@ def test_a_record_too_large_is_refused_to_its_request_alone() -> None:
         for offset, metadata in ((1, ""), (2, "x" * 3_000), (3, ""))
     )
     assert committed(large) == ErrorCode.UNKNOWN_SERVER_ERROR, (
-        "KAFKA.md 2.1: what a too large batch is mapped to"
+        "docs/kafka.md 2.1: what a too large batch is mapped to"
     )
     world.end_turn()
     world.end_flush()
@@ -276,7 +276,7 @@ def test_a_disk_that_is_quick_again_is_given_the_whole_timeout_again(world: Shar
 
 
 def test_a_failed_flush_is_told_to_all_who_wait_and_the_state_is_read_again(world: ShardWorld) -> None:
-    """KAFKA.md 2.1: NOT_COORDINATOR. What was not durable has never been."""
+    """docs/kafka.md 2.1: NOT_COORDINATOR. What was not durable has never been."""
     world.answer(commit(1), COMMIT)
     joined = world.answer(join(), JOIN)
     waiting, parked = world.ask(commit(2), COMMIT), world.ask(sync(joined), SYNC)

@@ -2,7 +2,7 @@
 
 A main task and a heartbeat task, like the threads of a real one: either may be stuck while the other goes on. The
 partitions are assigned by aiokafka's own assignors. What the handlers of the Java client do with each
-error is what is done here (KAFKA.md 2.3, last paragraph).
+error is what is done here (docs/kafka.md 2.3, last paragraph).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lines of KAFKA.md that one healthy broker cannot be brought to, each played in the simulation.
+"""The lines of docs/kafka.md that one healthy broker cannot be brought to, each played in the simulation.
 
 Here the disk does what a test tells it to: it holds, fails or hangs. A shard that is lost - in Kafka because
 another broker leads it now, here because its disk failed - is read again, under the next life of its runner:

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete and FindCoordinator (KAFKA.md 2.3, 3.74 to 3.78)."""
+"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete and FindCoordinator (docs/kafka.md 2.3, 3.74 to 3.78)."""
 
 from __future__ import annotations
 

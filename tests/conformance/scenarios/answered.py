@@ -1,4 +1,4 @@
-"""Whatever was answered is there after the broker's end (KAFKA.md 3.33, 3.44, 3.63, 3.64, O8, O15).
+"""Whatever was answered is there after the broker's end (docs/kafka.md 3.33, 3.44, 3.63, 3.64, O8, O15).
 
 Each script keeps several lanes of requests going, and the broker ends while all of them are busy, right after an
 answer. What was under way at that moment may be there or not, and is not looked at. Who answers before writing

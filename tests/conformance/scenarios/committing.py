@@ -1,4 +1,4 @@
-"""OffsetCommit: who may commit in which state (KAFKA.md 2.2, O5 to O7), and what is stored (O1 to O4)."""
+"""OffsetCommit: who may commit in which state (docs/kafka.md 2.2, O5 to O7), and what is stored (O1 to O4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks twice, hangs up, or comes back on another connection (KAFKA.md 3.26, 3.28, 3.89, 3.90)."""
+"""Who asks twice, hangs up, or comes back on another connection (docs/kafka.md 3.26, 3.28, 3.89, 3.90)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The initial rebalance delay (KAFKA.md 3.11 to 3.15), on brokers where it is DELAY_S."""
+"""The initial rebalance delay (docs/kafka.md 3.11 to 3.15), on brokers where it is DELAY_S."""
 
 from __future__ import annotations
 

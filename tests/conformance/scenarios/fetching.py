@@ -1,4 +1,4 @@
-"""OffsetFetch in all its shapes (KAFKA.md 2.3, O9 to O12)."""
+"""OffsetFetch in all its shapes (docs/kafka.md 2.3, O9 to O12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat in every state, and what keeps a session alive or ends it (KAFKA.md 3.53 to 3.59)."""
+"""Heartbeat in every state, and what keeps a session alive or ends it (docs/kafka.md 3.53 to 3.59)."""
 
 from __future__ import annotations
 

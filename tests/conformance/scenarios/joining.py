@@ -1,4 +1,4 @@
-"""JoinGroup's refusals, in the order of Kafka's checks (KAFKA.md 2.2), and member ids (3.1 to 3.10)."""
+"""JoinGroup's refusals, in the order of Kafka's checks (docs/kafka.md 2.2), and member ids (3.1 to 3.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup: single and in batches, by id and by instance (KAFKA.md 2.2, 3.41, 3.60 to 3.63)."""
+"""LeaveGroup: single and in batches, by id and by instance (docs/kafka.md 2.2, 3.41, 3.60 to 3.63)."""
 
 from __future__ import annotations
 

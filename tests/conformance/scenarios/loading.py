@@ -1,4 +1,4 @@
-"""A group that is being loaded (KAFKA.md 3.69): its log is large, and the broker is asked as soon as it accepts.
+"""A group that is being loaded (docs/kafka.md 3.69): its log is large, and the broker is asked once it accepts.
 
 Every API is asked at once, between two reads of offsets that both say that the group is loading.
 """

@@ -1,6 +1,6 @@
 """Requests that can be decoded and make no sense: the error they get, and that the group is undisturbed.
 
-Those with a null where none may be are in `nulls`; records that are too large are KAFKA.md 3.87 as well.
+Those with a null where none may be are in `nulls`; records that are too large are docs/kafka.md 3.87 as well.
 """
 
 from __future__ import annotations

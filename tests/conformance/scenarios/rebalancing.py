@@ -1,4 +1,4 @@
-"""Rebalances: what starts one and what does not, and how the join phase ends (KAFKA.md 2.2, 3.16 to 3.25)."""
+"""Rebalances: what starts one and what does not, and how the join phase ends (docs/kafka.md 2.2, 3.16 to 3.25)."""
 
 from __future__ import annotations
 

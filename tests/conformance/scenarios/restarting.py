@@ -1,4 +1,4 @@
-"""A restart of the broker (KAFKA.md 3.64 to 3.68, 3.31): what is stored is back, what is not was never promised.
+"""A restart of the broker (docs/kafka.md 3.64 to 3.68, 3.31): what is stored is back, the rest was never promised.
 
 All scripts on one broker share one restart by SIGTERM, and then one by SIGKILL. After the first a group may
 have four members at most, after the second three; where joins are delayed, offsets are kept for a minute only.

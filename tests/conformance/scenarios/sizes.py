@@ -1,4 +1,4 @@
-"""`group.max.size` (KAFKA.md 3.30 to 3.32) and the sweep (3.76, O17 to O22), on brokers with small limits."""
+"""`group.max.size` (docs/kafka.md 3.30 to 3.32) and the sweep (3.76, O17 to O22), on brokers with small limits."""
 
 from __future__ import annotations
 

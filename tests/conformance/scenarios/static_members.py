@@ -1,4 +1,4 @@
-"""Static members that come back, are fenced, or are missed (KAFKA.md 3.33 to 3.42)."""
+"""Static members that come back, are fenced, or are missed (docs/kafka.md 3.33 to 3.42)."""
 
 from __future__ import annotations
 

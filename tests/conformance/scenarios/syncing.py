@@ -1,4 +1,4 @@
-"""SyncGroup: its refusals in Kafka's order (KAFKA.md 2.2), and how assignments get around (3.43 to 3.52)."""
+"""SyncGroup: its refusals in Kafka's order (docs/kafka.md 2.2), and how assignments get around (3.43 to 3.52)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, and what open transactions do to a group's offsets (KAFKA.md 2.3, O2, O13 to O16, O20)."""
+"""TxnOffsetCommit, and what open transactions do to a group's offsets (docs/kafka.md 2.3, O2, O13 to O16, O20)."""
 
 from __future__ import annotations
 
