@@ -3,8 +3,8 @@
 Every partition of every topic that a generation subscribed to has exactly one owner in it, who subscribed to that
 topic. A static member that comes back while the group is Stable takes over what its predecessor has, be its own
 subscription what it may (docs/kafka.md 3.33): then it is the predecessor's subscription that counts, until the
-next generation. In a cooperative group a partition that moves is unowned for a generation: the member that said in its
-JoinGroup that it holds one is the only one that may be given it (KIP-429). Knows no sessions and no log.
+next generation. In a cooperative group a partition that moves is unowned for a generation: the member that said in
+its JoinGroup that it holds one is the only one that may be given it (KIP-429). Knows no sessions and no log.
 """
 
 from __future__ import annotations
