@@ -99,6 +99,7 @@ class Consumer:
         self._topics = topics
         self._offsets = offsets
         self._to_assign: list[Any] = []
+        self._topic_ids: dict[str, bytes] = {}  # As it last looked: a topic may have come again since.
         self.leads = False
         self.decided: list[tuple[str, int]] = []  # All that it assigned as the leader, last.
         self._seen: dict[str, int | None] = {}  # The partition counts that it went by as the leader.
@@ -362,11 +363,14 @@ class Consumer:
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
         if self.profile.era.commit >= TOPIC_IDS_SINCE:
-            topic_id = self._topics.topic_id(topic)
+            topic_id = self._topic_ids.get(topic) or self._topics.topic_id(topic)
             if topic_id is None:
                 return
+            self._topic_ids[topic] = topic_id
             request.topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=[committed])]
         answer = await self._call(request, self.profile.era.commit)
+        if answer is LOST or answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self._topic_ids.pop(topic, None)
         if answer is not LOST and not self.is_joining:
             self._heed(ErrorCode(answer.topics[0].partitions[0].error_code))
 
