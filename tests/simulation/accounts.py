@@ -58,6 +58,7 @@ class Account:
     joined_ms: dict[str, int] = field(default_factory=dict)  # When it became a member.
     open_ids: dict[str, int] = field(default_factory=dict)  # Handed out with 79: until when they are good.
     left_empty_ms: int | None = None
+    generation_id: int = -1
     phase_since_ms: int = 0
     phase_timeout_ms: int = 0
 
@@ -142,7 +143,9 @@ class Accounts:
         self, account: Account, group: Group, state: GroupState, event: Event, now_ms: int
     ) -> None:
         timer = event.key if isinstance(event, TimerFired) else None
-        if group.state is not state:
+        if group.state is not state or group.generation_id != account.generation_id:
+            # A member that joins alone may end one sync phase and begin the next in one event.
+            account.generation_id = group.generation_id
             account.phase_since_ms, account.phase_timeout_ms = now_ms, group.rebalance_timeout_ms
         if state is EMPTY and group.state is PREPARING_REBALANCE:
             account.left_empty_ms = now_ms

@@ -101,6 +101,7 @@ class Consumer:
         self._topics = topics
         self._offsets = offsets
         self._to_assign: list[Any] = []
+        self._topic_ids: dict[str, bytes] = {}  # As it last looked: a topic may have come again since.
         self.leads = False
         self.decided: list[tuple[str, int]] = []  # All that it assigned as the leader, last.
         self._seen: dict[str, int | None] = {}  # The partition counts that it went by as the leader.
@@ -367,12 +368,15 @@ class Consumer:
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
         if self.profile.era.commit >= TOPIC_IDS_SINCE:
-            topic_id = self._topics.topic_id(topic)
+            topic_id = self._topic_ids.get(topic) or self._topics.topic_id(topic)
             if topic_id is None:
                 return
+            self._topic_ids[topic] = topic_id
             request.topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=[committed])]
         sent_in = (self.generation_id, self.member_id)
         answer = await self._call(request, self.profile.era.commit)
+        if answer is LOST or answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self._topic_ids.pop(topic, None)
         is_late = sent_in != (self.generation_id, self.member_id)  # It waited behind a JoinGroup, say.
         if answer is not LOST and not (is_late or self.is_joining):
             self._heed(ErrorCode(answer.topics[0].partitions[0].error_code))

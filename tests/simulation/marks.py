@@ -22,14 +22,12 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         CauseKind.PENDING_MEMBER_LEFT.slug: "an id that was handed out is given back (3.6)",
         CauseKind.REMOVED_BY_ADMIN.slug: "an admin removes a static member (3.41)",
         CauseKind.MEMBER_TURNED_AWAY.slug: "a member rejoins a group that is full without it (3.31)",
-        CauseKind.GROUP_OVER_SIZE.slug: "a group is loaded that is larger than the maximum by now (3.31)",
         CauseKind.PARTITIONS_CHANGED.slug: "a leader rejoins since a topic has grown or gone",
         CauseKind.STATIC_MEMBER_NOT_STORED.slug: "a static member's new id cannot be stored (3.38)",
         CauseKind.SYNC_TIMEOUT.slug: "members that send no SyncGroup are removed (3.48)",
         CauseKind.ASSIGNMENT_NOT_STORED.slug: "an assignment cannot be stored (3.49)",
         CauseKind.JOIN_EXTENDED.slug: "no member has rejoined when the join phase is over (3.18)",
         CauseKind.OFFSETS_EXPIRED.slug: "a group goes with its last offset (O22)",
-        CauseKind.GROUP_NOT_STORED.slug: "a group cannot be stored",
     }
 )
 """Reached when the history of a group says so."""
@@ -51,6 +49,7 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
         "shard_failed_while_join_parked": "a shard is lost under a parked JoinGroup (3.70)",
         "shard_failed_while_sync_parked": "a shard is lost under a parked SyncGroup (3.70)",
         "shard_loaded_while_join_parked": "a shard is loaded while a JoinGroup is parked in another",
+        "loaded_over_size": "a group is loaded that is larger than the maximum by now (3.31)",
         "generation_lost_in_crash": "a generation that was answered is not on the log when it is loaded (3.66)",
         "crash_while_join_parked": "the process dies with a JoinGroup parked",
         "crash_while_sync_parked": "the process dies with a SyncGroup parked",

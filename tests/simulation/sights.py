@@ -183,6 +183,8 @@ class Sights:
         if self._witness.deadlines.has_parked(JoinGroupRequest):
             self._marks.reach("shard_loaded_while_join_parked")
         for group in shard.groups.values():
+            if group.state is PREPARING_REBALANCE:
+                self._marks.reach("loaded_over_size")
             if self._witness.ownership.was_answered(group.group_id, group.generation_id + 1):
                 self._marks.reach("generation_lost_in_crash")
 

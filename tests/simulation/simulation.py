@@ -33,6 +33,12 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from protocol.primitives import ZERO_UUID
 from tests.simulation import faults, parameters
 from tests.simulation.catalogue import Catalogue
 from tests.simulation.consumer import Consumer
@@ -398,6 +404,7 @@ class Simulation:
             (self._commit_of_a_stranger(group_id), 9),
             (DescribeGroupsRequest(groups=list(GROUPS)), 6),
             (ListGroupsRequest(), 5),
+            (self._fetch_of_everything(), 10),
         ]
         request, version = self.random.choice(requests)
         Task(self._ask(request, version))
@@ -407,6 +414,18 @@ class Simulation:
         partition = OffsetCommitRequestPartition(partition_index=3, committed_offset=next(self._offsets))
         topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
         return OffsetCommitRequest(group_id=group_id, topics=[topic])
+
+    def _fetch_of_everything(self) -> OffsetFetchRequest:
+        """All groups' offsets by the ids of topics, as `kafka-consumer-groups --describe` wants them."""
+        topics = [
+            OffsetFetchRequestTopics(
+                topic_id=self.topics.topic_id(name) or ZERO_UUID,
+                partition_indexes=list(range(self.topics.partition_count(name) or 0)),
+            )
+            for name in self.topics.names
+        ]
+        groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in GROUPS]
+        return OffsetFetchRequest(groups=groups)
 
     async def _ask(self, request: Any, version: int) -> None:
         await self.network.call("admin", request, version, 10_000)
