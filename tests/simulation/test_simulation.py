@@ -18,7 +18,7 @@ from tests.simulation.__main__ import main
 from tests.simulation.marks import counted, not_reached, report
 from tests.simulation.simulation import Simulation, Summary
 
-SEEDS = 2_000
+SEEDS = int(os.environ.get("MUSTER_SIMULATION_SEEDS", "2000"))
 SEEDS_PER_TEST = 50
 FIRSTS = range(0, SEEDS, SEEDS_PER_TEST)
 
