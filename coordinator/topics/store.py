@@ -99,10 +99,12 @@ class TopicStore:
         except StorageError as error:
             log.error("partition cannot be opened", topic=entry.name, partition=partition, error=str(error))
         if cut_bytes := opened.recovered.cut_bytes:
+            # Dropped since, if the log begins beyond what was left of it.
+            torn = opened.recovered.segments[-1]
             log.warning(
                 "the end of a log was torn, and cut",
-                file=str(opened.segments[-1].path),
-                byte=opened.segments[-1].size_bytes,
+                file=str(torn.path),
+                byte=torn.size_bytes,
                 cut_bytes=cut_bytes,
                 kept_aside=str(opened.recovered.kept_aside),
             )

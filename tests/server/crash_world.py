@@ -7,10 +7,12 @@ clients would find there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator.clock import Clock
@@ -26,6 +28,11 @@ from coordinator.topics.settings import TopicSettings
 from protocol.errors import DecodeError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.offset_commit import (
@@ -47,6 +54,7 @@ SHARD_SEGMENT_BYTES, TOPIC_SEGMENT_BYTES = 1500, 700  # Smaller than any setting
 TOPIC_LOG = {"index.interval.bytes": "200", "retention.bytes": "1500"}
 GROUP_SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0)
 ABSENT = None
+MEMORY = Path("/dev/shm")
 
 
 @dataclass(slots=True)
@@ -162,14 +170,17 @@ class CrashWorld(World):
 
     def commit(self, group_id: str, offset: int, metadata: str = "", topic: str = "t") -> None:
         entry = OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=metadata
+            partition_index=0,
+            committed_offset=offset,
+            committed_leader_epoch=offset % 5,
+            committed_metadata=metadata,
         )
         request = OffsetCommitRequest(
             group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=[entry])]
         )
         self._change(
             ("offset", group_id, topic),
-            offset,
+            (offset, offset % 5, metadata),
             lambda: self.group_request(group_id, request, 8).topics[0].partitions[0].error_code,
         )
 
@@ -209,6 +220,7 @@ class CrashWorld(World):
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
         self._change(("topic", name), ABSENT, lambda: self.ask(request, 6).responses[0].error_code)
         self.accounts.pop(("records", name), None)
+        self.accounts.pop(("start", name), None)
 
     def produce(self, name: str, size_bytes: int = 50) -> None:
         key = ("records", name)
@@ -220,6 +232,12 @@ class CrashWorld(World):
             return int(waiting.answer.responses[0].partition_responses[0].error_code)
 
         self._change(key, count, do)
+
+    def delete_records(self, name: str, offset: int) -> None:
+        """DeleteRecords: the log begins at `offset`, for good once that is answered."""
+        partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[partition])])
+        self._change(("start", name), offset, lambda: self.ask(request, 2).topics[0].partitions[0].error_code)
 
     def retain(self) -> None:
         """Let old segments of topics go, and write the checkpoints, as maintenance does."""
@@ -247,6 +265,13 @@ def _join(group_id: str, member_id: str) -> JoinGroupRequest:
 
 
 @contextmanager
+def quick_folder(otherwise: Path) -> Iterator[Path]:
+    """A folder in memory, if that can be had: for thousands of directories of thirty files each."""
+    with TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else otherwise) as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def opened(
     directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, *, tolerant: bool = False
 ) -> Iterator[CrashWorld]:
@@ -268,12 +293,15 @@ def found(world: CrashWorld, key: tuple[str, ...]) -> Any:
         return ABSENT if world.registry.get(name) is None else "there"
     if kind == "records":
         return count_records(world, name)
+    if kind == "start":
+        partition = world.registry.partition(name, 0)
+        return ABSENT if partition is None else partition.log_start_offset
     shard = world.runners[partition_for(name, SHARDS)].shard
     if shard is None:
         raise StorageError("read", world.directory, "a shard that could not be loaded")
     if kind == "offset":
         committed = shard.offsets.get(name, rest[0], 0)
-        return ABSENT if committed is None else committed.offset
+        return ABSENT if committed is None else (committed.offset, committed.leader_epoch, committed.metadata)
     stored = shard.stored.get(name)
     return stored.generation_id if stored is not None and stored.generation_id else ABSENT
 

@@ -1,33 +1,43 @@
-"""Every byte of a small directory flipped, every file cut at every length: never a wrong answer, never a crash.
+"""Bytes of a small directory flipped, files cut at any length: never a wrong answer, never a crash.
+
+Each tree takes other bytes and other bits, a sixth of them; `make soak-disk` takes every byte.
 
 What a start may do with a damaged directory: refuse it in one sentence; serve without the partition whose log is
 damaged, which is reported; or find everything as it was. What no checksum covers has to show in one of these
-ways, or be nothing that an answer depends on.
+ways, or be nothing that an answer depends on. Which files may stop a start, and which a partition, is said here.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator.topics.config_values import InvalidConfig
+from coordinator.groups.partitioning import partition_for
+from protocol.record_batch import walk
 from storage.files import StorageError
 from storage.log_directory import LogDirectoryError
-from tests.server.crash_world import CrashWorld, found, opened
+from tests.mutations.mutants import ROOT
+from tests.mutations.rotation import tree_id
+from tests.server.crash_world import SHARDS, CrashWorld, found, opened, quick_folder
 from tests.server.test_crash_sweep import QuickFiles
 from tests.storage.faulty_files import FaultyFiles
 
-MASK = 0x41
-STRIDE = int(os.environ.get("MUSTER_FLIP_STRIDE", "13"))  # 1 takes every byte.
-FIRST = int(os.environ.get("MUSTER_FLIP_FIRST", "0"))
-REFUSALS = (LogDirectoryError, StorageError, InvalidConfig)
+TURN = int(tree_id(ROOT), 16)  # Another tree, other bytes of each file and other bits of each byte.
+STRIDE = int(os.environ.get("MUSTER_FLIP_STRIDE", "6"))  # 1 takes every byte.
+REFUSALS = (LogDirectoryError, StorageError)
+STOPS_A_START = {"meta.properties": LogDirectoryError, "topics.json": StorageError}
+STOPS_ITS_PARTITION = {"partition.metadata", "leader-epoch-checkpoint"}
+STOPS_ANY_PARTITION = {"recovery-point-offset-checkpoint"}  # The one whose point lies beyond its log then.
 NOT_IN_ANSWERS = {".lock"}
+LEADER_EPOCH = range(12, 16)  # Of a batch: the only bytes that nothing checks, and no answer depends on.
+
+Keys = frozenset[tuple[str, ...]]
+ALL_IS_WELL: Keys = frozenset()
 
 
 @pytest.fixture(scope="module", params=["clean", "killed"])
@@ -51,8 +61,7 @@ def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return root, world.accounts
 
 
-def answers(world: CrashWorld, accounts: Any) -> dict[Any, Any]:
-    return {key: found_or_refused(world, key) for key in accounts}
+REFUSED = object()
 
 
 def found_or_refused(world: CrashWorld, key: Any) -> Any:
@@ -62,15 +71,44 @@ def found_or_refused(world: CrashWorld, key: Any) -> Any:
         return REFUSED
 
 
-REFUSED = object()
+def look(directory: Path, accounts: Any) -> Keys | Exception:
+    """Start on a damaged directory: what is refused, or what refuses the start. Nothing wrong is found."""
+    try:
+        with opened(directory, QuickFiles(), tolerant=True) as world:
+            answers = {key: found_or_refused(world, key) for key in accounts}
+    except REFUSALS as refusal:
+        return refusal
+    refused = {key for key, value in answers.items() if value is REFUSED}
+    for key in accounts.keys() - refused:
+        assert answers[key] == accounts[key].sent[-1], key
+    return frozenset(refused)
 
 
-def look(directory: Path, accounts: Any) -> None:
-    """Start on a damaged directory: nothing is found but what was, or what is refused."""
-    right = {key: account.sent[-1] for key, account in accounts.items()}
-    with suppress(*REFUSALS), opened(directory, QuickFiles(), tolerant=True) as world:
-        for key, value in answers(world, accounts).items():
-            assert value is REFUSED or value == right[key], key
+def check(path: Path, outcome: Keys | Exception, of_partitions: dict[str, Keys], is_covered: bool) -> None:
+    """What may come of damage to this file, and no more than that: `is_covered` bytes of a log must show."""
+    of_partition = of_partitions.get(path.parent.name, ALL_IS_WELL)
+    if isinstance(outcome, Exception):
+        assert type(outcome) is STOPS_A_START.get(path.name), f"the start is refused: {outcome}"
+        assert path.name in str(outcome)
+    elif path.suffix == ".log":
+        assert outcome == (of_partition if is_covered else ALL_IS_WELL)
+    elif path.name in STOPS_ITS_PARTITION or path.suffix == ".index":
+        assert outcome in (ALL_IS_WELL, of_partition)
+    elif path.name in STOPS_ANY_PARTITION:
+        assert outcome in (ALL_IS_WELL, *of_partitions.values())
+    else:
+        assert outcome == ALL_IS_WELL
+
+
+def keys_by_partition(accounts: Any) -> dict[str, Keys]:
+    """What is found in each partition's log, by the name of its directory."""
+    found_in: dict[str, set[tuple[str, ...]]] = {}
+    for key in accounts:
+        if key[0] != "topic":
+            is_topics = key[0] == "records"
+            shard = f"__consumer_offsets-{partition_for(key[1], SHARDS)}"
+            found_in.setdefault(f"{key[1]}-0" if is_topics else shard, set()).add(key)
+    return {name: frozenset(keys) for name, keys in found_in.items()}
 
 
 def files_of(root: Path) -> list[Path]:
@@ -78,39 +116,46 @@ def files_of(root: Path) -> list[Path]:
     return [path for path in files if path.name not in NOT_IN_ANSWERS and path.stat().st_size]
 
 
-def damaged(
-    tmp_path: Path, root: Path, damage: Callable[[bytes, int], bytes], accounts: Any
-) -> tuple[int, list[str]]:
-    """Look at what `damage` makes of each file at every place; how many there were, and which went wrong."""
-    count, wrong = 0, []
-    scratch = tmp_path / "scratch"
-    for path in files_of(root):
-        whole = path.read_bytes()
-        for byte in range((FIRST + len(whole)) % STRIDE, len(whole), STRIDE):
-            shutil.rmtree(scratch, ignore_errors=True)
-            shutil.copytree(root, scratch)
-            (scratch / path.relative_to(root)).write_bytes(damage(whole, byte))
-            count += 1
-            try:
-                look(scratch, accounts)
-            except Exception as error:
-                wrong.append(f"{path.relative_to(root)}, byte {byte} of {len(whole)}: {error!r}"[:200])
-    return count, wrong
+def uncovered(path: Path) -> set[int]:
+    """The bytes of a log that may be anything."""
+    if path.suffix != ".log":
+        return set()
+    return {batch.position + byte for batch in walk(path.read_bytes()) for byte in LEADER_EPOCH}
 
 
 def flipped(data: bytes, byte: int) -> bytes:
-    return data[:byte] + bytes([data[byte] ^ MASK]) + data[byte + 1 :]
+    return data[:byte] + bytes([data[byte] ^ 1 << (byte + TURN) % 8]) + data[byte + 1 :]
 
 
 def cut(data: bytes, length: int) -> bytes:
     return data[:length]
 
 
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """Where the copies go."""
+    with quick_folder(tmp_path) as folder:
+        yield folder / "copy"
+
+
 @pytest.mark.parametrize("damage", [flipped, cut])
 def test_damage_anywhere_is_noticed_or_means_nothing(
-    tmp_path: Path, healthy: tuple[Path, Any], damage: Callable[[bytes, int], bytes]
+    scratch: Path, healthy: tuple[Path, Any], damage: Callable[[bytes, int], bytes]
 ) -> None:
     root, accounts = healthy
-    count, wrong = damaged(tmp_path, root, damage, accounts)
+    of_partitions = keys_by_partition(accounts)
+    count, wrong = 0, []
+    for path in files_of(root):
+        whole, free = path.read_bytes(), uncovered(path)
+        for byte in range((TURN + len(whole)) % STRIDE, len(whole), STRIDE):
+            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.copytree(root, scratch)
+            (scratch / path.relative_to(root)).write_bytes(damage(whole, byte))
+            count += 1
+            try:
+                is_covered = damage is cut or byte not in free
+                check(path, look(scratch, accounts), of_partitions, is_covered)
+            except Exception as error:
+                wrong.append(f"{path.relative_to(root)}, byte {byte} of {len(whole)}: {error!r}"[:300])
     assert wrong == []
     assert count > 3000 // STRIDE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,18 @@ def test_a_topic_that_is_deleted_meanwhile_is_unknown(world: World) -> None:
     assert errors == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     filled(world)
     assert fetch(world).log_start_offset == 0
+
+
+def test_a_log_that_a_crash_left_shorter_than_what_was_deleted_begins_there_all_the_same(
+    world: World,
+) -> None:
+    """Under the policy `os` a loss of power may take records, and never brings deleted ones back."""
+    filled(world)
+    delete_records(world, (0, 8))
+    world.logs._lock_file.close()  # As a process does that is killed.
+    (segment,) = (world.directory / "t-0").glob("*.log")
+    os.truncate(segment, segment.stat().st_size - 1)
+    after = World(world.directory, world.settings)
+    assert fetch(after, offset=7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert produce(after, batch(b"c", at_ms=world.wall)).base_offset == 8
+    assert fetch(after, offset=8).log_start_offset == 8
