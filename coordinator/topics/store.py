@@ -99,7 +99,7 @@ class TopicStore:
         except StorageError as error:
             log.error("partition cannot be opened", topic=entry.name, partition=partition, error=str(error))
         if cut_bytes := opened.recovered.cut_bytes:
-            # Dropped since, if the log begins beyond what was left of it.
+            # The log has it no more if it begins beyond what was left.
             torn = opened.recovered.segments[-1]
             log.warning(
                 "the end of a log was torn, and cut",
