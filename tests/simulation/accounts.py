@@ -102,7 +102,9 @@ class Accounts:
     def begin(self, group: Group, now_ms: int) -> None:
         """The group was loaded: each member has a full session from now on."""
         account = self._accounts[group.group_id] = Account(
-            phase_since_ms=now_ms, phase_timeout_ms=group.rebalance_timeout_ms
+            generation_id=group.generation_id,
+            phase_since_ms=now_ms,
+            phase_timeout_ms=group.rebalance_timeout_ms,
         )
         for member_id in group.members:
             account.heard_ms[member_id] = account.joined_ms[member_id] = now_ms
