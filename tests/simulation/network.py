@@ -131,8 +131,11 @@ class Port:
         self._client_id = client_id
         self._network = network
 
-    async def call(self, request: Any, version: int, timeout_ms: int) -> Any:
-        """The answer, or LOST: then the client cannot know whether the request has come to anything."""
+    async def call(self, request: Any, version: int, timeout_ms: int, *, once: bool = False) -> Any:
+        """The answer, or LOST: then the client cannot know whether the request has come to anything.
+
+        `once` is for one that may not come twice.
+        """
         network, answer = self._network, Signal()
         call = network.new_call(self._client_id, request, version, answer)
         fate = network.fate(self._client_id)
@@ -140,7 +143,7 @@ class Port:
             network.deliver(call)
         if fate is Fate.ANSWER_LOST:
             network.after(network.breaks_in_ms(), call.lose)
-        if fate is Fate.TWICE:
+        if fate is Fate.TWICE and not once:
             network.deliver(network.new_call(self._client_id, request, version, Signal()))
 
         def give_up() -> None:
@@ -163,7 +166,7 @@ class WirePort(Port):
         super().__init__(client_id, network)
         self._wire: Wire | None = None
 
-    async def call(self, request: Any, version: int, timeout_ms: int) -> Any:
+    async def call(self, request: Any, version: int, timeout_ms: int, *, once: bool = False) -> Any:
         network, answer, fate = self._network, Signal(), self._network.fate(self._client_id)
         wire = self._open_wire()
         if fate is Fate.LOST:
@@ -173,7 +176,7 @@ class WirePort(Port):
         call = wire.send(request, version, answer)
         if fate is Fate.ANSWER_LOST:
             network.after(network.breaks_in_ms(), wire.close)
-        if fate is Fate.TWICE:
+        if fate is Fate.TWICE and not once:
             other = network.new_wire(self._client_id)
             other.send(request, version, Signal())
             network.after(timeout_ms, other.close)

@@ -34,8 +34,8 @@ REQUEST_TIMEOUT_MS: Final = 8_000
 """Longer than anything stays in the network: a request that is repeated comes after the first."""
 BACKOFF_MS: Final = 200
 LATE_MS: Final = 5_000
-"""After so long nothing that was sent twice is on its way any more. The classic protocol cannot tell what belongs
-to an earlier transaction of the same epoch, so a classic producer of the simulation waits before the next."""
+"""After so long what was lost is not on its way any more. The classic protocol cannot tell what belongs to an
+earlier transaction of the same epoch: a classic producer repeats nothing before, and nothing of it comes twice."""
 TOPIC: Final = "orders"
 TIMEOUTS_MS: Final = (10_000, 60_000)
 
@@ -116,8 +116,6 @@ class Producer:
                 while self.is_running:
                     await self._network.sleep(self._random.randint(10, 4_000))
                     await self._transaction()
-                    if self._protocol.adds_groups:
-                        await self._network.sleep(LATE_MS)
             except Fenced:
                 pass  # And another process begins.
         await self._init()  # Whatever was under way is over when this is granted.
@@ -235,10 +233,12 @@ class Producer:
                     raise Fenced
                 if error in REFUSED:
                     raise Refused
-            await self._network.sleep(BACKOFF_MS)
+            is_late = answer is LOST and self._protocol.adds_groups
+            await self._network.sleep(LATE_MS if is_late else BACKOFF_MS)
 
     async def _ask(self, request: Any, version: int) -> Any:
-        return await self._port.call(request, version, REQUEST_TIMEOUT_MS)
+        once = self._protocol.adds_groups
+        return await self._port.call(request, version, REQUEST_TIMEOUT_MS, once=once)
 
 
 def _error_of(answer: Any) -> ErrorCode:
