@@ -135,7 +135,7 @@ def test_a_topic_deleted_meanwhile_takes_its_offsets_along(world: ShardWorld) ->
 
 
 def test_a_topic_whose_deletion_found_no_room_takes_its_offsets_along_later() -> None:
-    """Its tombstones are lost with the flush; a shard that is read again finds its offsets, and may not write."""
+    """Its tombstones go with the flush; the shard that is read again finds its offsets and may not write."""
     world = ShardWorld()
     assert committed(world.answer(commit(1), 8)) == 0
     topic_id = world.topics.topic_id(TOPIC)
