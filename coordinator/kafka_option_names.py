@@ -120,7 +120,7 @@ IGNORED: Final = frozenset(
     ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol
     ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
     ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
+    transaction.abort.timed.out.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable
     unstable.feature.versions.enable

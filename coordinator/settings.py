@@ -194,6 +194,9 @@ class Settings(BaseModel):
     transaction_max_timeout_ms: Count = Field(
         900_000, description="Longest transaction timeout a producer may ask for."
     )
+    transaction_partition_verification_enable: Switch = Field(
+        True, description="Whether a partition asks if it belongs to a producer's transaction (KIP-890)."
+    )
     transactional_id_expiration_ms: Count = Field(
         604_800_000, description="How long a transactional id is known after its last use."
     )
