@@ -118,8 +118,8 @@ class Ownership:
         assigned = self._assigned.get(generation)
         if owned != assigned:
             yield f"{generation} owns {owned}, assigned were {assigned}"
-        # A leader that knows it has looked at the topics since. One that came back as a follower does not, nor has
-        # one that decided twice, since its first request was late: the coordinator keeps the first.
+        # A leader that knows it has looked at the topics since. One that came back as a follower does not, nor one
+        # that must not assign, nor has one that decided twice, as its first request was late: the first is kept.
         if owned != everything and any(consumer.leads and consumer.decided == assigned for consumer in live):
             yield f"{generation} owns {owned} of {everything}"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from coordinator.settings_page import DIFFERENT_DEFAULTS
 from protocol.messages.describe_configs import (
     ConfigSource,
     ConfigType,
@@ -19,7 +20,7 @@ from tests.conformance.scenarios.configs import BROKER, SET, incremental
 from tests.conformance.topic_scenes import ADMIN, ask
 
 OURS: Final = "muster."
-OTHER_DEFAULTS: Final = frozenset({"listeners", "log.dir", "node.id", "broker.id"})
+OTHER_DEFAULTS: Final = frozenset({"broker.id", *DIFFERENT_DEFAULTS})
 """Muster's defaults of these differ, or are each node's own; docs/settings.md says why."""
 
 NOT_CHANGED_HERE: Final = frozenset({"listeners", "listener.security.protocol.map"})
