@@ -103,7 +103,7 @@ class Consumer:
         self._to_assign: list[Any] = []
         self._topic_ids: dict[str, bytes] = {}  # As it last looked: a topic may have come again since.
         self.leads = False
-        # All that it assigned as the leader, last; None if it never did, as one that came back and skips it (3.34).
+        # All that it assigned as the leader, last; None if it never did, as one that came back may not (3.34).
         self.decided: list[tuple[str, int]] | None = None
         self._seen: dict[str, int | None] = {}  # The partition counts that it went by as the leader.
         self._tasks = [Task(self._work()), Task(self._beat())]
