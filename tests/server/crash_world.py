@@ -307,13 +307,13 @@ def found(world: CrashWorld, key: tuple[str, ...]) -> Any:
 
 
 def count_records(world: CrashWorld, name: str) -> int | None:
-    """The end of a topic's log, which has no gap behind its start."""
+    """The end of a topic's log, which has no gap behind its start; damage is refused before a gap is looked for."""
     partition = world.registry.partition(name, 0)
     if partition is None:
         return ABSENT
     log = partition.log
     offset = None
-    for each, data in log.batches(log.log_start_offset):
+    for each, data in list(log.batches(log.log_start_offset)):
         for record in read_records(data, each):
             assert offset in (None, record.offset), "no gap"
             offset = record.offset + 1
