@@ -3,11 +3,11 @@
 `KeyedTimers` holds one deadline for each key; setting it again replaces it. Every timer of the groups is
 one: sessions, rebalances, pending member ids.
 
-`Purgatory` parks a `DelayedOperation` (a long-polling fetch, a produce that waits for the disk) under the
-keys of what it waits for. Whoever changes such a thing calls `check_and_complete` with its key; the wheel
-ends what waits too long. An operation completes once, whichever comes first. One that completed by one key
-stays listed under its others until those are checked, or until so many have gathered that all lists
-are swept.
+`Purgatory` parks a `DelayedOperation` (a long-polling fetch, a question to the transaction coordinator that
+a produce waits for) under the keys of what it waits for. Code that changes such a thing calls
+`check_and_complete` with its key; the wheel ends what waits too long. An operation completes once, whichever
+comes first. One that completed by one key stays listed under its others until those are checked, or until so
+many have gathered that all lists are swept.
 
 All of it runs on one thread, driven by the `now_ms` of its callers. It knows no clock and no requests.
 """

@@ -1,8 +1,8 @@
 """Fetch (key 1): records from partitions, at once or when there are enough (KIP-74, KIP-227, KIP-320).
 
 What is wanted comes from the request, or from the session it carries on. It is read; with fewer bytes than
-`min_bytes` and time to wait, the request is parked and read once more when it wakes. There are no
-transactions yet, so both isolation levels see the same records.
+`min_bytes` and time to wait, the request is parked and read once more when it wakes. With READ_COMMITTED a
+partition is read up to its last stable offset, and the answer names the aborted transactions before that.
 """
 
 from __future__ import annotations

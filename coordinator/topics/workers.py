@@ -40,7 +40,7 @@ class ThreadWorkers:
 
 
 class InlineWorkers:
-    """`Workers` that do it here and now: for start-up, before there is a loop to hold, and for tests."""
+    """`Workers` that do it here and now, on the thread of the caller: for tests."""
 
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         future: Future[T] = Future()
