@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import pytest
 
 from coordinator.groups.group import PENDING_MEMBERS_MAX
@@ -21,8 +23,12 @@ def driver() -> Driver:
     return Driver(GroupSettings(group_initial_rebalance_delay_ms=1_000))
 
 
-def error_of(reply: object) -> ErrorCode:
-    return ErrorCode(reply.error_code)  # type: ignore[attr-defined]
+class HasErrorCode(Protocol):
+    error_code: int
+
+
+def error_of(reply: HasErrorCode) -> ErrorCode:
+    return ErrorCode(reply.error_code)
 
 
 def test_3_1_the_first_join_creates_the_group_and_the_first_generation_is_1(driver: Driver) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,7 @@ import pytest
 
 from storage.files import File, Files
 from storage.log_config import FlushPolicy
-from tests.server.crash_world import CrashWorld, found, opened
+from tests.server.crash_world import Account, CrashWorld, found, opened
 from tests.storage.faulty_files import FaultyFiles, Operation
 
 ROUNDS = int(os.environ.get("MUSTER_CRASH_ROUNDS", "1"))
@@ -82,7 +83,7 @@ class Watch:
     """A fault of the double that lets everything go well, and looks at what a crash would leave just now."""
 
     def __init__(self, root: Path, files: FaultyFiles, seed: int, policy: FlushPolicy, scratch: Path) -> None:
-        self.accounts: dict = {}  # type: ignore[type-arg]
+        self.accounts: dict[tuple[str, ...], Account] = {}
         self.points = 0
         self._root, self._files, self._seed, self._policy, self._scratch = root, files, seed, policy, scratch
 
@@ -148,7 +149,7 @@ class Watch:
             except Exception:
                 is_up = False
             files.fault = None
-            self._check("second loss of power", lambda f=files: f.crash(random), operation, promised)  # type: ignore[misc]
+            self._check("second loss of power", partial(files.crash, random), operation, promised)
             if is_up:
                 return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -243,7 +244,9 @@ def test_batches_before_the_snapshot_are_recalled(tmp_path: Path) -> None:
     assert before is not None
     again = reopen(log)
     (producer,) = (each for _, each in known(again).items())
-    assert producer.batches == before.find(1).batches  # type: ignore[union-attr]
+    found = before.find(1)
+    assert found is not None
+    assert producer.batches == found.batches
 
 
 # The crash sweep.
@@ -306,8 +309,8 @@ def test_a_crash_at_any_point_leaves_what_the_records_say(tmp_path: Path, policy
         files = FaultyFiles(root)
         left = iter(range(stop, -1, -1))
 
-        def fault(_: object, left: object = left) -> None:
-            if next(left, None) == 0:  # type: ignore[call-overload]
+        def fault(_: object, left: Iterator[int] = left) -> None:
+            if next(left, None) == 0:
                 raise PowerLoss
 
         files.fault = fault

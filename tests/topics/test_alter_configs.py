@@ -18,7 +18,7 @@ from protocol.messages.incremental_alter_configs import AlterConfigsResource as 
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from storage.files import StorageError
 from tests.topics.requests import fetch, produce
-from tests.topics.world import World, batch
+from tests.topics.world import World, batch, topic_of
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -111,7 +111,7 @@ def test_a_change_is_in_force_on_open_logs_at_once(world: World) -> None:
     )
     assert produce(world, batch(b"y", at_ms=5)).error_code == ErrorCode.INVALID_TIMESTAMP
     change(world, TOPIC, "t", ("retention.ms", SET, "10"), ("cleanup.policy", SET, "compact,delete"))
-    log = world.registry.get("t").partitions[0].log  # type: ignore[union-attr]
+    log = topic_of(world, "t").partitions[0].log
     assert log.config.is_compacted
     world.pass_time(100)
     assert log.apply_retention(world.wall) == 1
@@ -205,7 +205,7 @@ def test_topics_refusals(
     world.topic("__consumer_offsets", cleanup_policy="compact")
     code, message = change(world, TOPIC, name, *operations)
     assert (code, words in (message or "")) == (error, True), message
-    assert world.registry.get("t").config.overrides == {}  # type: ignore[union-attr]
+    assert topic_of(world, "t").config.overrides == {}
 
 
 def test_how_internal_topics_are_cleaned_may_be_changed(world: World) -> None:
@@ -320,7 +320,7 @@ def test_the_daemons_changes_are_in_force_at_once(world: World) -> None:
     assert world.registry.settings.producer_id_expiration_ms == 60_000
     change(world, BROKER, "", ("log.cleanup.policy", APPEND, "compact"))
     world.topic("made-after")
-    assert world.registry.get("made-after").config.is_compacted  # type: ignore[union-attr]
+    assert topic_of(world, "made-after").config.is_compacted
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from protocol.messages.list_offsets import EARLIEST, EARLIEST_LOCAL
 from storage.files import StorageError
 from tests.storage.faulty_files import FaultyFiles
 from tests.topics.requests import fetch, list_offset, produce
-from tests.topics.world import World, batch
+from tests.topics.world import World, batch, topic_of
 
 VERSIONS = range(3)
 
@@ -95,7 +95,7 @@ def test_whole_segments_below_go_from_the_disk(world: World) -> None:
     world.topic("t", 1, segment_bytes=str(1 << 20), retention_ms="-1")
     for _ in range(3):
         produce(world, batch(b"x" * 600_000, at_ms=world.wall))
-    log = world.registry.get("t").partitions[0].log  # type: ignore[union-attr]
+    log = topic_of(world, "t").partitions[0].log
     assert len(log.segments) == 3
     delete_records(world, (0, 2))
     assert [path.name for path in sorted(log.directory.glob("*.log"))] == ["00000000000000000002.log"]
@@ -126,7 +126,7 @@ def test_a_start_that_was_answered_lasts_over_a_loss_of_power(tmp_path: Path) ->
     after.mkdir()
     files = FaultyFiles(before)
     world = filled(World(before, files=files))
-    world.registry.get("t").partitions[0].log.roll(world.wall)  # type: ignore[union-attr]
+    topic_of(world, "t").partitions[0].log.roll(world.wall)
     assert delete_records(world, (0, 5)) == {0: (0, 5)}
     files.put_image(after)
     again = World(after)

@@ -91,7 +91,7 @@ def test_a_log_that_is_shorter_than_the_client_thinks_is_told_as_diverging(world
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def sizes(answers: list) -> list[int]:  # type: ignore[type-arg]
+def sizes(answers: list[PartitionData]) -> list[int]:
     return [len(answer.records or b"") for answer in answers]
 
 

@@ -21,8 +21,14 @@ from protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from protocol.primitives import ZERO_UUID
 from storage.log_config import FlushPolicy
 from tests.topics.requests import fetch, produce, produce_request
@@ -52,7 +58,8 @@ def create(
     world: World, *topics: CreatableTopic, version: int = 7, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-    return world.ask(request, version).topics  # type: ignore[no-any-return]
+    answer: CreateTopicsResponse = world.ask(request, version)
+    return answer.topics
 
 
 def outcomes(results: list[Any]) -> list[tuple[str | None, int]]:
@@ -226,9 +233,10 @@ def test_the_offsets_topic_keeps_its_partitions(world: World) -> None:
 # DeleteTopics.
 
 
-def delete(world: World, *states: tuple[str | None, bytes]) -> list[Any]:
+def delete(world: World, *states: tuple[str | None, bytes]) -> list[DeletableTopicResult]:
     asked = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in states]
-    return world.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1), 6).responses  # type: ignore[no-any-return]
+    answer: DeleteTopicsResponse = world.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1), 6)
+    return answer.responses
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -16,6 +16,7 @@ from protocol.messages.list_offsets import (
     MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from protocol.messages.produce import (
@@ -197,8 +198,9 @@ def listed(world: World, timestamp: int, isolation_level: int) -> int:
     asked = ListOffsetsTopic(
         name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )
-    answer = world.ask(ListOffsetsRequest(isolation_level=isolation_level, topics=[asked]), 11)
-    return answer.topics[0].partitions[0].offset  # type: ignore[no-any-return]
+    request = ListOffsetsRequest(isolation_level=isolation_level, topics=[asked])
+    answer: ListOffsetsResponse = world.ask(request, 11)
+    return answer.topics[0].partitions[0].offset
 
 
 def test_the_latest_offset_of_committed_readers_is_the_last_stable_one(world: World) -> None:
@@ -356,7 +358,8 @@ def test_a_batch_behind_one_that_was_refused_is_asked_about_anew(
 
 
 def error_of(waiting: FakePending) -> int:
-    return waiting.answer.responses[0].partition_responses[0].error_code  # type: ignore[no-any-return]
+    answer: ProduceResponse = waiting.answer
+    return answer.responses[0].partition_responses[0].error_code
 
 
 def test_a_higher_sequence_does_not_overtake_one_that_waits_for_its_word(

@@ -23,6 +23,7 @@ from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
+from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import topic_config
 from coordinator.topics.workers import InlineWorkers
 from coordinator.transaction_verifier import TransactionVerifier
@@ -194,6 +195,13 @@ class World:
         self.settle()
         assert self.logs.close() == []
         return World(self.directory, self.settings, self.files, self.broker.verifier)
+
+
+def topic_of(world: World, name: str) -> Topic:
+    """A topic that is there."""
+    topic = world.registry.get(name)
+    assert topic is not None, f"no topic {name}"
+    return topic
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = WALL_MS, **options: Any) -> bytes:
