@@ -105,7 +105,7 @@ def members(*member_ids: str) -> Callable[[Any], bool]:
 
 def joined(generation_id: int, member_id: str, *listed: str) -> Callable[[Any], bool]:
     """JoinGroup's answer to `member_id` in alice's generation; the leader is told who is `listed`."""
-    wanted = {
+    wanted: dict[str, Value] = {
         "": "JoinGroupResponse",
         "error_code": 0,
         "generation_id": generation_id,

@@ -85,6 +85,14 @@ class Peer:
         self.send(frame, version)
         self.flush()
 
+    def load(self) -> None:
+        self.flush()
+        self.world.load()
+
+    def wait(self) -> None:
+        self.world.time_ms += 6_000
+        self.world.fire_due()
+
     def flush(self) -> None:
         self.world.end_turn()
         while self.world.flushes:
@@ -275,9 +283,9 @@ STEPS: dict[str, Callable[[Peer], Any]] = {
     "shrink": lambda peer: peer.world.topics.grow("orders", 1),
     "recreate": lambda peer: peer.world.topics.recreate("orders", topic_id_of(9)),
     "flush": Peer.flush,
-    "load": lambda peer: (peer.flush(), peer.world.load()),
+    "load": Peer.load,
     "end of turn": lambda peer: peer.world.end_turn(),
-    "later": lambda peer: (setattr(peer.world, "time_ms", peer.world.time_ms + 6_000), peer.world.fire_due()),
+    "later": Peer.wait,
 }
 commits = st.tuples(st.integers(-1, 1 << 40), st.integers(1, 2), st.sampled_from(["g", "m", "member"]))
 
@@ -301,5 +309,5 @@ def test_whatever_happens_in_between(version: int, steps: list[Any]) -> None:
             for each in who
         ]
         assert frames[0] == frames[1]
-        both(peers, lambda peer, frame=frames[0]: peer.send(frame, version))
+        both(peers, Peer.send, frames[0], version)
     both(peers, Peer.flush)

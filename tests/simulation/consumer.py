@@ -248,7 +248,7 @@ class Consumer:
         """What we decide as the leader."""
         if not members:
             return []
-        assignor = ASSIGNORS[self._protocol_name or ""]
+        assignor: Any = ASSIGNORS[self._protocol_name or ""]  # It takes whatever has the attributes it reads.
         known = {
             member.member_id: SimpleNamespace(subscription=decode_subscription(bytes(member.metadata)).topics)
             for member in members

@@ -47,7 +47,12 @@ class Network:
             self._timeline.after(self._random.choice((1, 30, 1_000)), call.lose)
         if fate is Fate.TWICE:
             self._send(self._new_call(client_id, request, version, Signal()))
-        given_up = self._timeline.after(timeout_ms, lambda: (call.hang_up(), answer.set(LOST)))
+
+        def give_up() -> None:
+            call.hang_up()
+            answer.set(LOST)
+
+        given_up = self._timeline.after(timeout_ms, give_up)
         response = await answer
         given_up.cancel()
         return response

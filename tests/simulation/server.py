@@ -225,7 +225,9 @@ class Server:
         call = arrived[1]
         self.witness.on_read(call)
         if not self._comes_again(call):
-            self._handlers[spec(type(call.request)).api_key](call.request, call)
+            api_key = spec(type(call.request)).api_key
+            assert api_key is not None, f"no request: {call.request}"
+            self._handlers[api_key](call.request, call)
         if len(self._open_calls) > 200:
             self._open_calls = [each for each in self._open_calls if each.is_open and each.answer is None]
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -115,9 +116,7 @@ class Simulation:
         self.server.start()
         profiles = [self._profile(number) for number in range(self.random.randint(2, 7))]
         for profile in profiles:
-            self.timeline.after(
-                self.random.choice((0, 5, 100, 2_000)), lambda profile=profile: self.add(profile)
-            )
+            self.timeline.after(self.random.choice((0, 5, 100, 2_000)), partial(self.add, profile))
         for number in range(self.random.choice((0, 1, 3))):
             self._add_producer(number)
         self._let_faults_happen(self.timeline.now_ms + self.random.choice((30_000, 90_000, 180_000)))
@@ -173,7 +172,7 @@ class Simulation:
         pace_ms = self.random.choice((400, 2_000, 5_000))
         while (at_ms := at_ms + self.random.randint(1, 2 * pace_ms)) < until_ms and faults:
             fault = faults.pop()
-            self.timeline.at(at_ms, lambda fault=fault: fault(self))
+            self.timeline.at(at_ms, partial(fault, self))
         self._play(until_ms)
 
     def _make_peace(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordinator.clock import STALL_MS
-from coordinator.effects import Event, RequestReceived, Result, TimerFired
+from coordinator.effects import CommitRun, Event, RequestReceived, Result, TimerFired
 from coordinator.groups.group import Group
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.groups.record_schemas import GroupMetadataKey
@@ -204,6 +204,8 @@ class Witness:
 
     def _count_tombstones(self, result: Result) -> None:
         for record in result.records:
+            if isinstance(record, CommitRun):
+                continue
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
                 self._promises.on_group_ended(record.key.group)
                 self._accounts.pop(record.key.group, None)
