@@ -307,7 +307,7 @@ def found(world: CrashWorld, key: tuple[str, ...]) -> Any:
 
 
 def count_records(world: CrashWorld, name: str) -> int | None:
-    """The end of a topic's log, which has no gap behind its start; damage is refused before a gap is looked for."""
+    """The end of a topic's log, which has no gap behind its start: looked for once every batch has checked."""
     partition = world.registry.partition(name, 0)
     if partition is None:
         return ABSENT
