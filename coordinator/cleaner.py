@@ -42,6 +42,8 @@ class CleanerSettings(Protocol):
     def log_cleaner_dedupe_buffer_size(self) -> int: ...
     @property
     def log_cleaner_io_max_bytes_per_second(self) -> float: ...
+    @property
+    def producer_id_expiration_ms(self) -> int: ...
 
 
 class Candidate(NamedTuple):
@@ -61,14 +63,11 @@ class Cleaner:
         files: Files,
         settings: Settings,
         wall_ms: Callable[[], int],
-        producer_expiration_ms: Callable[[], int],
     ) -> None:
-        """`producer_expiration_ms` is asked for each cleaning: it may change while the daemon runs."""
         self._directory = directory
         self._files = files
         self._settings: CleanerSettings = settings
         self._wall_ms = wall_ms
-        self._producer_expiration_ms = producer_expiration_ms
         self._stopping = Event()
         self._guard = Lock()  # Of the sets.
         self._altered = Condition(self._guard)
@@ -175,7 +174,7 @@ class Cleaner:
             self._files,
             chosen.part,
             wall_ms=self._wall_ms(),
-            producer_expiration_ms=self._producer_expiration_ms(),
+            producer_expiration_ms=self._settings.producer_id_expiration_ms,
             buffer_bytes=settings.log_cleaner_dedupe_buffer_size // settings.log_cleaner_threads,
             pace=Pace(self._stopping, settings.log_cleaner_io_max_bytes_per_second),
         )

@@ -140,13 +140,7 @@ class Daemon:
         self._maintenance = Maintenance(
             self.runtime, self.registry, directory, self._caretaker, Intervals.of(settings)
         )
-        self._cleaner = Cleaner(
-            directory,
-            files,
-            settings,
-            self._clock.wall_ms,
-            producer_expiration_ms=lambda: self.registry.settings.producer_id_expiration_ms,
-        )
+        self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
         self.server = self._server()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from tests import java_tools
 
@@ -20,6 +21,9 @@ JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 LONGEST_IN_AN_ID = 60  # Of a parameter, in characters or bytes.
 LONG = Path(__file__).parent / "long"
+
+settings.register_profile("muster", deadline=None)  # How long one example takes is a matter of the machine.
+settings.load_profile("muster")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

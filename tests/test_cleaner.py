@@ -24,7 +24,7 @@ from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 from tests.processes import wait_until
 from tests.storage.bombs import BOMB_BYTES, bomb
-from tests.storage.cleaning import COMPACTED, DAY_MS, NOW_MS, batches, clean, put, roll, table, texts
+from tests.storage.cleaning import COMPACTED, NOW_MS, batches, clean, put, roll, table, texts
 from tests.storage.faulty_files import FaultyFiles, Operation
 
 SETTINGS = Settings(log_cleaner_backoff_ms=1)
@@ -48,14 +48,8 @@ def cleaner(directory: LogDirectory, files: Files, settings: Settings = SETTINGS
     return at(NOW_MS, directory, files, settings)
 
 
-def at(
-    wall_ms: int,
-    directory: LogDirectory,
-    files: Files,
-    settings: Settings = SETTINGS,
-    producer_expiration_ms: int = DAY_MS,
-) -> Cleaner:
-    return Cleaner(directory, files, settings, lambda: wall_ms, lambda: producer_expiration_ms)
+def at(wall_ms: int, directory: LogDirectory, files: Files, settings: Settings = SETTINGS) -> Cleaner:
+    return Cleaner(directory, files, settings, lambda: wall_ms)
 
 
 def dirty(directory: LogDirectory, topic: str, commits: int, config: LogConfig = COMPACTED) -> PartitionLog:
@@ -98,15 +92,15 @@ def test_a_log_that_is_overdue_is_cleaned_whatever_its_ratio(
     assert len(texts(log)) == 2
 
 
-def test_how_long_producers_are_known_is_asked_for_each_cleaning(
+def test_how_long_producers_are_known_follows_the_settings(
     directory: LogDirectory, files: FaultyFiles
 ) -> None:
     """An empty batch stays of a producer that may come back; the setting may change between two cleanings."""
     log = directory.open_log("p", 0, replace(COMPACTED, segment_bytes=10_000))
     put(log, ("a", "0"), producer_id=9, producer_epoch=0, base_sequence=0)
-    expirations_ms = iter((1001, 1000))
-    made = Cleaner(directory, files, SETTINGS, lambda: NOW_MS + 1000, lambda: next(expirations_ms))
-    for known in ([9], []):
+    made = at(NOW_MS + 1000, directory, files)
+    for expiration_ms, known in ((1001, [9]), (1000, [])):
+        made.alter(SETTINGS.model_copy(update={"producer_id_expiration_ms": expiration_ms}))
         for number in range(5):
             put(log, ("a", str(number)))
         roll(log)
