@@ -174,7 +174,7 @@ class Cleaner:
             self._files,
             chosen.part,
             wall_ms=self._wall_ms(),
-            producer_expiration_ms=self._settings.producer_id_expiration_ms,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
             buffer_bytes=settings.log_cleaner_dedupe_buffer_size // settings.log_cleaner_threads,
             pace=Pace(self._stopping, settings.log_cleaner_io_max_bytes_per_second),
         )
