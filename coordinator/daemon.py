@@ -17,6 +17,7 @@ import structlog
 from coordinator.cleaner import Cleaner
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent
+from coordinator.full_collections import FullCollections
 from coordinator.group_runner import GroupRunner
 from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
@@ -144,6 +145,9 @@ class Daemon:
         self._verifier = CoordinatorVerifier(self.runtime)
         self.broker = self._broker(files)
         self.server = self._server()
+        self._full_collections = FullCollections(
+            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.last_connected_ms
+        )
         self.registry.on_altered.append(self._on_altered)
         self._on_altered(self.registry.settings)
 
@@ -238,6 +242,7 @@ class Daemon:
         except (StorageError, BindError) as error:
             raise StartupError(str(error)) from error
         self._maintenance.start()
+        self._full_collections.start()
         self._cleaner.start()
 
     def _open_history(self) -> HistoryWriter:

@@ -25,8 +25,8 @@ from coordinator.settings_sources import Loaded, SettingsError, load
 
 STATUS_FAILED: Final = 1
 STATUS_NOT_UNDERSTOOD: Final = 2
-_MIDDLE_COLLECTIONS: Final = 100
-"""Before one of all that lives; Python's own choice is 10."""
+_NEVER: Final = 2**31 - 1
+"""As many collections of what is younger as come before one of all that lives."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _EPILOG: Final = """\
@@ -107,7 +107,7 @@ def _run(settings: Settings, started_s: float) -> int:
     loop_factory = _loop_factory()
     gc.enable()  # It was off while we imported; see `__main__`.
     if loop_factory is not None:  # The transports of asyncio's own are cycles.
-        _look_for_garbage_seldom()
+        _leave_full_collections_to_the_daemon()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signalled(settings, started_s))
@@ -117,15 +117,14 @@ def _run(settings: Settings, started_s: float) -> int:
     return 0
 
 
-def _look_for_garbage_seldom() -> None:
-    """Have Python collect cycles among what is young, as ever, and among all that lives a tenth as often.
+def _leave_full_collections_to_the_daemon() -> None:
+    """Have Python collect cycles among what is young, as ever, and never among all that lives.
 
-    The last holds up the event loop for 240 ms with 20,000 members, and finds next to nothing: what requests,
-    members and connections leave behind is no cycle (the tests look), only deleted topics are. While 20,000
-    members join, 0.2 s go to it instead of 1.4 s, of 11 s in all.
+    That would hold up the event loop for 240 ms with 20,000 members, in the midst of whatever they do.
+    `coordinator.full_collections` finds better times for it.
     """
     young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, _MIDDLE_COLLECTIONS)
+    gc.set_threshold(young, middle, _NEVER)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -66,6 +66,7 @@ class Server:
         self._opening: set[asyncio.Task[None]] = set()  # A loop refers to its tasks weakly.
         self._connections: dict[Connection, str] = {}  # To the peer's address.
         self._per_ip: Counter[str] = Counter()
+        self.last_connected_ms = clock.now_ms()
         self._last_left = asyncio.Event()
         self._refused = 0
         self._endpoints: dict[str, tuple[str, int]] = {}
@@ -149,7 +150,7 @@ class Server:
         if over or self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip):
             self._refuse_surplus(connection)
             return
-        connection.last_request_ms = now_ms = self.clock.now_ms()
+        connection.last_request_ms = self.last_connected_ms = now_ms = self.clock.now_ms()
         self._maybe_accept(now_ms)
         if self._settings.connections_max_idle_ms < 0:
             return

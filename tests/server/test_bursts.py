@@ -14,7 +14,7 @@ from protocol.framing import encode_request
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from tests.accept_queue import dropped_connections
-from tests.daemon import MusterDaemon
+from tests.daemon import ROOT, MusterDaemon
 from tests.processes import HOST
 
 CLIENTS = 2_000
@@ -24,6 +24,14 @@ ANSWERED_S = 10.0
 BUSY_LANES = 4
 BUSY_GROUPS = 2_000
 """Described in one request: some ten milliseconds of the loop, again and again."""
+
+WATCH_COLLECTIONS = """
+import gc, os, sys
+def watch(phase, info):
+    if phase == "start" and info["generation"] and "uvloop" in sys.modules:
+        os.write(2, b"collected: %d\\n" % info["generation"])
+gc.callbacks.append(watch)
+"""
 
 
 @contextmanager
@@ -82,10 +90,14 @@ def connect_and_ask(port: int) -> float:
 def test_a_burst_is_accepted_while_the_loop_is_busy(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    with MusterDaemon(tmp_path) as daemon:
+    (tmp_path / "sitecustomize.py").write_text(WATCH_COLLECTIONS)
+    with MusterDaemon(tmp_path, environment={"PYTHONPATH": f"{ROOT}:{tmp_path}"}) as daemon:
         with busy(daemon):
             took_s = connect_and_ask(daemon.port)
         assert dropped_connections(daemon.port) == 0
+        log = daemon.log_path.read_text()
+        assert "collected: 1" in log, "the watch sees what it is to see"
+        assert "collected: 2" not in log, "Python looked through all that lives while clients connected"
         record_property("2,000 clients", f"{took_s:.2f} s")
         assert took_s < ANSWERED_S
 

@@ -1,0 +1,120 @@
+"""When cycles are looked for among all that lives: time is an argument; the real collector comes last."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+
+from coordinator import full_collections
+from coordinator.full_collections import CHECK_EVERY_MS, DUE, OVERDUE, QUIET_MS, SHARE, FullCollections
+from tests.processes import wait_until
+from tests.server.daemon_thread import Daemon
+from tests.storage.faulty_files import FaultyFiles
+
+THRESHOLDS = gc.get_threshold()
+
+
+class World:
+    def __init__(self) -> None:
+        self.now_ms = 10**6
+        self.connected_ms = 0
+        self.since_last = 0
+        self.collections = 0
+        self.armed_ms = 0
+        self.made = FullCollections(
+            self._arm,
+            lambda: self.now_ms,
+            lambda: self.connected_ms,
+            self._collect,
+            lambda: (0, 0, self.since_last),
+        )
+        self.made.start()
+
+    def _arm(self, key: tuple[object, ...], deadline_ms: int) -> None:
+        assert key == (self.made,)
+        self.armed_ms = deadline_ms
+
+    def _collect(self) -> None:
+        self.collections += 1
+        self.since_last = 0
+
+    def tick(self) -> int:
+        """Collections by the next check."""
+        before = self.collections
+        assert self.armed_ms == self.now_ms + CHECK_EVERY_MS
+        self.now_ms = self.armed_ms
+        self.made.timer_fired()
+        return self.collections - before
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_nothing_is_collected_before_it_is_worth_it(world: World) -> None:
+    world.since_last = DUE - 1
+    assert [world.tick() for _ in range(5)] == [0] * 5
+    world.since_last = DUE
+    assert [world.tick(), world.tick()] == [1, 0]
+
+
+def test_clients_that_connect_are_waited_for(world: World) -> None:
+    world.since_last = OVERDUE - 1
+    for _ in range(100):
+        world.connected_ms = world.now_ms + CHECK_EVERY_MS - QUIET_MS + 1
+        assert world.tick() == 0
+    assert world.tick() == 1
+
+
+def test_clients_that_connect_for_ever_are_not_waited_for(world: World) -> None:
+    world.since_last = OVERDUE
+    world.connected_ms = world.now_ms + CHECK_EVERY_MS
+    assert world.tick() == 1
+
+
+def test_little_of_the_time_goes_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = iter((5.0, 5.25))
+    monkeypatch.setattr("coordinator.full_collections.time.monotonic", lambda: next(clock_s))
+    world.since_last = OVERDUE
+    assert world.tick() == 1
+    end_ms = world.now_ms + 250 * SHARE
+    world.since_last = OVERDUE
+    while world.now_ms + CHECK_EVERY_MS < end_ms:
+        assert world.tick() == 0
+    monkeypatch.undo()
+    assert world.tick() == 1
+
+
+def test_real_cycles_are_found() -> None:
+    class Cycle:
+        pass
+
+    cycle = Cycle()
+    cycle.me = cycle  # type: ignore[attr-defined]
+    del cycle
+    made = FullCollections(lambda *_: None, lambda: 10**9, lambda: 0, count=lambda: (0, 0, DUE))
+    assert any(isinstance(each, Cycle) for each in gc.get_objects())
+    made.timer_fired()
+    assert not any(isinstance(each, Cycle) for each in gc.get_objects())
+
+
+def test_a_daemon_does_it_once_nobody_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_collections, "DUE", 0)
+    with Daemon(tmp_path, FaultyFiles(tmp_path)):
+        seen: list[int] = []
+
+        def watch(phase: str, info: dict[str, int]) -> None:
+            if info["generation"] == 2 and threading.current_thread() is not threading.main_thread():
+                seen.append(info["generation"])
+
+        gc.callbacks.append(watch)
+        gc.set_threshold(700, 10, 2**31 - 1)
+        try:
+            wait_until(lambda: seen, "a full collection", 20)
+        finally:
+            gc.callbacks.remove(watch)
+            gc.set_threshold(*THRESHOLDS)
