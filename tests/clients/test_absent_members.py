@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from protocol.errors import ErrorCode
 from tests.clients.fleet import Fleet
 from tests.clients.groups import Group, shares_of, values_seen
@@ -17,6 +19,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("family", ["java", "kafka_python"], indirect=True)
 def test_the_fifth_of_five_on_four_partitions_idles_until_one_dies(
     family: str, fleet: Fleet, observer: Observer
 ) -> None:

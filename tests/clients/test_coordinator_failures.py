@@ -58,6 +58,7 @@ def test_a_coordinator_killed_in_the_middle_of_a_rebalance_comes_back(
     group.stop(*members)
 
 
+@pytest.mark.parametrize("family", ["java", "confluent"], indirect=True)
 def test_nobody_is_expired_for_the_coordinators_own_sleep(
     family: str, group: Group, own_broker: ServerProcess, target: str
 ) -> None:

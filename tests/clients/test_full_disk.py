@@ -40,6 +40,7 @@ def group(fillable: FaultyDaemon, tmp_path: Path) -> Iterator[Group]:
     fleet.close()
 
 
+@pytest.mark.parametrize("family", ["java", "confluent"], indirect=True)
 def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
     family: str, group: Group, fillable: FaultyDaemon
 ) -> None:
