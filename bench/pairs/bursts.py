@@ -258,7 +258,9 @@ def _returns(plan: Plan) -> Section:
 def _muster(
     plan: Plan, name: str, tree: Path, overrides: dict[str, str] | None = None
 ) -> Iterator[MusterDaemon]:
-    with MusterDaemon(plan.directory / name, NO_DELAY | (overrides or {}), tree=tree) as daemon:
+    with MusterDaemon(
+        plan.directory / name.replace(", ", "-"), NO_DELAY | (overrides or {}), tree=tree
+    ) as daemon:
         yield daemon
 
 
