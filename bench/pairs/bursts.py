@@ -234,7 +234,7 @@ def _returns(plan: Plan) -> Section:
     """The queue that users get beside the longest one that the system allows, of one daemon after the other."""
     default, longest = Rounds("default"), Rounds("as long as the system allows")
     for rounds, overrides in ((default, {}), (longest, SYSTEM_QUEUE)):
-        with _muster(plan, rounds.name.replace(" ", "-"), ROOT, overrides) as server:
+        with _muster(plan, rounds.name, ROOT, overrides) as server:
             members = Rounds(MUSTER).burst(server, "back", plan.groups, plan.group_size)
             for _ in range(plan.restart_rounds):
                 rounds.restart(server, members)
@@ -258,9 +258,7 @@ def _returns(plan: Plan) -> Section:
 def _muster(
     plan: Plan, name: str, tree: Path, overrides: dict[str, str] | None = None
 ) -> Iterator[MusterDaemon]:
-    with MusterDaemon(
-        plan.directory / name.replace(", ", "-"), NO_DELAY | (overrides or {}), tree=tree
-    ) as daemon:
+    with MusterDaemon(plan.folder(name), NO_DELAY | (overrides or {}), tree=tree) as daemon:
         yield daemon
 
 

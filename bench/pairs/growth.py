@@ -47,7 +47,7 @@ Servers = Mapping[int, ServerProcess]
 def growth(plan: Plan) -> list[Section]:
     measured = []
     for name, tree in plan.builds.items():
-        directory = plan.directory / name
+        directory = plan.folder(name)
         directory.mkdir()
         measured.append(_curves(replace(plan, directory=directory, tree=tree)))
     found = measured[0]

@@ -46,7 +46,11 @@ class Plan:
         self, name: str = "muster", overrides: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> MusterDaemon:
         """A daemon to be measured, of the scenario's own; of `self.tree`, unless `tree` says else."""
-        return muster(self.directory / name, {**self._delay, **(overrides or {})}, tree or self.tree)
+        return muster(self.folder(name), {**self._delay, **(overrides or {})}, tree or self.tree)
+
+    def folder(self, name: str) -> Path:
+        """Of a server of this name; log.dirs is a list, so there is no comma in it."""
+        return self.directory / name.replace(", ", "-")
 
     @contextmanager
     def kafka(self) -> Iterator[KafkaBroker]:
@@ -91,4 +95,5 @@ def quick(directory: Path) -> Plan:
         growth_warm_ups=0,
         growth_delay_ms=100,
         initial_delay_ms=50,
+        builds={MUSTER: ROOT, COMPILED: ROOT},  # Both columns are filled, by what needs no compiler.
     )
