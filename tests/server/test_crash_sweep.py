@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,8 @@ def two_lives(root: Path, files: FaultyFiles, seed: int, policy: FlushPolicy, wa
 class Watch:
     """A fault of the double that lets everything go well, and looks at what a crash would leave just now."""
 
+    opened: Callable[..., AbstractContextManager[Any]] = staticmethod(opened)
+
     def __init__(self, root: Path, files: FaultyFiles, seed: int, policy: FlushPolicy, scratch: Path) -> None:
         self.accounts: dict[tuple[str, ...], Account] = {}
         self.points = 0
@@ -106,7 +110,7 @@ class Watch:
     def _check(self, how: str, crash: Callable[[], None], operation: Operation, promised: bool) -> None:
         crash()
         try:
-            with opened(self._scratch, QuickFiles(), self._policy) as after:
+            with self.opened(self._scratch, QuickFiles(), self._policy) as after:
                 self._compare(after, promised)
                 if self.points % 10 == 0:
                     self._goes_on(after)
@@ -116,7 +120,7 @@ class Watch:
 
     def _compare(self, after: CrashWorld, promised: bool) -> None:
         for key, account in self.accounts.items():
-            value = found(after, key)
+            value = self._found(after, key)
             if key[0] == "start":  # The retention may have moved it further.
                 assert value is not None, key
                 assert value >= (account.sent[account.acknowledged] or 0), (key, value, account)
@@ -131,6 +135,9 @@ class Watch:
             assert runner.log.failure is None
             assert runner.shard is not None
             assert set(runner.shard.groups) <= known, "no group is invented"
+
+    def _found(self, after: CrashWorld, key: tuple[str, ...]) -> Any:
+        return found(after, key)
 
     def _goes_on(self, after: CrashWorld) -> None:
         after.commit("after", 1)
@@ -149,7 +156,7 @@ class Watch:
             left = iter(range(nth))
             files.fault = lambda _, left=left: None if next(left, None) is not None else OSError(5, "off")
             try:
-                with opened(self._scratch, files, self._policy) as after:
+                with self.opened(self._scratch, files, self._policy) as after:
                     is_up = all(runner.log.failure is None for runner in after.runners)
             except Exception:
                 is_up = False
