@@ -141,7 +141,7 @@ soak-disk: $(VENV)/.dev
 soak-transactions: $(VENV)/.dev
 	$(BIN)/python -m tests.soak_transactions --minutes $(or $(MINUTES),10)
 
-# Beside Apache Kafka, every scenario: half an hour, and docs/performance.md is written anew.
+# Beside Apache Kafka, every scenario, which takes the better part of an hour: writes what docs/performance.md has measured.
 bench: $(COMPILED)/.built
 	$(BIN)/python -m tests.java_tools
 	$(BIN)/python -m bench.pairs --write

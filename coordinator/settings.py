@@ -146,7 +146,11 @@ class Settings(BaseModel):
         True, description="Whether asking for a topic makes it, behind the answer."
     )
     delete_topic_enable: Switch = Field(True, description="Whether topics may be deleted.")
-    default_replication_factor: Count = Field(1, description="Accepted; there is one node, so one replica.")
+    default_replication_factor: Count = Field(
+        1,
+        description="Replicas of a topic made without saying how many. There is one node: above 1, such a "
+        "topic is refused, and none is made by being asked for.",
+    )
     message_max_bytes: CountOrZero = Field(
         1_048_588, description="Largest record batch, as it lies in the log."
     )
@@ -169,7 +173,9 @@ class Settings(BaseModel):
         600_000, description="How often old offsets are looked for."
     )
     offset_metadata_max_bytes: CountOrZero = Field(
-        4096, description="Longest metadata of one committed offset."
+        4096,
+        description="Longest metadata of one committed offset, in characters as Java counts them (UTF-16 "
+        "units), not in bytes.",
     )
     offsets_commit_timeout_ms: Count = Field(
         5000, description="How long a write of the coordinator may take."
@@ -226,7 +232,10 @@ class Settings(BaseModel):
     # Connections.
     socket_request_max_bytes: Count = Field(104_857_600, description="Largest request.")
     queued_max_request_bytes: LongCountOrNone = Field(
-        268_435_456, description="Memory for the requests of all connections; -1 or 0: without a limit."
+        268_435_456,
+        description="Memory for the requests of all connections; -1 or 0: without a limit. While others "
+        "wait for it, a connection is closed whose unfinished request brings no byte for 2 seconds or is not "
+        "whole after 30.",
     )
     socket_listen_backlog_size: Count = Field(
         65_535, description="Connections that may wait to be accepted; the system has a limit of its own."

@@ -28,11 +28,18 @@ DIFFERENT_DEFAULTS: Final = {
 }
 """Options whose default is not Kafka's, and why."""
 
+NARROWER_RANGES: Final = {
+    "log.cleaner.threads": "Kafka takes 0 as well, for no cleaning: here that is log.cleaner.enable=false",
+    "log.flush.offset.checkpoint.interval.ms": "Kafka takes 0 as well, and then writes them once",
+}
+"""Options whose range leaves out what Kafka's has, and why."""
+
 _HEAD: Final = """\
 # Settings
 
 Every setting has the name, the default and the range of Kafka's broker option, unless it says otherwise;
-those that begin with `muster.` are our own. A setting is taken from the first of: a flag
+where Kafka's definition has no range, ours leaves out what would mean nothing. Those that begin with
+`muster.` are our own. A setting is taken from the first of: a flag
 (`--override group.max.size=10`), the environment (`MUSTER_GROUP_MAX_SIZE=10`; ours drop one prefix:
 `MUSTER_FLUSH_POLICY`), the properties file given by `--config`, its default.
 
@@ -62,8 +69,9 @@ def _row(attribute: str) -> str:
     option = option_name(attribute)
     field = Settings.model_fields[attribute]
     about = field.description or ""
-    if option in DIFFERENT_DEFAULTS:
-        about += f" ({DIFFERENT_DEFAULTS[option]}.)"
+    for reasons in (DIFFERENT_DEFAULTS, NARROWER_RANGES):
+        if option in reasons:
+            about += f" ({reasons[option]}.)"
     return f"| `{option}` | {_shown(field.default)} | {kind_of(attribute).allowed} | {about} |\n"
 
 

@@ -12,7 +12,7 @@ PRODUCE_KEY: Final = 0
 
 REPORTED_FROM: Final = {PRODUCE_KEY: 0}
 """Lowest versions that are reported but not served: librdkafka before 2.0 takes a broker without Produce 0
-for one that cannot compress (KAFKA-18659). A request in them is answered with UNSUPPORTED_VERSION."""
+for one that cannot compress (KAFKA-18659). A request in them ends its connection."""
 
 SUPPORTED: Final = {
     key: (REPORTED_FROM.get(key, spec(cls).min_version), spec(cls).max_version)

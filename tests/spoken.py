@@ -1,19 +1,20 @@
 """Which versions of which APIs real clients speak: what the daemons of a test run recorded, and docs/apis.md.
 
-`python -m tests.spoken` prints the table, `--write` puts it on the page, and `--check` fails if the page names a
-version that no client of this run spoke. What the project's own codec sent does not count: it says who it is.
+`python -m tests.spoken` prints the table, `--write` puts it on the page, and `--check` fails wherever the page
+and the run differ: a version on the left that no client of this run spoke, one on the right that a client did
+speak, one that is served and on neither side. What the project's own codec sent does not count: it says who it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from coordinator.server.api_table import api_table
 from protocol.messages import REQUESTS
-from protocol.versions import SUPPORTED
 from tests.daemon import ROOT
 from tests.recording_daemon import FOLDER
 
@@ -44,7 +45,12 @@ def spoken_in(lines: Iterable[str]) -> Spoken:
 
 
 def served() -> Spoken:
-    return {key: frozenset(range(SUPPORTED[key][0], SUPPORTED[key][1] + 1)) for key in REQUESTS}
+    """What a connection lets through to a handler: Produce 0 to 2, which are only reported, are not of it."""
+
+    def handle(request: Any, pending: Any) -> None: ...
+
+    table = api_table(dict.fromkeys(REQUESTS, handle))
+    return {key: frozenset(range(api.min_version, api.max_version + 1)) for key, api in table.items()}
 
 
 def table(spoken: Spoken) -> str:
@@ -70,9 +76,14 @@ def ranges(versions: Iterable[int]) -> str:
 
 def claimed(page: str) -> Spoken:
     """What the page says that real clients speak."""
+    return {key: left for key, (left, _) in _columns(page).items()}
+
+
+def _columns(page: str) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+    """By API: what real clients speak, and what our own codec alone does."""
     _, _, rest = page.partition(BEGIN)
     rows = [line.split("|") for line in rest.partition(END)[0].splitlines() if line.startswith("| ")]
-    return {int(row[1]): _versions(row[3]) for row in rows if row[1].strip().isdecimal()}
+    return {int(row[1]): (_versions(row[3]), _versions(row[4])) for row in rows if row[1].strip().isdecimal()}
 
 
 def _versions(text: str) -> frozenset[int]:
@@ -84,10 +95,28 @@ def _versions(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def unproved(page: str, spoken: Spoken) -> dict[int, frozenset[int]]:
-    """What the page claims, and no client spoke."""
-    missing = {key: versions - spoken.get(key, frozenset()) for key, versions in claimed(page).items()}
-    return {key: versions for key, versions in missing.items() if versions}
+def wrong_rows(page: str) -> Iterator[str]:
+    """What is wrong whatever was spoken: the two columns have each version that is served once, and no other."""
+    columns = _columns(page)
+    for key, versions in served().items():
+        left, right = columns.get(key, (frozenset[int](), frozenset[int]()))
+        for wrong, what in (
+            (versions - left - right, "is served and in no column"),
+            ((left | right) - versions, "is not served"),
+            (left & right, "is in both columns"),
+        ):
+            if wrong:
+                yield f"API {key}: version {ranges(wrong)} {what}"
+
+
+def differences(page: str, spoken: Spoken) -> Iterator[str]:
+    """Where the page and a run differ, as lines for people."""
+    for key, (left, right) in _columns(page).items():
+        now = spoken.get(key, frozenset())
+        if unproved := left - now:
+            yield f"API {key}: no client of this run spoke version {ranges(unproved)}"
+        if proved := right & now:
+            yield f"API {key}: version {ranges(proved)} is not spoken by our own codec alone"
 
 
 def main(command: Sequence[str]) -> int:
@@ -95,18 +124,18 @@ def main(command: Sequence[str]) -> int:
         prog="python -m tests.spoken", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--write", action="store_true", help="put the table on docs/apis.md")
-    parser.add_argument("--check", action="store_true", help="fail if the page claims what was not spoken")
+    parser.add_argument("--check", action="store_true", help="fail if the page differs from what was spoken")
     asked = parser.parse_args(command)
     spoken, page = recorded(), PAGE.read_text()
     if asked.write:
         head, _, rest = page.partition(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n{table(spoken)}\n{END}{rest.partition(END)[2]}")
     elif asked.check:
-        count = sum(map(len, spoken.values()))
-        for key, versions in unproved(page, spoken).items():
-            print(f"docs/apis.md: no client of this run spoke version {ranges(versions)} of API {key}")
-        print(f"{count} versions of {len(spoken)} APIs were spoken by real clients")
-        return 1 if unproved(page, spoken) or not spoken else 0
+        found = [*wrong_rows(page), *differences(page, spoken)]
+        for line in found:
+            print(f"docs/apis.md: {line}")
+        print(f"{sum(map(len, spoken.values()))} versions of {len(spoken)} APIs were spoken by real clients")
+        return 1 if found or not spoken else 0
     else:
         print(table(spoken))
     return 0

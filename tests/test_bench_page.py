@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.pairs import page
+from bench.pairs import growth, page, profile
+from bench.pairs.__main__ import SCENARIOS
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import COMPILED, MUSTER, Section, Target, target
 from bench.pairs.servers import is_current
@@ -42,6 +43,34 @@ def test_pure_python_comes_first_and_alone_if_there_is_no_other_build() -> None:
     assert target("what", [0.5, 0.4], 0.6) == Target("what", 0.5, 0.6, compiled=0.4)
     assert target("what", [0.5], 0.6).compiled is None
     assert list(Plan(Path()).builds) == [MUSTER] != [COMPILED]
+
+
+def test_what_is_missed_and_not_profiled_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By either build; what is met, and what a flame graph explains, is not."""
+    missed = [
+        Target("heartbeats, 500 connections, 1 in flight: throughput", 1.0, 1.4, at_least=True, compiled=1.0),
+        Target("restart: to the last group served", 0.4, 0.35),
+        Target("join storm: server CPU", 0.6, 0.6, compiled=0.61),
+        Target("memory", 0.4, 0.5, compiled=0.4),
+    ]
+    for name in ("PAGE", "CHART", "GROWTH"):
+        monkeypatch.setattr(page, name, tmp_path / name)
+    page.PAGE.write_text(f"{page.BEGIN}{page.END}")
+    page.write({"one": page.scenario([Section("Title", [], missed, "")])}, ["one"])
+    named = "drawn by no profile: restart: to the last group served; join storm: server CPU.\n"
+    assert named in page.PAGE.read_text()
+    page.write({"one": page.scenario([Section("Title", [], missed[:1], "")])}, ["one"])
+    assert "profile" not in page.PAGE.read_text()
+
+
+def test_every_load_that_is_profiled_explains_targets() -> None:
+    assert page.PROFILED.keys() == profile.LOADS.keys()
+    text = page.PAGE.read_text()
+    assert [what for what in page.PROFILED.values() if f"\n| {what}" not in text] == []
+
+
+def test_every_scenario_has_a_growth_or_is_said_to_have_none() -> None:
+    assert {*growth.AT_ONE_SIZE, "wheel", "heartbeats", "commits", "growth"} == SCENARIOS.keys()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """docs/kafka.md has every fact that code, tests and scenarios cite: "3.27" in a comment is 3.27 of that page.
 
-A citation is a number of the page's two lists, 3.1 and O1 onwards, in a comment or a text of the source, or a
-section that follows the page's file name. Numbers in code are numbers.
+A citation is a number of the page's three lists, 3.1, O1 and N1 onwards, in a comment or a text of the source or
+of the page itself, or a section that follows the page's file name. Numbers in code are numbers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.lines import BEYOND, CELLS, GROUP_LINES, OFFSET_LINES
+from tests.conformance.served import SHARE_AND_STREAMS_GROUPS
+from tests.protocol.test_versions import REPORTED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "kafka.md"
 ROOMS = ("bench", "coordinator", "muster", "protocol", "storage", "tests")
 
-FACT = re.compile(r"^- \*\*(3\.\d+|O\d+)\*\* \S", re.MULTILINE)
+FACT = re.compile(r"^- \*\*(3\.\d+|[ON]\d+)\*\* \S", re.MULTILINE)
 SECTION = re.compile(r"^##+ (\d(?:\.\d)?)\.? ", re.MULTILINE)
-CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|O\d{1,2})(?![\w%]|\.\d)")
-CITED_SECTION = re.compile(r"docs/kafka\.md,? (?:section )?([124-7](?:\.\d)?)(?![\d.])")
+CITED_FACT = re.compile(r"(?<!Python )(?<![\w.$=<>~/-])(3\.\d{1,2}|[ON]\d{1,2})(?![\w%]|\.\d)")
+CITED_SECTION = re.compile(r"docs/kafka\.md,? (?:section )?([124-8](?:\.\d)?)(?![\d.])")
+STREAMS_GROUPS = {88, 89}
+NEWER_KINDS = "## 8. Groups of the newer kinds"
+VERSIONS_OF_SHARE_GROUPS = re.compile(r"((?:\d\d(?:, | and )?)+) have (?:version )?(\d(?:-\d)?)")
+VERSIONS_OF_APIS = re.compile(r"^\| (\d+) \| \w+ \| (\d+(?:-\d+)?) \|", re.MULTILINE)
 OLD_NAME = "KAFKA" + ".md"
 NO_CITATIONS = {
     "muster/spark/java.py",  # Versions of Java and PySpark.
@@ -75,7 +81,42 @@ def test_facts_are_numbered_without_gaps_and_once() -> None:
     facts = FACT.findall(PAGE.read_text())
     groups = [f"3.{number}" for number in range(1, 91)]
     offsets = [f"O{number}" for number in range(1, 29)]
-    assert facts == groups + offsets
+    newer_kinds = [f"N{number}" for number in range(1, 24)]
+    assert facts == groups + offsets + newer_kinds
+
+
+def test_the_facts_of_the_newer_kinds_have_a_section_of_their_own() -> None:
+    """None of them stands among those of classic groups, and none of those here."""
+    before, _, after = PAGE.read_text().partition(f"\n{NEWER_KINDS}\n")
+    assert {number[0] for number in FACT.findall(before)} == {"3", "O"}
+    assert {number[0] for number in FACT.findall(after)} == {"N"}
+
+
+def test_what_the_page_cites_of_itself_is_there() -> None:
+    page = PAGE.read_text()
+    citations = CITED_FACT.findall(page)
+    assert {"N5", "3.62", "O17"} <= set(citations)
+    assert set(citations) - set(FACT.findall(page)) == set()
+
+
+def test_the_versions_are_those_that_the_running_broker_reports() -> None:
+    """Those of the table of section 2, and those of share groups, of which none is left out."""
+    page = PAGE.read_text()
+    table = {int(key): _range(versions) for key, versions in VERSIONS_OF_APIS.findall(page)}
+    assert table == {key: REPORTED[key] for key in table}
+    assert len(table) == 14
+    (fact,) = (line for line in page.splitlines() if line.startswith("- **N22** "))
+    shares = {
+        int(key): _range(versions)
+        for keys, versions in VERSIONS_OF_SHARE_GROUPS.findall(fact)
+        for key in re.findall(r"\d\d", keys)
+    }
+    assert shares == {key: REPORTED[key] for key in SHARE_AND_STREAMS_GROUPS - STREAMS_GROUPS}
+
+
+def _range(versions: str) -> tuple[int, int]:
+    first, _, last = versions.partition("-")
+    return int(first), int(last or first)
 
 
 def test_what_conformance_covers_is_on_the_page() -> None:
@@ -97,6 +138,7 @@ def test_the_page_goes_by_one_name(room: str) -> None:
     ("text", "found"),
     [
         ("parked (3.27, O17)", ["3.27", "O17"]),
+        ("as N5 has it, not N100", ["N5"]),
         ("docs/kafka.md 3.11 to 3.15", ["3.11", "3.15"]),
         ("Apache Kafka 4.3.1, Python 3.11, 3.9.0, 13.5", []),
     ],

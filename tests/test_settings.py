@@ -15,8 +15,15 @@ from coordinator.daemon import topic_settings
 from coordinator.kafka_option_names import IGNORED, RETIRED
 from coordinator.listeners import Listener
 from coordinator.properties_file import PropertiesError, parse_properties
+from coordinator.server.memory_pool import FRAME_MS, STALLED_MS
 from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
-from coordinator.settings_page import DIFFERENT_DEFAULTS, PAGE, kind_of, settings_page
+from coordinator.settings_page import (
+    DIFFERENT_DEFAULTS,
+    NARROWER_RANGES,
+    PAGE,
+    kind_of,
+    settings_page,
+)
 from coordinator.settings_sources import Loaded, SettingsError, environment_variable, load
 from coordinator.settings_types import Flag, Whole
 from coordinator.topics.dynamic_kinds import CHANGEABLE
@@ -415,12 +422,34 @@ def same_default(option: str, type_: str, theirs: str) -> bool:
     return shown.lower() == theirs.lower()
 
 
-def test_no_range_is_wider_than_kafkas(broker_options: dict[str, tuple[str, str, str]]) -> None:
+def test_every_range_is_kafkas_unless_a_reason_is_given(
+    broker_options: dict[str, tuple[str, str, str]],
+) -> None:
+    """None is wider; where Kafka's definition has a range, none is narrower but for what is named."""
+    narrower = set()
     for option, (type_, _, validator) in broker_options.items():
         if option not in OPTIONS or type_ not in ("INT", "LONG", "SHORT"):
             continue
         kind = kind_of(attribute_name(option))
         assert isinstance(kind, Whole)
-        assert kind.high <= {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}[type_] - 1, option
-        if validator.startswith("["):
-            assert min(kind.low, *kind.also, kind.low) >= int(validator[1:].split(",")[0]), option
+        largest = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}[type_] - 1
+        assert kind.high <= largest, option
+        if validator != "null":
+            lowest, highest = limits(validator, largest)
+            assert min(kind.low, *kind.also, kind.low) >= lowest, option
+            if (min(kind.low, *kind.also, kind.low), kind.high) != (lowest, highest):
+                narrower.add(option)
+    assert narrower == NARROWER_RANGES.keys()
+
+
+def limits(validator: str, largest: int) -> tuple[int, int]:
+    """The ends of "[0,...]" and "[0,...,9]"."""
+    low, _, high = validator.strip("[]").partition(",...")
+    return int(low), int(high.lstrip(",") or largest)
+
+
+def test_the_page_says_after_how_long_a_connection_gives_way() -> None:
+    (row,) = (
+        line for line in PAGE.read_text().splitlines() if line.startswith("| `queued.max.request.bytes` |")
+    )
+    assert f"no byte for {STALLED_MS // 1000} seconds or is not whole after {FRAME_MS // 1000}" in row

@@ -18,7 +18,7 @@ from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
 from bench.pairs.growth_joins import REBALANCE, joins, leaders_reply_us, rebalances
 from bench.pairs.lanes import Lane, ask
 from bench.pairs.plan import Plan
-from bench.pairs.rounds import Contender, Section, target
+from bench.pairs.rounds import REPEATED, Contender, Section, target
 from bench.pairs.singles import PARTITIONS, TOPIC, commit_of, lanes_of, make_topic
 from bench.pairs.starts import filled
 from bench.pairs.weight import crowds
@@ -40,6 +40,9 @@ ABOUT: Final = (
     "with two requests; its join is measured while the initial delay lasts, so that it only waits. A rebalance "
     "is measured from the first join until all are stable."
 )
+
+AT_ONE_SIZE: Final = ("starts", "storms", "bursts", "restarts", "idle", "memory")
+"""The scenarios that no curve is drawn of."""
 
 Servers = Mapping[int, ServerProcess]
 
@@ -65,7 +68,9 @@ def growth(plan: Plan) -> list[Section]:
     conditions = (
         f"Muster alone, the table in pure Python: {plan.rounds} rounds of each size in turns, of "
         f"{plan.growth_s:g} s where a load is steady, after "
-        f"{plan.growth_s:g} s or {plan.growth_warm_ups} round that does not count."
+        f"{plan.growth_s:g} s or {plan.growth_warm_ups} round that does not count. {REPEATED} Measured at one "
+        f"size, so that their growth is not known: {', '.join(AT_ONE_SIZE)}; of storms only what the joins and "
+        "rebalances of one group show here."
     )
     return [Section("How cost grows", lines, targets, conditions)]
 

@@ -23,6 +23,13 @@ CHART: Final = ROOT / "docs" / "images" / "performance.svg"
 GROWTH: Final = ROOT / "docs" / "images" / "growth.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PLACE: Final = re.compile(r"<!-- scenario: (\w+) -->\n(.*?)\n<!-- end of (?:\w+) -->", re.DOTALL)
+PROFILED: Final = {
+    "heartbeat": "heartbeats, ",
+    "commit": "commits of one partition",
+    "large-commit": "commits of 1,000 partitions",
+}
+"""What the targets begin with that a load of `make profile` is about."""
+
 TARGETS: Final = (
     "| ratio in the same run, to Kafka where nothing else is said | pure Python | compiled | asked "
     "| met | met, compiled |\n"
@@ -72,7 +79,19 @@ def _summary(targets: Sequence[Target]) -> str:
         f"In pure Python, which is what `make run`, the wheel and the image are, "
         f"{sum(target.is_met for target in targets)} of {len(targets)} targets are met; "
         f"by the compiled build {sum(compiled)} of the {len(compiled)} that it has a part in."
+        f"{_not_profiled(targets)}"
     )
+
+
+def _not_profiled(targets: Sequence[Target]) -> str:
+    """The targets that a build misses, and no flame graph explains."""
+    missed = [
+        target.what
+        for target in targets
+        if not (target.is_met and target.is_met_compiled is not False)
+        and not target.what.startswith(tuple(PROFILED.values()))
+    ]
+    return f"\n\nMissed by either, and drawn by no profile: {'; '.join(missed)}." if missed else ""
 
 
 def targets_in(text: str) -> list[Target]:

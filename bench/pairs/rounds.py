@@ -23,6 +23,12 @@ QUANTILES: Final = (0.5, 0.99, 0.999)
 NOT_MEASURED: Final = "-"
 VERDICTS: Final = {True: "yes", False: "**no**", None: NOT_MEASURED}
 
+REPEATED: Final = (
+    "Each connection sends one frame over and over, numbers included: the best case of what a connection "
+    "remembers (`coordinator/server/remembered.py`); requests that differ each time were not measured."
+)
+"""Said of every steady load."""
+
 TABLE: Final = (
     "| server | per second | lowest to highest | p50, us | p99, us | p99.9, us | user us | system us | RSS, MB |\n"
     "|---|---|---|---|---|---|---|---|---|"

@@ -17,6 +17,7 @@ from bench.pairs.plan import Plan
 from bench.pairs.rounds import (
     FLOOR,
     KAFKA,
+    REPEATED,
     TABLE,
     Contender,
     Section,
@@ -94,7 +95,8 @@ def _heartbeats(plan: Plan, servers: dict[str, ServerProcess], count: int, in_fl
 def _conditions(plan: Plan) -> str:
     return (
         f"{plan.rounds} rounds of {plan.seconds:g} s in turns, after {plan.warm_s:g} s of the same load for Kafka "
-        f"and {min(1.0, plan.warm_s):g} s for the others; Kafka's best round against the median of the others'."
+        f"and {min(1.0, plan.warm_s):g} s for the others; Kafka's best round against the median of the others'. "
+        f"{REPEATED}"
     )
 
 

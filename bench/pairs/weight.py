@@ -44,7 +44,7 @@ def idle(plan: Plan) -> list[Section]:
     conditions = (
         f"{plan.idle_rounds} spans of {plan.idle_s:g} s of each server, one server after the other and Kafka "
         f"last, with no warm-up but the joins; the load kept its pace in all of them. Kafka's best span against "
-        f"our worst."
+        f"our worst. Each member's heartbeat is one frame, sent again and again."
     )
     return [Section(f"Idle: {what}", [*head, *rows], [cost], conditions)]
 

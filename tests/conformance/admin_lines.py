@@ -20,6 +20,8 @@ INCREMENTAL: Final = range(2)
 QUOTAS: Final = range(2)
 CONFIG_RESOURCES: Final = range(2)
 API_VERSIONS: Final = range(5)
+REPORTED_PRODUCE: Final = range(3)
+DESCRIBE_CLUSTER: Final = range(3)
 SASL_HANDSHAKE: Final = range(2)
 SASL_AUTHENTICATE: Final = range(3)
 REPLICA_LOG_DIRS: Final = range(1, 3)
@@ -57,6 +59,8 @@ TOPIC_ADMIN: Final = {
         "DescribeUserScramCredentials": (),
         "ListConfigResources": CONFIG_RESOURCES,
         "ApiVersions: the table of APIs": API_VERSIONS,
+        "ApiVersions: Produce that is reported and not served": REPORTED_PRODUCE,
+        "DescribeCluster": DESCRIBE_CLUSTER,
         "SaslHandshake on a plain listener": SASL_HANDSHAKE,
         "SaslAuthenticate on a plain listener": SASL_AUTHENTICATE,
         "AlterReplicaLogDirs": REPLICA_LOG_DIRS,

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from protocol.messages import REQUESTS
 from tests.conformance.coverage import Coverage, proofs_elsewhere
 from tests.conformance.lines import CELLS, DURABLE, ELSEWHERE, LATER, LINES, NAMED_LINES, NETS, Net
 from tests.conformance.registry import Case, Ending, all_scenarios
 from tests.conformance.run import Run
 from tests.conformance.suite import Outcome
+from tests.spoken import served
+
+NAMED_OTHERWISE = {
+    "Fetch": "^F ",
+    "JoinGroup": "^2.2 Join:",
+    "SyncGroup": "^2.2 Sync:",
+    "LeaveGroup": "^2.2 Leave:",
+    "DescribeProducers": "^P describe: ",
+    "DescribeTopicPartitions": "topics that other requests do not make$",
+    **dict.fromkeys(("DescribeAcls", "CreateAcls", "DeleteAcls"), "ACLs$"),
+}
+"""Which cells ask an API whose name they do not bear."""
 
 CASES = [case for scenario in all_scenarios() for case in scenario.cases()]
 
 
 def test_everything_is_covered() -> None:
     assert Coverage([Outcome(case) for case in CASES]).missing == []
+
+
+def test_every_version_that_is_served_is_compared() -> None:
+    """As docs/apis.md says: a cell without versions stands for an API that has but one."""
+    missing = {}
+    for key, versions in served().items():
+        name = REQUESTS[key].__name__.removesuffix("Request")
+        pattern = re.compile(NAMED_OTHERWISE.get(name, rf"\b{name}\b"))
+        cells = [
+            CELLS[cell] or (versions if len(versions) == 1 else ()) for cell in CELLS if pattern.search(cell)
+        ]
+        if absent := versions.difference(*cells):
+            missing[name] = sorted(absent)
+    assert missing == {}
 
 
 def test_scenarios_name_lines_that_there_are() -> None:

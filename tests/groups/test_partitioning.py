@@ -1,4 +1,4 @@
-"""Which partition keeps a group: the vectors of docs/kafka.md section 5, checked there against a JVM."""
+"""Which partition keeps a group: the vectors of docs/kafka.md section 5, and the hashes behind them."""
 
 from __future__ import annotations
 

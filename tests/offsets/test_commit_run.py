@@ -77,7 +77,7 @@ def test_packed_or_not_it_is_the_same(version: int, case: list[list[int]], note:
 
 
 def test_one_with_a_retention_of_its_own_is_stored_one_by_one() -> None:
-    """Its expiry is in no run (docs/kafka.md O4)."""
+    """Its expiry is in no run (docs/kafka.md O1, O19)."""
     request = commit(4, list(range(COUNT)), retention_time_ms=5_000)
     packed, _ = play([request], 4, True)
     stored = packed.shard.offsets.get("g", "orders", 7)

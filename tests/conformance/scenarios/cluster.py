@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from struct import pack
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
@@ -25,18 +26,22 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.versions import PRODUCE_KEY
 from tests.conformance.admin_lines import (
     API_VERSIONS,
+    DESCRIBE_CLUSTER,
     FEATURES,
     QUORUM,
     REASSIGNMENTS,
     REPLICA_LOG_DIRS,
+    REPORTED_PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     VOTERS,
 )
+from tests.conformance.connection import CORRELATION_ID
 from tests.conformance.registry import scenario
-from tests.conformance.run import Run
+from tests.conformance.run import CLOSED, Run
 from tests.conformance.served import LATER
 from tests.conformance.topic_scenes import ask, make_topic, quietly, topic_name
 
@@ -66,6 +71,34 @@ async def the_tables_of_apis_are_equal(run: Run, version: int) -> None:
         reply.finalized_features_epoch = "known" if reply.finalized_features_epoch >= 0 else "not known"
 
     await ask(run, ApiVersionsRequest(**software), version, tidy=tidy)
+
+
+@scenario("6 ApiVersions: Produce that is reported and not served", versions=REPORTED_PRODUCE)
+async def what_is_only_reported_ends_the_connection(run: Run, version: int) -> None:
+    """Our own codec has no such version: acks, a timeout and no topics, behind a header without a client id."""
+    body = pack(">hhihhii", PRODUCE_KEY, version, CORRELATION_ID, -1, 1, 1000, 0)
+    frame = len(body).to_bytes(4, "big") + body
+    asked = await run.send_frame("old", frame, PRODUCE_KEY, version, f"Produce v{version}")
+    run.expect(await run.answer(asked) == CLOSED, "the connection ends")
+
+
+@scenario("6 DescribeCluster", versions=DESCRIBE_CLUSTER)
+async def the_cluster_is_this_node(run: Run, version: int) -> None:
+    """The id is each cluster's own; where the broker listens is what the client was given."""
+
+    def tidy(reply: Any) -> None:
+        reply.cluster_id = "an id" if reply.cluster_id else "none"
+
+    for note, changes in {
+        "brokers": {},
+        "what may be done": {"include_cluster_authorized_operations": True},
+    }.items():
+        await ask(run, DescribeClusterRequest(**changes), version, note, tidy)
+    for kind in (0, 1, 2, 3, -1) if version >= 1 else ():
+        await ask(run, DescribeClusterRequest(endpoint_type=kind), version, f"endpoints {kind}", tidy)
+    if version >= 2:
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        await ask(run, request, version, "fenced ones too", tidy)
 
 
 @scenario("6 SaslHandshake on a plain listener", versions=SASL_HANDSHAKE)
