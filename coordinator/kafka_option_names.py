@@ -24,7 +24,7 @@ IGNORED: Final = frozenset(
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
     controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
-    controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
+    controller.quota.window.size.seconds controller.socket.timeout.ms
     create.topic.policy.class.name delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests early.start.listeners
@@ -60,7 +60,7 @@ IGNORED: Final = frozenset(
     log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.preallocate
     log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate
-    max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
+    max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples

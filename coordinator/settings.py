@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from coordinator.listeners import Listener, parse_listeners
 from coordinator.settings_types import (
     INT64_MAX,
+    AddressCounts,
     Choice,
     Count,
     CountOrNone,
@@ -33,6 +34,7 @@ from coordinator.settings_types import (
     WordList,
     Words,
 )
+from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
@@ -72,6 +74,9 @@ class Settings(BaseModel):
     # The log.
     log_dirs: WordList = Field((), description="Where the log is kept; one directory. Overrides log.dir.")
     log_dir: NonBlank = Field("muster-data", description="Where the log is kept, if log.dirs is not given.")
+    cordoned_log_dirs: WordList = Field(
+        (), description="The log directory, or *, if no new topic is to be placed in it."
+    )
     log_segment_bytes: Annotated[int, Whole(1 << 20)] = Field(
         1 << 30, description="Size at which a new segment begins."
     )
@@ -239,6 +244,9 @@ class Settings(BaseModel):
     )
     max_connections: CountOrZero = Field(2**31 - 1, description="Most connections of one listener set.")
     max_connections_per_ip: CountOrZero = Field(2**31 - 1, description="Most connections from one address.")
+    max_connections_per_ip_overrides: Annotated[str, AddressCounts()] = Field(
+        "", description="Most connections from single addresses; names are not looked up."
+    )
     connections_max_idle_ms: LongCountOrNone = Field(
         600_000, description="A connection silent for longer is closed; -1: never."
     )
@@ -295,6 +303,10 @@ class Settings(BaseModel):
             )
         if len(self.log_dirs) > 1:
             problems.append(f"log.dirs={','.join(self.log_dirs)} must be one directory")
+        directory = self.log_dirs[0] if self.log_dirs else self.log_dir
+        problems += cordon_problems(self.cordoned_log_dirs, directory)
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
+            problems.append(NO_CONNECTIONS)
         try:
             self.endpoints  # noqa: B018 - read for its checks
         except ValueError as error:

@@ -220,12 +220,42 @@ def test_what_can_be_changed_at_run_time_counts_in_a_file_as_well(name: str, tmp
         "log.cleaner.min.cleanable.ratio": "0.25",
         "log.cleaner.io.max.bytes.per.second": "1234567.5",
         "transaction.partition.verification.enable": "false",
+        "max.connections.per.ip.overrides": "127.0.0.1:5,::1:7",
+        "cordoned.log.dirs": "*",
     }.get(name, "1234567")
     given = load(config=properties(tmp_path, f"{name}={value}\n"))
     assert given.ignored == ()
     settings = topic_settings(given.settings, "cluster")
     assert str(getattr(settings, attribute)).lower() == value.lower()
     assert getattr(topic_settings(Settings(), "cluster"), attribute) == getattr(TopicSettings(), attribute)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "a b:1", ":1"])
+def test_connections_of_single_addresses_are_addresses_with_numbers(text: str) -> None:
+    (problem,) = problems({"max.connections.per.ip.overrides": text})
+    words = "must be a list separated by commas of address:count"
+    assert problem == f"max.connections.per.ip.overrides={text} (flag) {words}"
+
+
+def test_no_connections_of_any_address_need_an_address_that_may_have_some() -> None:
+    """As Kafka has it: otherwise no client could ever connect."""
+    assert problems({"max.connections.per.ip": "0"}) == [
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+    ]
+    given = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:1"}
+    assert load(given).settings.max_connections_per_ip == 0
+
+
+def test_only_the_log_directory_can_be_cordoned() -> None:
+    for entries in ("logs", "*"):
+        settings = load({"log.dirs": "logs", "cordoned.log.dirs": entries}).settings
+        assert topic_settings(settings, "cluster").cordoned_log_dirs == entries
+    missing = (
+        "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : other"
+    )
+    assert problems({"log.dirs": "logs", "cordoned.log.dirs": "logs,other"}) == [missing]
+    alone = "When cordoned.log.dirs is set to *, it must not contain other values"
+    assert problems({"log.dirs": "logs", "cordoned.log.dirs": "*,logs"}) == [alone]
 
 
 def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ class TopicSettings:
     transaction_partition_verification_enable: bool = True
     max_connections: int = INT32_MAX
     max_connections_per_ip: int = INT32_MAX
+    max_connections_per_ip_overrides: str = ""
+    cordoned_log_dirs: str = ""
     dynamic: DynamicSettings = NOTHING_DYNAMIC
     static: TopicSettings | None = None
 

@@ -194,6 +194,10 @@ BAD_STEP = (
             "Missing entries : /elsewhere",
         ),
         (
+            [("cordoned.log.dirs", "*,/elsewhere")],
+            "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values",
+        ),
+        (
             [("principal.builder.class", "x")],
             "Invalid value x for configuration principal.builder.class: Class x could not be found.",
         ),
@@ -283,8 +287,18 @@ def test_a_cordoned_directory_takes_only_what_is_assigned_to_it(world: World) ->
         created(CreatableTopic(name="placed", num_partitions=-1, replication_factor=-1, assignments=placed))
         == 0
     )
+    assert change(world, NODE, ("cordoned.log.dirs", "*")) == (0, None)
+    assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == refused
     assert change(world, NODE, ("cordoned.log.dirs", None)) == (0, None)
     assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == 0
+
+
+def test_a_directory_that_is_cordoned_in_a_file_can_be_opened_at_run_time(tmp_path: Path) -> None:
+    world = World(tmp_path, TopicSettings(cordoned_log_dirs="*"))
+    new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    assert world.ask(new, 7).topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert change(world, NODE, ("cordoned.log.dirs", "")) == (0, None)
+    assert world.ask(new, 7).topics[0].error_code == ErrorCode.NONE
 
 
 def test_connections_of_single_addresses() -> None:
