@@ -69,7 +69,9 @@ READER_THREADS = 2
 """Fetches of data that is not in the page cache, side by side."""
 LAST_ANSWERS_S = 1.0
 """How long a stop waits for clients to take the answers that were sent to them; most do at once."""
-READ_OTHERWISE = frozenset({"cordoned_log_dirs", "log_cleanup_policy", "log_retention_ms", "log_roll_ms"})
+READ_OTHERWISE = frozenset(
+    {"cordoned_log_dirs", "log_cleanup_policy", "log_flush_interval_ms", "log_retention_ms", "log_roll_ms"}
+)
 """Settings that the data plane knows in another form than they are given in."""
 NOT_SHOWN = frozenset({"producer_id_expiration_check_interval_ms"})
 """Settings that Kafka takes and does not describe."""
@@ -301,6 +303,7 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
         rack=settings.broker_rack,
         cordoned_log_dirs=",".join(settings.cordoned_log_dirs),
         log_cleanup_policy=",".join(settings.log_cleanup_policy),
+        log_flush_interval_ms=settings.flush_interval_ms,
         log_retention_ms=settings.retention_ms,
         log_roll_ms=settings.roll_ms,
     )

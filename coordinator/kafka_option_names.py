@@ -56,7 +56,7 @@ IGNORED: Final = frozenset(
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-    log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+    log.dir.failure.timeout.ms
     log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.preallocate
     log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate

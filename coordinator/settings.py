@@ -100,6 +100,17 @@ class Settings(BaseModel):
     log_flush_offset_checkpoint_interval_ms: Count = Field(
         60_000, description="How often recovery points are written: how far a start after a crash looks back."
     )
+    log_flush_interval_messages: LongCount = Field(
+        INT64_MAX, description="A topic's log is synced when so many records came since it last was."
+    )
+    log_flush_interval_ms: Annotated[int | None, Whole(0, INT64_MAX, also=(-1,), optional=True)] = Field(
+        None,
+        description="A topic's log that was not synced for so long is, when that is looked at; -1: never. If not "
+        "given, log.flush.scheduler.interval.ms.",
+    )
+    log_flush_scheduler_interval_ms: LongCount = Field(
+        INT64_MAX, description="How often it is looked for such logs; by default never."
+    )
     log_segment_delete_delay_ms: LongCountOrZero = Field(
         60_000, description="Shown; a deleted file lasts until its last reader is done."
     )
@@ -338,6 +349,12 @@ class Settings(BaseModel):
         if self.log_retention_minutes is not None:
             return _scaled(self.log_retention_minutes, MS_PER_MINUTE)
         return _scaled(self.log_retention_hours, MS_PER_HOUR)
+
+    @property
+    def flush_interval_ms(self) -> int:
+        """How long a topic's log goes without a sync, where that is looked at."""
+        given = self.log_flush_interval_ms
+        return self.log_flush_scheduler_interval_ms if given is None else given
 
     @property
     def roll_ms(self) -> int:

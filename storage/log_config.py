@@ -31,6 +31,8 @@ class LogConfig:
     retention_bytes: int = -1  # retention.bytes: oldest segments go while the rest is at least this large.
     max_batch_bytes: int = 1_048_588  # max.message.bytes: the largest batch taken, 12-byte overhead included.
     flush: FlushPolicy = FlushPolicy.FSYNC
+    flush_messages: int = INT64_MAX  # flush.messages: under OS, a sync once so many records have had none.
+    flush_ms: int = INT64_MAX  # flush.ms: under OS, how long ago the last sync may be when that is looked at.
     is_compacted: bool = False  # cleanup.policy: whether the newest record of each key is all that is kept.
     min_cleanable_ratio: float = (
         0.5  # min.cleanable.dirty.ratio: share of dirty bytes that is worth a cleaning.

@@ -5,8 +5,9 @@ disk lock; nothing here is safe otherwise. Readers see `segments` and `durable_o
 never changed, the offset always last.
 
 The order of things on the disk, which recovery counts on: a segment is synced, indexes and name included,
-before its successor is made; under FlushPolicy.FSYNC a batch and the name of its file are synced before
-`durable_offset` moves over it. The file of a partition that was never written to does not exist.
+before its successor is made; under FlushPolicy.FSYNC, and where `flush.messages` asks for it, a batch and the
+name of its file are synced before `durable_offset` moves over it. The file of a partition that was never written
+to does not exist.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class LogWriter:
         self.segments: tuple[Segment, ...] = ()  # Oldest first; the last is the one that is written.
         self.durable_offset = 0
         self.recovery_point = 0
+        self.synced_at_ms = 0  # When the last sync was, as far as writes and rolls know; 0 after opening.
         self._files = files
         self._unborn: Segment | None = None  # While it is being made: its files may be there in part.
         self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
@@ -76,15 +78,17 @@ class LogWriter:
         """Write to the active segment, sync as the policy asks, and only then let readers see it."""
         if not run:
             return
-        active = self.segments[-1]
+        active, end = self.segments[-1], run[-1].last_offset + 1
+        config = self.config
+        is_synced = config.flush is FlushPolicy.FSYNC or end - self.recovery_point >= config.flush_messages
         active.write(run)
-        if self.config.flush is FlushPolicy.FSYNC:
+        if is_synced:
             active.sync()
             self._sync_names()
         active.publish(run)
-        self.durable_offset = run[-1].last_offset + 1
-        if self.config.flush is FlushPolicy.FSYNC:
-            self.recovery_point = self.durable_offset
+        self.durable_offset = end
+        if is_synced:
+            self.recovery_point, self.synced_at_ms = end, run[-1].wall_ms
         active.indexes.save()
         active.transactions.save()
 
@@ -92,6 +96,7 @@ class LogWriter:
         """Seal the active segment and begin a new, empty one at the end of the log."""
         if self.segments:
             self.seal()
+        self.synced_at_ms = wall_ms
         self._unborn = self._segment(self.durable_offset)
         self._names_unsynced.append(self.directory)
         self._unborn.create(wall_ms)
@@ -100,6 +105,17 @@ class LogWriter:
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self._files, self.directory, base_offset, self.config.index_interval_bytes)
+
+    def must_sync(self, wall_ms: int) -> bool:
+        """Whether there is something to sync, and the last sync at least `flush.ms` ago."""
+        is_recent = 0 <= wall_ms - self.synced_at_ms < self.config.flush_ms  # Not so if the clock went back.
+        return self.durable_offset > self.recovery_point and not is_recent
+
+    def sync(self, wall_ms: int) -> None:
+        """Sync what was written and is read already."""
+        self.segments[-1].sync()
+        self._sync_names()
+        self.recovery_point, self.synced_at_ms = self.durable_offset, wall_ms
 
     def seal(self) -> None:
         """Sync everything, so that a clean start has to walk nothing."""

@@ -21,6 +21,7 @@ from coordinator.settings_sources import Loaded, SettingsError, environment_vari
 from coordinator.settings_types import Flag, Whole
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
+from coordinator.topics.topic_config import topic_config
 from tests import java_tools
 
 # Kafka's own file, as its 4.x archive ships it for one node in combined mode, comments left out.
@@ -198,6 +199,23 @@ def test_booleans_are_true_and_false_in_any_case(text: str, value: bool) -> None
 )
 def test_the_finest_unit_of_retention_wins(given: dict[str, str], retention_ms: int) -> None:
     assert load(given).settings.retention_ms == retention_ms
+
+
+@pytest.mark.parametrize(
+    ("given", "flush_ms"),
+    [
+        ({}, 2**63 - 1),
+        ({"log.flush.scheduler.interval.ms": "500"}, 500),
+        ({"log.flush.scheduler.interval.ms": "500", "log.flush.interval.ms": "7"}, 7),
+        ({"log.flush.scheduler.interval.ms": "500", "log.flush.interval.ms": "-1"}, -1),
+    ],
+)
+def test_logs_are_synced_whenever_that_is_looked_at_unless_it_is_given(
+    given: dict[str, str], flush_ms: int
+) -> None:
+    settings = topic_settings(load(given).settings, "cluster")
+    assert settings.log_flush_interval_ms == flush_ms
+    assert topic_config({}, settings).log.flush_ms == (flush_ms if flush_ms >= 0 else 2**63 - 1)
 
 
 def test_the_finer_unit_of_rolling_wins() -> None:

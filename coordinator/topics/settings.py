@@ -49,6 +49,8 @@ class TopicSettings:
     log_segment_bytes: int = 1 << 30
     log_roll_ms: int = 604_800_000
     log_index_interval_bytes: int = 4096
+    log_flush_interval_messages: int = INT64_MAX
+    log_flush_interval_ms: int = INT64_MAX
     log_cleaner_min_cleanable_ratio: float = 0.5
     log_cleaner_delete_retention_ms: int = 86_400_000
     log_cleaner_min_compaction_lag_ms: int = 0

@@ -65,8 +65,8 @@ def _shown(broker_name: str, value: object) -> Callable[[TopicSettings], object]
 
 def _flush_ms(settings: TopicSettings) -> object:
     """The daemon may be given a negative interval, which a topic may not; it means none."""
-    text = settings.dynamic_text("log.flush.interval.ms")
-    return INT64_MAX if text is None or int(text) < 0 else int(text)
+    given = settings.log_flush_interval_ms
+    return INT64_MAX if given < 0 else given
 
 
 def _shown_key(name: str, kind: ValueKind, value: object, broker_name: str | None = None) -> TopicKey:
@@ -101,7 +101,12 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_segment_delete_delay_ms,
             "log.segment.delete.delay.ms",
         ),
-        _shown_key("flush.messages", whole(LONG, 1), INT64_MAX, "log.flush.interval.messages"),
+        TopicKey(
+            "flush.messages",
+            whole(LONG, 1),
+            lambda s: s.log_flush_interval_messages,
+            "log.flush.interval.messages",
+        ),
         TopicKey("flush.ms", whole(LONG, 0), _flush_ms, "log.flush.interval.ms"),
         TopicKey("follower.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
         TopicKey(
@@ -266,6 +271,8 @@ def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
         retention_bytes=max(values["retention.bytes"], -1) if deletes else -1,
         max_batch_bytes=values["max.message.bytes"],
         flush=flush,
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
         is_compacted=compacts,
         min_cleanable_ratio=values["min.cleanable.dirty.ratio"],
         delete_retention_ms=values["delete.retention.ms"],

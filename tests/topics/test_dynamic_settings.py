@@ -26,7 +26,8 @@ from protocol.messages.describe_configs import (
 from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.topics.world import World
+from tests.topics.requests import produce
+from tests.topics.world import World, batch
 
 BROKER, TOPIC = 4, 2
 SET, DELETE, APPEND = range(3)
@@ -256,6 +257,27 @@ def test_a_negative_default_is_none_where_a_topic_may_not_have_it(world: World) 
     shown = described(world, "t", TOPIC)
     assert (shown["flush.ms"].value, shown["retention.ms"].value) == (str(2**63 - 1), "-1")
     assert world.restart().registry.settings.log_retention_ms == -1
+
+
+def test_how_often_a_log_is_synced_follows_the_broker_and_the_topic_at_once(world: World) -> None:
+    world.topic("t")
+    partition = world.registry.partition("t", 0)
+    assert partition is not None
+    log = partition.log
+    assert change(world, ALL, ("log.flush.interval.messages", "2"), ("log.flush.interval.ms", "9")) == (
+        0,
+        None,
+    )
+    assert (log.config.flush_messages, log.config.flush_ms) == (2, 9)
+    produce(world, batch(b"a"))
+    assert (log.durable_offset, log.recovery_point) == (1, 0)
+    produce(world, batch(b"b"))
+    assert log.recovery_point == 2
+    own = [Operation(name="flush.messages", config_operation=SET, value="1")]
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=own)
+    assert world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
+    produce(world, batch(b"c"))
+    assert log.recovery_point == 3
 
 
 def test_those_who_follow_the_settings_hear_of_a_change_once_it_is_kept(world: World) -> None:
