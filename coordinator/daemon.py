@@ -219,6 +219,7 @@ class Daemon:
         self.server.max_connections = settings.max_connections
         self.server.max_connections_per_ip = settings.max_connections_per_ip
         self.server.max_connections_of_ip = overrides_of(settings.max_connections_per_ip_overrides)
+        self.server.keep_creation_rate(settings.max_connection_creation_rate)
         self._verifier.is_enabled = settings.transaction_partition_verification_enable
 
     def _on_advanced(self, partition: Partition) -> None:

@@ -59,7 +59,7 @@ IGNORED: Final = frozenset(
     log.dir.failure.timeout.ms
     log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.preallocate
-    log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate
+    log.roll.jitter.hours log.roll.jitter.ms
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms

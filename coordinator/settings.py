@@ -255,6 +255,9 @@ class Settings(BaseModel):
     )
     max_connections: CountOrZero = Field(2**31 - 1, description="Most connections of one listener set.")
     max_connections_per_ip: CountOrZero = Field(2**31 - 1, description="Most connections from one address.")
+    max_connection_creation_rate: Count = Field(
+        2**31 - 1, description="Connections that are accepted in a second; more wait in the system's queue."
+    )
     max_connections_per_ip_overrides: Annotated[str, AddressCounts()] = Field(
         "", description="Most connections from single addresses; names are not looked up."
     )

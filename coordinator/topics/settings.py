@@ -73,6 +73,7 @@ class TopicSettings:
     max_connections: int = INT32_MAX
     max_connections_per_ip: int = INT32_MAX
     max_connections_per_ip_overrides: str = ""
+    max_connection_creation_rate: int = INT32_MAX
     cordoned_log_dirs: str = ""
     dynamic: DynamicSettings = NOTHING_DYNAMIC
     static: TopicSettings | None = None
