@@ -70,7 +70,10 @@ READER_THREADS = 2
 LAST_ANSWERS_S = 1.0
 """How long a stop waits for clients to take the answers that were sent to them; most do at once."""
 READ_OTHERWISE = frozenset(
-    {"cordoned_log_dirs", "log_cleanup_policy", "log_flush_interval_ms", "log_retention_ms", "log_roll_ms"}
+    {
+        *("cordoned_log_dirs", "log_cleanup_policy", "log_flush_interval_ms", "log_retention_ms"),
+        *("log_roll_jitter_ms", "log_roll_ms"),
+    }
 )
 """Settings that the data plane knows in another form than they are given in."""
 NOT_SHOWN = frozenset({"producer_id_expiration_check_interval_ms"})
@@ -307,6 +310,7 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
         log_flush_interval_ms=settings.flush_interval_ms,
         log_retention_ms=settings.retention_ms,
         log_roll_ms=settings.roll_ms,
+        log_roll_jitter_ms=settings.roll_jitter_ms,
     )
 
 

@@ -57,9 +57,8 @@ IGNORED: Final = frozenset(
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
     log.dir.failure.timeout.ms
-    log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
+    log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.preallocate
-    log.roll.jitter.hours log.roll.jitter.ms
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms

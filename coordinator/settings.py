@@ -84,6 +84,13 @@ class Settings(BaseModel):
         None, description="Age at which a new segment begins; overrides log.roll.hours."
     )
     log_roll_hours: Count = Field(168, description="Age at which a new segment begins.")
+    log_roll_jitter_ms: Annotated[int | None, Whole(0, INT64_MAX, optional=True)] = Field(
+        None,
+        description="The most, at random, by which a new segment begins earlier; overrides log.roll.jitter.hours.",
+    )
+    log_roll_jitter_hours: CountOrZero = Field(
+        0, description="The most, at random, by which a new segment begins earlier."
+    )
     log_retention_ms: Annotated[int | None, Whole(1, INT64_MAX, also=(-1,), optional=True)] = Field(
         None, description="How long records are kept; -1 for ever. Overrides log.retention.minutes."
     )
@@ -113,6 +120,9 @@ class Settings(BaseModel):
     )
     log_segment_delete_delay_ms: LongCountOrZero = Field(
         60_000, description="Shown; a deleted file lasts until its last reader is done."
+    )
+    log_index_size_max_bytes: Annotated[int, Whole(4)] = Field(
+        10_485_760, description="Size of an index at which a new segment begins."
     )
     log_index_interval_bytes: CountOrZero = Field(4096, description="Log bytes between two index entries.")
 
@@ -363,6 +373,12 @@ class Settings(BaseModel):
     def roll_ms(self) -> int:
         """The age at which a segment is closed, from the finest unit that was given."""
         return self.log_roll_hours * MS_PER_HOUR if self.log_roll_ms is None else self.log_roll_ms
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        """The most by which a segment is closed earlier, from the finest unit that was given."""
+        given = self.log_roll_jitter_ms
+        return self.log_roll_jitter_hours * MS_PER_HOUR if given is None else given
 
 
 def _scaled(amount: int, unit_ms: int) -> int:

@@ -26,6 +26,10 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30  # segment.bytes: a segment that would grow beyond it is rolled.
     segment_ms: int = 7 * 24 * 3600 * 1000  # segment.ms: how far timestamps in one segment may lie apart.
+    segment_jitter_ms: int = (
+        0  # segment.jitter.ms: the most, at random for each segment, that segment_ms is less.
+    )
+    index_max_bytes: int = 10_485_760  # segment.index.bytes: a segment whose index is so full is rolled.
     index_interval_bytes: int = 4096  # index.interval.bytes: log bytes between two index entries, about.
     retention_ms: int = -1  # retention.ms: age of a segment's newest record at which the segment goes.
     retention_bytes: int = -1  # retention.bytes: oldest segments go while the rest is at least this large.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import random
 
 from storage.batch_walk import walk_headers
 from storage.files import Files
@@ -42,6 +43,7 @@ class LogWriter:
         self.recovery_point = 0
         self.synced_at_ms = 0  # When the last sync was, as far as writes and rolls know; 0 after opening.
         self._files = files
+        self._jitter = random()  # Of the active segment: its share of `segment.jitter.ms`.
         self._unborn: Segment | None = None  # While it is being made: its files may be there in part.
         self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
 
@@ -50,6 +52,11 @@ class LogWriter:
         run: list[StagedBatch] = []
         run_bytes = 0  # Of `run`.
         for batch in staged:
+            if run and self.segments[-1].is_index_full(self.config.index_max_bytes, more=len(run)):
+                self._write_run(
+                    run
+                )  # Each batch may get an entry; whether it did is known when it is written.
+                run, run_bytes = [], 0
             if self._must_roll(batch, run, run_bytes):
                 self._write_run(run)
                 self.roll(batch.wall_ms)
@@ -59,7 +66,7 @@ class LogWriter:
         self._write_run(run)
 
     def _must_roll(self, batch: StagedBatch, run: Sequence[StagedBatch], run_bytes: int) -> bool:
-        """Whether `batch` belongs into a new segment: for size, for time, or for a 32-bit relative offset."""
+        """Whether `batch` belongs into a new segment: for size, time, full indexes, or a 32-bit offset."""
         if not self.segments:
             return not run
         active = self.segments[-1]
@@ -70,9 +77,15 @@ class LogWriter:
         waited_ms = batch.max_timestamp_ms - first_ms if first_ms >= 0 else batch.wall_ms - active.created_ms
         return (
             size_bytes + len(batch.data) > self.config.segment_bytes
-            or waited_ms > self.config.segment_ms
+            or waited_ms > self._roll_ms()
+            or active.is_index_full(self.config.index_max_bytes)
             or batch.last_offset - active.base_offset > MAX_RELATIVE_OFFSET
         )
+
+    def _roll_ms(self) -> int:
+        """How far timestamps in the active segment may lie apart: logs that were begun together roll apart."""
+        config = self.config
+        return config.segment_ms - int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
 
     def _write_run(self, run: Sequence[StagedBatch]) -> None:
         """Write to the active segment, sync as the policy asks, and only then let readers see it."""
@@ -96,7 +109,7 @@ class LogWriter:
         """Seal the active segment and begin a new, empty one at the end of the log."""
         if self.segments:
             self.seal()
-        self.synced_at_ms = wall_ms
+        self.synced_at_ms, self._jitter = wall_ms, random()
         self._unborn = self._segment(self.durable_offset)
         self._names_unsynced.append(self.directory)
         self._unborn.create(wall_ms)

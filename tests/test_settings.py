@@ -220,6 +220,11 @@ def test_logs_are_synced_whenever_that_is_looked_at_unless_it_is_given(
 
 def test_the_finer_unit_of_rolling_wins() -> None:
     assert load({"log.roll.ms": "7", "log.roll.hours": "1"}).settings.roll_ms == 7
+    jitter = {"log.roll.jitter.hours": "2"}
+    assert topic_settings(load(jitter).settings, "cluster").log_roll_jitter_ms == 7_200_000
+    assert (
+        topic_settings(load(jitter | {"log.roll.jitter.ms": "5"}).settings, "cluster").log_roll_jitter_ms == 5
+    )
 
 
 OF_THE_DATA_PLANE = {field.name.replace("_", ".") for field in fields(TopicSettings)} - {

@@ -48,6 +48,8 @@ class TopicSettings:
     log_retention_bytes: int = -1
     log_segment_bytes: int = 1 << 30
     log_roll_ms: int = 604_800_000
+    log_roll_jitter_ms: int = 0
+    log_index_size_max_bytes: int = 10_485_760
     log_index_interval_bytes: int = 4096
     log_flush_interval_messages: int = INT64_MAX
     log_flush_interval_ms: int = INT64_MAX

@@ -6,8 +6,8 @@ needs already read out. A default is a function of the daemon's own settings, as
 All of Kafka's names are accepted in their ranges, so that applications that create their own topics
 work. Not all of them do something here: `compression.type` other than `producer` is kept and shown, but
 batches stay as their producer compressed them; replica throttles, tiered storage, `preallocate`,
-`segment.jitter.ms`, `file.delete.delay.ms` and `flush.*` have nothing to act on, since there is one node, the
-log flushes every batch anyway, and a deleted file lasts until its last reader is done.
+`file.delete.delay.ms` and `min.insync.replicas` have nothing to act on, since there is one node, and a deleted
+file lasts until its last reader is done.
 """
 
 from __future__ import annotations
@@ -167,8 +167,13 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey(
             "segment.bytes", whole(INT, MIN_SEGMENT_BYTES), lambda s: s.log_segment_bytes, "log.segment.bytes"
         ),
-        _shown_key("segment.index.bytes", whole(INT, 4), 10_485_760, "log.index.size.max.bytes"),
-        _shown_key("segment.jitter.ms", whole(LONG, 0), 0, "log.roll.jitter.ms"),
+        TopicKey(
+            "segment.index.bytes",
+            whole(INT, 4),
+            lambda s: s.log_index_size_max_bytes,
+            "log.index.size.max.bytes",
+        ),
+        TopicKey("segment.jitter.ms", whole(LONG, 0), lambda s: s.log_roll_jitter_ms, "log.roll.jitter.ms"),
         TopicKey("segment.ms", whole(LONG, 1), lambda s: s.log_roll_ms, "log.roll.ms"),
         _shown_key("unclean.leader.election.enable", FLAG, "false"),
     )
@@ -266,6 +271,8 @@ def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
     return LogConfig(
         segment_bytes=values["segment.bytes"],
         segment_ms=min(values["segment.ms"], most_ms),
+        segment_jitter_ms=values["segment.jitter.ms"],
+        index_max_bytes=values["segment.index.bytes"],
         index_interval_bytes=values["index.interval.bytes"],
         retention_ms=values["retention.ms"] if deletes else -1,
         retention_bytes=max(values["retention.bytes"], -1) if deletes else -1,
