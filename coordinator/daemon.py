@@ -275,6 +275,7 @@ class Daemon:
         """Answer what can be answered, flush what was appended, let go of the clients."""
         await self.server.stop_listening()
         self.server.stop_reading()
+        await self._readers.idle()  # What they bring may be appended, for which the flusher must be there.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()

@@ -15,8 +15,8 @@ IGNORED: Final = frozenset(
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.leader.rebalance.enable
     background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-    client.quota.callback.class compression.gzip.level compression.lz4.level compression.type
-    compression.zstd.level config.providers connection.failed.authentication.delay.ms
+    client.quota.callback.class
+    config.providers connection.failed.authentication.delay.ms
     connections.max.reauth.ms controlled.shutdown.enable controller.performance.always.log.threshold.ms
     controller.performance.sample.period.ms controller.quorum.append.linger.ms
     controller.quorum.auto.join.enable controller.quorum.bootstrap.servers

@@ -173,6 +173,18 @@ class Settings(BaseModel):
     )
     delete_topic_enable: Switch = Field(True, description="Whether topics may be deleted.")
     default_replication_factor: Count = Field(1, description="Accepted; there is one node, so one replica.")
+    compression_type: Annotated[
+        str, Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), is_exact=True)
+    ] = Field("producer", description="How batches are stored; producer: as they come.")
+    compression_gzip_level: Annotated[int, Whole(1, 9, also=(-1,))] = Field(
+        -1, description="Level of gzip, where batches are stored so and come otherwise; -1: 6."
+    )
+    compression_lz4_level: Annotated[int, Whole(1, 17)] = Field(
+        9, description="Level of lz4, likewise; 9 stands for the fast compressor."
+    )
+    compression_zstd_level: Annotated[int, Whole(-131_072, 22)] = Field(
+        3, description="Level of zstd, likewise."
+    )
     message_max_bytes: CountOrZero = Field(
         1_048_588, description="Largest record batch, as it lies in the log."
     )

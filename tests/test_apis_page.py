@@ -74,8 +74,9 @@ def other_text(key: TopicKey) -> str:
 def test_of_every_setting_of_topics_it_is_said_if_it_has_no_effect(name: str) -> None:
     """One that has an effect changes what the data plane goes by."""
     settings = TopicSettings()
-    before, after = (
-        topic_config(overrides, settings) for overrides in ({}, {name: other_text(TOPIC_KEYS[name])})
-    )
-    has_effect = replace(after, overrides={}) != before
+    codec = re.fullmatch(r"compression\.(\w+)\.level", name)
+    given = {"compression.type": codec[1]} if codec else {}  # A level counts for its own codec alone.
+    before = topic_config(given, settings)
+    after = topic_config(given | {name: other_text(TOPIC_KEYS[name])}, settings)
+    has_effect = replace(after, overrides=given) != before
     assert (name in of_section("topics, shown", TOPIC_KEYS)) == (not has_effect)

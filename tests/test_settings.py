@@ -245,6 +245,8 @@ def test_what_can_be_changed_at_run_time_counts_in_a_file_as_well(name: str, tmp
         "transaction.partition.verification.enable": "false",
         "max.connections.per.ip.overrides": "127.0.0.1:5,::1:7",
         "cordoned.log.dirs": "*",
+        "compression.type": "zstd",
+        **{f"compression.{codec}.level": "7" for codec in ("gzip", "lz4", "zstd")},
     }.get(name, "1234567")
     given = load(config=properties(tmp_path, f"{name}={value}\n"))
     assert given.ignored == ()
@@ -293,6 +295,8 @@ def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
         ("log.cleanup.policy", "compact,compact"),
         ("log.cleanup.policy", "delete,keep"),
         ("log.message.timestamp.type", "logappendtime"),
+        ("compression.type", "none"),
+        ("compression.type", "GZIP"),
     ],
 )
 def test_words_that_kafka_does_not_take_are_refused(name: str, value: str) -> None:

@@ -51,6 +51,10 @@ class TopicSettings:
     log_roll_jitter_ms: int = 0
     log_index_size_max_bytes: int = 10_485_760
     log_index_interval_bytes: int = 4096
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     log_flush_interval_messages: int = INT64_MAX
     log_flush_interval_ms: int = INT64_MAX
     log_cleaner_min_cleanable_ratio: float = 0.5

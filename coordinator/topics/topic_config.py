@@ -4,8 +4,7 @@
 needs already read out. A default is a function of the daemon's own settings, as in Kafka.
 
 All of Kafka's names are accepted in their ranges, so that applications that create their own topics
-work. Not all of them do something here: `compression.type` other than `producer` is kept and shown, but
-batches stay as their producer compressed them; replica throttles, tiered storage, `preallocate`,
+work. Not all of them do something here: replica throttles, tiered storage, `preallocate`,
 `file.delete.delay.ms` and `min.insync.replicas` have nothing to act on, since there is one node, and a deleted
 file lasts until its last reader is done.
 """
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator.topics.config_values import (
     FLAG,
@@ -29,6 +28,7 @@ from coordinator.topics.config_values import (
 )
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigSource, ConfigType
+from protocol.record_batch import Codec
 from storage.log_config import FlushPolicy, LogConfig
 
 INT, LONG = ConfigType.INT, ConfigType.LONG
@@ -85,10 +85,25 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_cleanup_policy,
             "log.cleanup.policy",
         ),
-        _shown_key("compression.gzip.level", whole(INT, 1, 9, also=-1), -1),
-        _shown_key("compression.lz4.level", whole(INT, 1, 17), 9),
-        _shown_key("compression.type", _COMPRESSIONS, "producer"),
-        _shown_key("compression.zstd.level", whole(INT, -131072, 22), 3),
+        TopicKey(
+            "compression.gzip.level",
+            whole(INT, 1, 9, also=-1),
+            lambda s: s.compression_gzip_level,
+            "compression.gzip.level",
+        ),
+        TopicKey(
+            "compression.lz4.level",
+            whole(INT, 1, 17),
+            lambda s: s.compression_lz4_level,
+            "compression.lz4.level",
+        ),
+        TopicKey("compression.type", _COMPRESSIONS, lambda s: s.compression_type, "compression.type"),
+        TopicKey(
+            "compression.zstd.level",
+            whole(INT, -131072, 22),
+            lambda s: s.compression_zstd_level,
+            "compression.zstd.level",
+        ),
         TopicKey(
             "delete.retention.ms",
             whole(LONG, 0),
@@ -180,6 +195,13 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
 }
 
 
+class Compression(NamedTuple):
+    """How batches are stored; the level is numbered as Kafka does, None where the codec has none."""
+
+    codec: Codec
+    level: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """One topic's settings: its own `overrides` as given, over the daemon's defaults."""
@@ -190,6 +212,7 @@ class TopicConfig:
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     is_log_append_time: bool
+    compression: Compression | None
     is_compacted: bool
     is_deleting: bool
     log: LogConfig
@@ -247,10 +270,20 @@ def topic_config(
         timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
         timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         is_log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        compression=_compression(values),
         is_compacted="compact" in values["cleanup.policy"],
         is_deleting="delete" in values["cleanup.policy"],
         log=_log_config(values, flush or settings.log_flush_policy),
     )
+
+
+def _compression(values: Mapping[str, Any]) -> Compression | None:
+    name = values["compression.type"]
+    if name == "producer":
+        return None
+    if name == "uncompressed":
+        return Compression(Codec.NONE, None)
+    return Compression(Codec[name.upper()], values.get(f"compression.{name}.level"))
 
 
 def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, Any]:
