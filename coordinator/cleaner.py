@@ -84,7 +84,7 @@ class Cleaner:
             self._start_threads()
 
     def alter(self, settings: CleanerSettings) -> None:
-        """Go by other settings: surplus threads end after the log that they clean, whose pace stays."""
+        """Go by other settings: surplus threads end after the log that they clean."""
         with self._guard:
             self._settings = settings
             self._start_threads()
@@ -176,7 +176,7 @@ class Cleaner:
             wall_ms=self._wall_ms(),
             producer_expiration_ms=settings.producer_id_expiration_ms,
             buffer_bytes=settings.log_cleaner_dedupe_buffer_size // settings.log_cleaner_threads,
-            pace=Pace(self._stopping, settings.log_cleaner_io_max_bytes_per_second),
+            pace=Pace(self._stopping, lambda: self._settings.log_cleaner_io_max_bytes_per_second),
         )
         try:
             cleaned = compaction.run()

@@ -8,13 +8,15 @@ the cleaner some of its speed, and a commit next to nothing.
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Callable
 from threading import Event
 from typing import Final
 
 WORK_S: Final = 0.0005
 REST_S: Final = 0.0005
+LONGEST_REST_S: Final = 1.0
+"""Then the rate is looked at again: at a byte in a thousand years, the next one would have to wait for that."""
 
 
 class CleaningStopped(Exception):
@@ -22,12 +24,14 @@ class CleaningStopped(Exception):
 
 
 class Pace:
-    """Of one thread. Called after every step with the bytes it read or wrote; raises CleaningStopped."""
+    """Of one thread. Called after every step with the bytes it read or wrote; raises CleaningStopped.
 
-    def __init__(self, stopping: Event, max_bytes_per_second: float) -> None:
+    The rate may change while a log is cleaned, also while its thread waits.
+    """
+
+    def __init__(self, stopping: Event, max_bytes_per_second: Callable[[], float]) -> None:
         self._stopping = stopping
-        # Kafka takes any number for the rate; one that nothing could be done at limits nothing here.
-        self._max_bytes_per_second = max_bytes_per_second if max_bytes_per_second > 0 else math.inf
+        self._max_bytes_per_second = max_bytes_per_second
         self._ahead_s = 0.0  # By how much the bytes since the last rest took less time than they should.
         self._bytes = 0
         self._since = time.perf_counter()
@@ -37,10 +41,18 @@ class Pace:
         worked_s = time.perf_counter() - self._since
         if worked_s < WORK_S:
             return
-        owed_s = self._ahead_s + self._bytes / self._max_bytes_per_second - worked_s
-        if self._stopping.wait(max(owed_s, REST_S)):
+        self._rest(max(self._owed_s(worked_s), REST_S))
+        while (owed_s := self._owed_s(time.perf_counter() - self._since)) > REST_S:
+            self._rest(owed_s)
+        self._ahead_s = max(owed_s, -REST_S)
+        self._bytes, self._since = 0, time.perf_counter()
+
+    def _owed_s(self, elapsed_s: float) -> float:
+        """By how much the bytes since the last rest are ahead of what the rate allows now."""
+        rate = self._max_bytes_per_second()
+        # Kafka takes any number for the rate; one that nothing could be done at limits nothing here.
+        return self._ahead_s + (self._bytes / rate if rate > 0 else 0.0) - elapsed_s
+
+    def _rest(self, rest_s: float) -> None:
+        if self._stopping.wait(min(rest_s, LONGEST_REST_S)):
             raise CleaningStopped
-        now = time.perf_counter()
-        rested_s = now - self._since - worked_s
-        self._ahead_s = max(owed_s - rested_s, -REST_S)
-        self._bytes, self._since = 0, now

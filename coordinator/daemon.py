@@ -44,7 +44,6 @@ from coordinator.topics.broker import Broker
 from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_all_of_kafkas
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
-from coordinator.topics.dynamic_settings import text_of
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.markers import Markers
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -70,7 +69,12 @@ READER_THREADS = 2
 """Fetches of data that is not in the page cache, side by side."""
 LAST_ANSWERS_S = 1.0
 """How long a stop waits for clients to take the answers that were sent to them; most do at once."""
-READ_OTHERWISE = frozenset({"log_cleanup_policy", "log_retention_ms", "log_roll_ms"})
+READ_OTHERWISE = frozenset(
+    {
+        *("cordoned_log_dirs", "log_cleanup_policy", "log_flush_interval_ms", "log_retention_ms"),
+        *("log_roll_jitter_ms", "log_roll_ms"),
+    }
+)
 """Settings that the data plane knows in another form than they are given in."""
 NOT_SHOWN = frozenset({"producer_id_expiration_check_interval_ms"})
 """Settings that Kafka takes and does not describe."""
@@ -217,8 +221,8 @@ class Daemon:
         self._cleaner.alter(settings)
         self.server.max_connections = settings.max_connections
         self.server.max_connections_per_ip = settings.max_connections_per_ip
-        overrides = text_of("max.connections.per.ip.overrides", settings) or ""
-        self.server.max_connections_of_ip = overrides_of(overrides)
+        self.server.max_connections_of_ip = overrides_of(settings.max_connections_per_ip_overrides)
+        self.server.keep_creation_rate(settings.max_connection_creation_rate)
         self._verifier.is_enabled = settings.transaction_partition_verification_enable
 
     def _on_advanced(self, partition: Partition) -> None:
@@ -271,6 +275,7 @@ class Daemon:
         """Answer what can be answered, flush what was appended, let go of the clients."""
         await self.server.stop_listening()
         self.server.stop_reading()
+        await self._readers.idle()  # What they bring may be appended, for which the flusher must be there.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()
@@ -301,9 +306,12 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
         **{name: getattr(settings, name) for name in own - READ_OTHERWISE},
         cluster_id=cluster_id,
         rack=settings.broker_rack,
+        cordoned_log_dirs=",".join(settings.cordoned_log_dirs),
         log_cleanup_policy=",".join(settings.log_cleanup_policy),
+        log_flush_interval_ms=settings.flush_interval_ms,
         log_retention_ms=settings.retention_ms,
         log_roll_ms=settings.roll_ms,
+        log_roll_jitter_ms=settings.roll_jitter_ms,
     )
 
 

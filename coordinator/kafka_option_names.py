@@ -15,8 +15,8 @@ IGNORED: Final = frozenset(
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name auto.leader.rebalance.enable
     background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-    client.quota.callback.class compression.gzip.level compression.lz4.level compression.type
-    compression.zstd.level config.providers connection.failed.authentication.delay.ms
+    client.quota.callback.class
+    config.providers connection.failed.authentication.delay.ms
     connections.max.reauth.ms controlled.shutdown.enable controller.performance.always.log.threshold.ms
     controller.performance.sample.period.ms controller.quorum.append.linger.ms
     controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
@@ -24,7 +24,7 @@ IGNORED: Final = frozenset(
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
     controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
-    controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
+    controller.quota.window.size.seconds controller.socket.timeout.ms
     create.topic.policy.class.name delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests early.start.listeners
@@ -56,11 +56,10 @@ IGNORED: Final = frozenset(
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-    log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
-    log.flush.start.offset.checkpoint.interval.ms log.index.size.max.bytes log.initial.task.delay.ms
+    log.dir.failure.timeout.ms
+    log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.preallocate
-    log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate
-    max.connections.per.ip.overrides max.request.partition.size.limit metadata.log.dir
+    max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples

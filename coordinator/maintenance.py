@@ -1,4 +1,4 @@
-"""What has to be done now and then: retention, checkpoints, snapshots of producers, forgetting silent ones.
+"""What has to be done now and then: retention, syncs, checkpoints, snapshots of producers, forgetting silent ones.
 
 Driven by the runtime's timers like everything else; what waits for the disk does so on a thread.
 """
@@ -16,6 +16,7 @@ from coordinator.settings import Settings
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
 from storage.files import StorageError
+from storage.log_config import INT64_MAX
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 
@@ -29,6 +30,7 @@ class Intervals:
     retention_ms: int
     checkpoint_ms: int  # How far a crash makes the next start look back.
     producers_ms: int
+    sync_ms: int = INT64_MAX  # The highest number stands for never, as in Kafka.
 
     @classmethod
     def of(cls, settings: Settings) -> Intervals:
@@ -36,6 +38,7 @@ class Intervals:
             settings.log_retention_check_interval_ms,
             settings.log_flush_offset_checkpoint_interval_ms,
             settings.producer_id_expiration_check_interval_ms,
+            settings.log_flush_scheduler_interval_ms,
         )
 
 
@@ -58,11 +61,13 @@ class Maintenance:
             self._retain: intervals.retention_ms,
             self._checkpoint: intervals.checkpoint_ms,
             self._forget_producers: intervals.producers_ms,
+            self._sync: intervals.sync_ms,
         }
 
     def start(self) -> None:
-        for task in self._intervals_ms:
-            self._arm(task)
+        for task, interval_ms in self._intervals_ms.items():
+            if interval_ms < INT64_MAX:
+                self._arm(task)
 
     def _arm(self, task: Any) -> None:
         self._runtime.set_timer((self, task), self._runtime.now_ms() + self._intervals_ms[task])
@@ -82,6 +87,18 @@ class Maintenance:
     def _retain_one(self, partition_log: PartitionLog, wall_ms: int) -> None:
         name = partition_log.directory.name
         self._workers.submit(lambda: partition_log.apply_retention(wall_ms), lambda done: _report(name, done))
+
+    def _sync(self) -> None:
+        """Sync the logs that `flush.ms` asks for; most have nothing that was not synced."""
+        wall_ms = self._runtime.wall_ms()
+        for topic in self._registry.all():
+            for partition in topic.partitions:
+                if partition.log.recovery_point < partition.log.durable_offset:
+                    self._sync_one(partition.log, wall_ms)
+
+    def _sync_one(self, partition_log: PartitionLog, wall_ms: int) -> None:
+        name = partition_log.directory.name
+        self._workers.submit(lambda: partition_log.sync(wall_ms), lambda done: _report(name, done))
 
     def _forget_producers(self) -> None:
         self._registry.expire_producers()

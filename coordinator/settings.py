@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from coordinator.listeners import Listener, parse_listeners
 from coordinator.settings_types import (
     INT64_MAX,
+    AddressCounts,
     Choice,
     Count,
     CountOrNone,
@@ -33,6 +34,7 @@ from coordinator.settings_types import (
     WordList,
     Words,
 )
+from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
@@ -72,6 +74,9 @@ class Settings(BaseModel):
     # The log.
     log_dirs: WordList = Field((), description="Where the log is kept; one directory. Overrides log.dir.")
     log_dir: NonBlank = Field("muster-data", description="Where the log is kept, if log.dirs is not given.")
+    cordoned_log_dirs: WordList = Field(
+        (), description="The log directory, or *, if no new topic is to be placed in it."
+    )
     log_segment_bytes: Annotated[int, Whole(1 << 20)] = Field(
         1 << 30, description="Size at which a new segment begins."
     )
@@ -79,6 +84,13 @@ class Settings(BaseModel):
         None, description="Age at which a new segment begins; overrides log.roll.hours."
     )
     log_roll_hours: Count = Field(168, description="Age at which a new segment begins.")
+    log_roll_jitter_ms: Annotated[int | None, Whole(0, INT64_MAX, optional=True)] = Field(
+        None,
+        description="The most, at random, by which a new segment begins earlier; overrides log.roll.jitter.hours.",
+    )
+    log_roll_jitter_hours: CountOrZero = Field(
+        0, description="The most, at random, by which a new segment begins earlier."
+    )
     log_retention_ms: Annotated[int | None, Whole(1, INT64_MAX, also=(-1,), optional=True)] = Field(
         None, description="How long records are kept; -1 for ever. Overrides log.retention.minutes."
     )
@@ -95,8 +107,22 @@ class Settings(BaseModel):
     log_flush_offset_checkpoint_interval_ms: Count = Field(
         60_000, description="How often recovery points are written: how far a start after a crash looks back."
     )
+    log_flush_interval_messages: LongCount = Field(
+        INT64_MAX, description="A topic's log is synced when so many records came since it last was."
+    )
+    log_flush_interval_ms: Annotated[int | None, Whole(0, INT64_MAX, also=(-1,), optional=True)] = Field(
+        None,
+        description="A topic's log that was not synced for so long is, when that is looked at; -1: never. If not "
+        "given, log.flush.scheduler.interval.ms.",
+    )
+    log_flush_scheduler_interval_ms: LongCount = Field(
+        INT64_MAX, description="How often it is looked for such logs; by default never."
+    )
     log_segment_delete_delay_ms: LongCountOrZero = Field(
         60_000, description="Shown; a deleted file lasts until its last reader is done."
+    )
+    log_index_size_max_bytes: Annotated[int, Whole(4)] = Field(
+        10_485_760, description="Size of an index at which a new segment begins."
     )
     log_index_interval_bytes: CountOrZero = Field(4096, description="Log bytes between two index entries.")
 
@@ -150,6 +176,18 @@ class Settings(BaseModel):
         1,
         description="Replicas of a topic made without saying how many. There is one node: above 1, such a "
         "topic is refused, and none is made by being asked for.",
+    )
+    compression_type: Annotated[
+        str, Choice(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), is_exact=True)
+    ] = Field("producer", description="How batches are stored; producer: as they come.")
+    compression_gzip_level: Annotated[int, Whole(1, 9, also=(-1,))] = Field(
+        -1, description="Level of gzip, where batches are stored so and come otherwise; -1: 6."
+    )
+    compression_lz4_level: Annotated[int, Whole(1, 17)] = Field(
+        9, description="Level of lz4, likewise; 9 stands for the fast compressor."
+    )
+    compression_zstd_level: Annotated[int, Whole(-131_072, 22)] = Field(
+        3, description="Level of zstd, likewise."
     )
     message_max_bytes: CountOrZero = Field(
         1_048_588, description="Largest record batch, as it lies in the log."
@@ -248,6 +286,12 @@ class Settings(BaseModel):
     )
     max_connections: CountOrZero = Field(2**31 - 1, description="Most connections of one listener set.")
     max_connections_per_ip: CountOrZero = Field(2**31 - 1, description="Most connections from one address.")
+    max_connection_creation_rate: Count = Field(
+        2**31 - 1, description="Connections that are accepted in a second; more wait in the system's queue."
+    )
+    max_connections_per_ip_overrides: Annotated[str, AddressCounts()] = Field(
+        "", description="Most connections from single addresses; names are not looked up."
+    )
     connections_max_idle_ms: LongCountOrNone = Field(
         600_000, description="A connection silent for longer is closed; -1: never."
     )
@@ -304,6 +348,10 @@ class Settings(BaseModel):
             )
         if len(self.log_dirs) > 1:
             problems.append(f"log.dirs={','.join(self.log_dirs)} must be one directory")
+        directory = self.log_dirs[0] if self.log_dirs else self.log_dir
+        problems += cordon_problems(self.cordoned_log_dirs, directory)
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
+            problems.append(NO_CONNECTIONS)
         try:
             self.endpoints  # noqa: B018 - read for its checks
         except ValueError as error:
@@ -337,9 +385,21 @@ class Settings(BaseModel):
         return _scaled(self.log_retention_hours, MS_PER_HOUR)
 
     @property
+    def flush_interval_ms(self) -> int:
+        """How long a topic's log goes without a sync, where that is looked at."""
+        given = self.log_flush_interval_ms
+        return self.log_flush_scheduler_interval_ms if given is None else given
+
+    @property
     def roll_ms(self) -> int:
         """The age at which a segment is closed, from the finest unit that was given."""
         return self.log_roll_hours * MS_PER_HOUR if self.log_roll_ms is None else self.log_roll_ms
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        """The most by which a segment is closed earlier, from the finest unit that was given."""
+        given = self.log_roll_jitter_ms
+        return self.log_roll_jitter_hours * MS_PER_HOUR if given is None else given
 
 
 def _scaled(amount: int, unit_ms: int) -> int:

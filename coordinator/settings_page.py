@@ -31,6 +31,7 @@ DIFFERENT_DEFAULTS: Final = {
 NARROWER_RANGES: Final = {
     "log.cleaner.threads": "Kafka takes 0 as well, for no cleaning: here that is log.cleaner.enable=false",
     "log.flush.offset.checkpoint.interval.ms": "Kafka takes 0 as well, and then writes them once",
+    "max.connection.creation.rate": "Kafka takes 0 as well, with which no client could connect",
 }
 """Options whose range leaves out what Kafka's has, and why."""
 

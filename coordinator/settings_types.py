@@ -16,6 +16,9 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_kinds import overrides_of
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 64-bit value.
@@ -179,6 +182,24 @@ class Text(_Parsed):
             return None
         if not isinstance(value, str) or not value.strip():
             raise ValueError(self.allowed)
+        return value.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class AddressCounts(_Parsed):
+    """A list of addresses, each with a number, kept as the text that was given."""
+
+    @property
+    def allowed(self) -> str:
+        return "a list separated by commas of address:count"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(self.allowed)
+        try:
+            overrides_of(value)
+        except InvalidConfig as error:
+            raise ValueError(self.allowed) from error
         return value.strip()
 
 

@@ -28,6 +28,8 @@ MAX_INFLATED_BYTES: Final = 100 * 1024 * 1024
 GZIP_LEVEL: Final = 6  # Kafka's default, as is the next.
 ZSTD_LEVEL: Final = 3
 LZ4_LEVEL: Final = 0  # The fast compressor, Kafka's default.
+GZIP_BY_DEFAULT: Final = -1  # How Kafka's `compression.gzip.level` says so,
+LZ4_BY_DEFAULT: Final = 9  # and `compression.lz4.level`, of which all others are of the thorough compressor.
 
 FIRST_ROOM_BYTES: Final = 4096  # The least room made for output, so that small batches fit at once.
 FIRST_GUESS: Final = 8  # Room made at first, as a multiple of the input: most batches inflate less.
@@ -50,9 +52,9 @@ class InflatesTooMuch(CorruptBatch):
     """A payload that inflates beyond the bound."""
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """`data` in the framing that Kafka writes for `codec`, at Kafka's default level."""
-    return COMPRESS[codec](data)
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the framing that Kafka writes for `codec`, at a level as Kafka numbers them, else its default."""
+    return COMPRESS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, max_inflated_bytes: int = MAX_INFLATED_BYTES) -> bytes:
@@ -63,21 +65,24 @@ def decompress(codec: Codec, data: Buffer, max_inflated_bytes: int = MAX_INFLATE
     return DECOMPRESS[codec](data, max_inflated_bytes)
 
 
-def compress_gzip(data: Buffer) -> bytes:
-    return bytes(cramjam.gzip.compress(data, level=GZIP_LEVEL))
+def compress_gzip(data: Buffer, level: int | None) -> bytes:
+    has_own = level is not None and level != GZIP_BY_DEFAULT
+    return bytes(cramjam.gzip.compress(data, level=level if has_own else GZIP_LEVEL))
 
 
-def compress_zstd(data: Buffer) -> bytes:
-    return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL))
+def compress_zstd(data: Buffer, level: int | None) -> bytes:
+    return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
 
 
-def compress_lz4(data: Buffer) -> bytes:
-    compressor = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
+def compress_lz4(data: Buffer, level: int | None) -> bytes:
+    has_own = level is not None and level != LZ4_BY_DEFAULT
+    of_library = level if has_own else LZ4_LEVEL
+    compressor = cramjam.lz4.Compressor(level=of_library, content_checksum=False, block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
 
 
-def compress_snappy(data: Buffer) -> bytes:
+def compress_snappy(data: Buffer, _level: int | None) -> bytes:
     chunks = [XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
@@ -156,8 +161,8 @@ def snappy_block(block: Buffer, room: int) -> bytes:
         raise DoesNotInflate(f"payload does not inflate: {error}") from None
 
 
-COMPRESS: Final[dict[Codec, Callable[[Buffer], bytes]]] = {
-    Codec.NONE: bytes,
+COMPRESS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
+    Codec.NONE: lambda data, _level: bytes(data),
     Codec.GZIP: compress_gzip,
     Codec.SNAPPY: compress_snappy,
     Codec.LZ4: compress_lz4,

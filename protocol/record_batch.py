@@ -36,6 +36,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 BASE_OFFSET: Final = Struct(">q")
+LENGTH: Final = Struct(">i")
+LENGTH_POSITION: Final = 8
 LEADER_EPOCH: Final = Struct(">i")
 LEADER_EPOCH_POSITION: Final = 12
 CRC: Final = Struct(">I")

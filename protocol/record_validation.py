@@ -1,7 +1,8 @@
 """What a broker checks of the record set of one partition in a Produce request, before it is stored.
 
 The checks, their order and their errors are those a running Apache Kafka 4.3.1 was seen to make for magic 2
-(Produce v3 and later). A batch is stored as it came, so what is checked here is what consumers can rely on.
+(Produce v3 and later). A batch's records are stored as they came, so what is checked here is what
+consumers can rely on.
 
 Where this is shallower than Kafka, and why. Kafka parses every record. Here the lengths in front of the
 records are walked: they must fill the payload exactly, as many times as the header says. So no batch

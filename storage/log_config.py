@@ -26,11 +26,17 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30  # segment.bytes: a segment that would grow beyond it is rolled.
     segment_ms: int = 7 * 24 * 3600 * 1000  # segment.ms: how far timestamps in one segment may lie apart.
+    segment_jitter_ms: int = (
+        0  # segment.jitter.ms: the most, at random for each segment, that segment_ms is less.
+    )
+    index_max_bytes: int = 10_485_760  # segment.index.bytes: a segment whose index is so full is rolled.
     index_interval_bytes: int = 4096  # index.interval.bytes: log bytes between two index entries, about.
     retention_ms: int = -1  # retention.ms: age of a segment's newest record at which the segment goes.
     retention_bytes: int = -1  # retention.bytes: oldest segments go while the rest is at least this large.
     max_batch_bytes: int = 1_048_588  # max.message.bytes: the largest batch taken, 12-byte overhead included.
     flush: FlushPolicy = FlushPolicy.FSYNC
+    flush_messages: int = INT64_MAX  # flush.messages: under OS, a sync once so many records have had none.
+    flush_ms: int = INT64_MAX  # flush.ms: under OS, how long ago the last sync may be when that is looked at.
     is_compacted: bool = False  # cleanup.policy: whether the newest record of each key is all that is kept.
     min_cleanable_ratio: float = (
         0.5  # min.cleanable.dirty.ratio: share of dirty bytes that is worth a cleaning.

@@ -5,14 +5,16 @@ disk lock; nothing here is safe otherwise. Readers see `segments` and `durable_o
 never changed, the offset always last.
 
 The order of things on the disk, which recovery counts on: a segment is synced, indexes and name included,
-before its successor is made; under FlushPolicy.FSYNC a batch and the name of its file are synced before
-`durable_offset` moves over it. The file of a partition that was never written to does not exist.
+before its successor is made; under FlushPolicy.FSYNC, and where `flush.messages` asks for it, a batch and the
+name of its file are synced before `durable_offset` moves over it. The file of a partition that was never written
+to does not exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import random
 
 from storage.batch_walk import walk_headers
 from storage.files import Files
@@ -39,7 +41,9 @@ class LogWriter:
         self.segments: tuple[Segment, ...] = ()  # Oldest first; the last is the one that is written.
         self.durable_offset = 0
         self.recovery_point = 0
+        self.synced_at_ms = 0  # When the last sync was, as far as writes and rolls know; 0 after opening.
         self._files = files
+        self._jitter = random()  # Of the active segment: its share of `segment.jitter.ms`.
         self._unborn: Segment | None = None  # While it is being made: its files may be there in part.
         self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
 
@@ -48,6 +52,11 @@ class LogWriter:
         run: list[StagedBatch] = []
         run_bytes = 0  # Of `run`.
         for batch in staged:
+            if run and self.segments[-1].is_index_full(self.config.index_max_bytes, more=len(run)):
+                self._write_run(
+                    run
+                )  # Each batch may get an entry; whether it did is known when it is written.
+                run, run_bytes = [], 0
             if self._must_roll(batch, run, run_bytes):
                 self._write_run(run)
                 self.roll(batch.wall_ms)
@@ -57,7 +66,7 @@ class LogWriter:
         self._write_run(run)
 
     def _must_roll(self, batch: StagedBatch, run: Sequence[StagedBatch], run_bytes: int) -> bool:
-        """Whether `batch` belongs into a new segment: for size, for time, or for a 32-bit relative offset."""
+        """Whether `batch` belongs into a new segment: for size, time, full indexes, or a 32-bit offset."""
         if not self.segments:
             return not run
         active = self.segments[-1]
@@ -68,23 +77,31 @@ class LogWriter:
         waited_ms = batch.max_timestamp_ms - first_ms if first_ms >= 0 else batch.wall_ms - active.created_ms
         return (
             size_bytes + len(batch.data) > self.config.segment_bytes
-            or waited_ms > self.config.segment_ms
+            or waited_ms > self._roll_ms()
+            or active.is_index_full(self.config.index_max_bytes)
             or batch.last_offset - active.base_offset > MAX_RELATIVE_OFFSET
         )
+
+    def _roll_ms(self) -> int:
+        """How far timestamps in the active segment may lie apart: logs that were begun together roll apart."""
+        config = self.config
+        return config.segment_ms - int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
 
     def _write_run(self, run: Sequence[StagedBatch]) -> None:
         """Write to the active segment, sync as the policy asks, and only then let readers see it."""
         if not run:
             return
-        active = self.segments[-1]
+        active, end = self.segments[-1], run[-1].last_offset + 1
+        config = self.config
+        is_synced = config.flush is FlushPolicy.FSYNC or end - self.recovery_point >= config.flush_messages
         active.write(run)
-        if self.config.flush is FlushPolicy.FSYNC:
+        if is_synced:
             active.sync()
             self._sync_names()
         active.publish(run)
-        self.durable_offset = run[-1].last_offset + 1
-        if self.config.flush is FlushPolicy.FSYNC:
-            self.recovery_point = self.durable_offset
+        self.durable_offset = end
+        if is_synced:
+            self.recovery_point, self.synced_at_ms = end, run[-1].wall_ms
         active.indexes.save()
         active.transactions.save()
 
@@ -92,6 +109,7 @@ class LogWriter:
         """Seal the active segment and begin a new, empty one at the end of the log."""
         if self.segments:
             self.seal()
+        self.synced_at_ms, self._jitter = wall_ms, random()
         self._unborn = self._segment(self.durable_offset)
         self._names_unsynced.append(self.directory)
         self._unborn.create(wall_ms)
@@ -100,6 +118,17 @@ class LogWriter:
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self._files, self.directory, base_offset, self.config.index_interval_bytes)
+
+    def must_sync(self, wall_ms: int) -> bool:
+        """Whether there is something to sync, and the last sync at least `flush.ms` ago."""
+        is_recent = 0 <= wall_ms - self.synced_at_ms < self.config.flush_ms  # Not so if the clock went back.
+        return self.durable_offset > self.recovery_point and not is_recent
+
+    def sync(self, wall_ms: int) -> None:
+        """Sync what was written and is read already."""
+        self.segments[-1].sync()
+        self._sync_names()
+        self.recovery_point, self.synced_at_ms = self.durable_offset, wall_ms
 
     def seal(self) -> None:
         """Sync everything, so that a clean start has to walk nothing."""

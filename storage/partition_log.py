@@ -304,14 +304,19 @@ class PartitionLog:
         """Write all that was staged before the call, durable as the policy says. Raises StorageError."""
         with self._disk:
             self._refuse_if_failed()
-            staged = [self._staged.popleft() for _ in range(len(self._staged))]
-            if staged:
-                self._failing(lambda: self._write(staged))
+            self._failing(self._write_staged)
 
-    def _write(self, staged: list[StagedBatch]) -> None:
-        if not self._writer.segments:
+    def _write_staged(self) -> None:
+        staged = [self._staged.popleft() for _ in range(len(self._staged))]
+        if staged and not self._writer.segments:
             self._writer.make_directory(self.topic_id, self.leader_epochs)
         self._writer.write(staged)
+
+    def sync(self, wall_ms: int) -> None:
+        """Sync what was written, if the last sync is `flush.ms` ago; a log that has failed is left as it is."""
+        with self._disk:
+            if self.failure is None and self._writer.must_sync(wall_ms):
+                self._failing(lambda: self._writer.sync(wall_ms))
 
     def _failing(self, operation: Callable[[], None]) -> None:
         """Do what changes files; if it cannot be done, nothing more is until `fail_back`."""
@@ -427,9 +432,7 @@ class PartitionLog:
         """Flush, sync under either policy, and let go of the files. A failed log is left as it is."""
         with self._disk:
             if self.failure is None:
-                staged = [self._staged.popleft() for _ in range(len(self._staged))]
-                if staged:
-                    self._failing(lambda: self._write(staged))
+                self._failing(self._write_staged)
                 self._failing(self._writer.seal)
                 self._failing(self.producers.close)
             for segment in self.segments:

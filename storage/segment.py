@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import WINDOW_BYTES, walk_checked, walk_headers
 from storage.files import Buffer, CorruptSegment, File, Files
-from storage.indexes import NO_TIMESTAMP, CorruptIndex
+from storage.indexes import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY, CorruptIndex
 from storage.segment_indexes import SegmentIndexes
 from storage.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -135,6 +135,14 @@ class Segment:
         """The largest timestamp, and the last offset of the first batch that has it; (-1, base) if none."""
         self.load()
         return self._max_timestamp
+
+    def is_index_full(self, max_bytes: int, more: int = 0) -> bool:
+        """Whether an index of `max_bytes` has no room with so many `more` entries.
+
+        As in Kafka, the index of times keeps a place for the entry that sealing adds.
+        """
+        offsets, times = len(self.indexes.offsets) + more, len(self.indexes.times) + more
+        return offsets >= max_bytes // OFFSET_ENTRY.size or times + 1 >= max_bytes // TIME_ENTRY.size
 
     # Changes: the flusher thread, or whoever else holds the log's disk lock.
 

@@ -205,11 +205,28 @@ def test_a_shorter_backoff_is_not_waited_for(
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
 def test_a_rate_that_nothing_could_be_done_at_limits_nothing(rate: float) -> None:
-    pace = Pace(threading.Event(), rate)
+    pace = Pace(threading.Event(), lambda: rate)
     began = time.monotonic()
     time.sleep(WORK_S)
     pace(10**9)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("rate", [1e-9, 5e-324])
+def test_a_thread_that_waits_for_its_rate_goes_on_when_the_rate_rises(
+    directory: LogDirectory, files: FaultyFiles, rate: float
+) -> None:
+    """At such rates a wait would be longer than any that a lock can wait for."""
+    log = dirty(directory, "c", 500)
+    slow = SETTINGS.model_copy(update={"log_cleaner_io_max_bytes_per_second": rate})
+    made = cleaner(directory, files, slow)
+    made.start()
+    wait_until(lambda: made._busy, "it is at work", 10)
+    time.sleep(0.05)  # Long enough for what such a wait would raise.
+    assert len(texts(log)) == 501
+    made.alter(SETTINGS)
+    wait_until(lambda: len(texts(log)) == 2, "it is cleaned", 10)
+    made.stop()
 
 
 def test_a_stop_breaks_a_cleaning_off(directory: LogDirectory, files: FaultyFiles) -> None:
@@ -232,7 +249,7 @@ def test_it_can_be_switched_off(directory: LogDirectory, files: FaultyFiles) -> 
 
 def test_the_pace_rests_between_pieces_of_work_and_keeps_to_its_bytes() -> None:
     stopping = threading.Event()
-    pace = Pace(stopping, 1_000_000.0)
+    pace = Pace(stopping, lambda: 1_000_000.0)
     began = time.perf_counter()
     for _ in range(20):
         until = time.perf_counter() + 2 * WORK_S
@@ -241,7 +258,7 @@ def test_the_pace_rests_between_pieces_of_work_and_keeps_to_its_bytes() -> None:
         pace(10_000)
     assert time.perf_counter() - began >= 0.19
 
-    pace = Pace(stopping, float("inf"))
+    pace = Pace(stopping, lambda: float("inf"))
     began = time.thread_time()
     wall = time.perf_counter()
     while time.perf_counter() < wall + 200 * (WORK_S + REST_S):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.maintenance import Intervals, Maintenance
+from coordinator.settings import Settings
 from storage import log_producers
+from storage.partition_log import PartitionLog
 from tests.topics.requests import produce
 from tests.topics.world import World, batch
 
@@ -45,6 +48,41 @@ def world(tmp_path: Path) -> World:
     world = World(tmp_path)
     world.topic("t")
     return world
+
+
+def log_of(world: World) -> PartitionLog:
+    partition = world.registry.partition("t", 0)
+    assert partition is not None
+    return partition.log
+
+
+def test_logs_are_synced_as_their_flush_ms_asks_when_that_is_looked_at(world: World) -> None:
+    timers = Timers(world)
+    intervals = replace(INTERVALS, sync_ms=INTERVALS.checkpoint_ms)
+    Maintenance(timers, world.registry, world.logs, world, intervals).start()  # type: ignore[arg-type]
+    log = log_of(world)
+    log.config = replace(log.config, flush_ms=1000)
+    produce(world, batch(b"x"))
+    world.wall += 999
+    timers.fire()
+    assert (log.durable_offset, log.recovery_point) == (1, 0)
+    world.wall += 1
+    timers.fire()
+    assert log.recovery_point == 1
+
+
+def test_by_default_nothing_looks_for_logs_to_sync(world: World) -> None:
+    timers = Timers(world)
+    intervals = Intervals.of(Settings())
+    Maintenance(timers, world.registry, world.logs, world, intervals).start()  # type: ignore[arg-type]
+    assert len(timers.armed) == 3
+    log = log_of(world)
+    log.config = replace(log.config, flush_ms=0)
+    produce(world, batch(b"x"))
+    for owner, task in list(timers.armed):
+        owner.timer_fired(task)
+    world.settle()
+    assert (log.durable_offset, log.recovery_point) == (1, 0)
 
 
 def test_producers_are_written_down_with_the_checkpoint(

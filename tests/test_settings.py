@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import fields
 from pathlib import Path
@@ -28,6 +29,7 @@ from coordinator.settings_sources import Loaded, SettingsError, environment_vari
 from coordinator.settings_types import Flag, Whole
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
+from coordinator.topics.topic_config import topic_config
 from tests import java_tools
 
 # Kafka's own file, as its 4.x archive ships it for one node in combined mode, comments left out.
@@ -207,8 +209,30 @@ def test_the_finest_unit_of_retention_wins(given: dict[str, str], retention_ms: 
     assert load(given).settings.retention_ms == retention_ms
 
 
+@pytest.mark.parametrize(
+    ("given", "flush_ms"),
+    [
+        ({}, 2**63 - 1),
+        ({"log.flush.scheduler.interval.ms": "500"}, 500),
+        ({"log.flush.scheduler.interval.ms": "500", "log.flush.interval.ms": "7"}, 7),
+        ({"log.flush.scheduler.interval.ms": "500", "log.flush.interval.ms": "-1"}, -1),
+    ],
+)
+def test_logs_are_synced_whenever_that_is_looked_at_unless_it_is_given(
+    given: dict[str, str], flush_ms: int
+) -> None:
+    settings = topic_settings(load(given).settings, "cluster")
+    assert settings.log_flush_interval_ms == flush_ms
+    assert topic_config({}, settings).log.flush_ms == (flush_ms if flush_ms >= 0 else 2**63 - 1)
+
+
 def test_the_finer_unit_of_rolling_wins() -> None:
     assert load({"log.roll.ms": "7", "log.roll.hours": "1"}).settings.roll_ms == 7
+    jitter = {"log.roll.jitter.hours": "2"}
+    assert topic_settings(load(jitter).settings, "cluster").log_roll_jitter_ms == 7_200_000
+    assert (
+        topic_settings(load(jitter | {"log.roll.jitter.ms": "5"}).settings, "cluster").log_roll_jitter_ms == 5
+    )
 
 
 OF_THE_DATA_PLANE = {field.name.replace("_", ".") for field in fields(TopicSettings)} - {
@@ -227,12 +251,44 @@ def test_what_can_be_changed_at_run_time_counts_in_a_file_as_well(name: str, tmp
         "log.cleaner.min.cleanable.ratio": "0.25",
         "log.cleaner.io.max.bytes.per.second": "1234567.5",
         "transaction.partition.verification.enable": "false",
+        "max.connections.per.ip.overrides": "127.0.0.1:5,::1:7",
+        "cordoned.log.dirs": "*",
+        "compression.type": "zstd",
+        **{f"compression.{codec}.level": "7" for codec in ("gzip", "lz4", "zstd")},
     }.get(name, "1234567")
     given = load(config=properties(tmp_path, f"{name}={value}\n"))
     assert given.ignored == ()
     settings = topic_settings(given.settings, "cluster")
     assert str(getattr(settings, attribute)).lower() == value.lower()
     assert getattr(topic_settings(Settings(), "cluster"), attribute) == getattr(TopicSettings(), attribute)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "a b:1", ":1"])
+def test_connections_of_single_addresses_are_addresses_with_numbers(text: str) -> None:
+    (problem,) = problems({"max.connections.per.ip.overrides": text})
+    words = "must be a list separated by commas of address:count"
+    assert problem == f"max.connections.per.ip.overrides={text} (flag) {words}"
+
+
+def test_no_connections_of_any_address_need_an_address_that_may_have_some() -> None:
+    """As Kafka has it: otherwise no client could ever connect."""
+    assert problems({"max.connections.per.ip": "0"}) == [
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+    ]
+    given = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:1"}
+    assert load(given).settings.max_connections_per_ip == 0
+
+
+def test_only_the_log_directory_can_be_cordoned() -> None:
+    for entries in ("logs", "*"):
+        settings = load({"log.dirs": "logs", "cordoned.log.dirs": entries}).settings
+        assert topic_settings(settings, "cluster").cordoned_log_dirs == entries
+    missing = (
+        "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : other"
+    )
+    assert problems({"log.dirs": "logs", "cordoned.log.dirs": "logs,other"}) == [missing]
+    alone = "When cordoned.log.dirs is set to *, it must not contain other values"
+    assert problems({"log.dirs": "logs", "cordoned.log.dirs": "*,logs"}) == [alone]
 
 
 def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
@@ -247,6 +303,8 @@ def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
         ("log.cleanup.policy", "compact,compact"),
         ("log.cleanup.policy", "delete,keep"),
         ("log.message.timestamp.type", "logappendtime"),
+        ("compression.type", "none"),
+        ("compression.type", "GZIP"),
     ],
 )
 def test_words_that_kafka_does_not_take_are_refused(name: str, value: str) -> None:
@@ -422,6 +480,10 @@ def same_default(option: str, type_: str, theirs: str) -> bool:
     return shown.lower() == theirs.lower()
 
 
+RANGE = re.compile(r"\[(-?\d+),\.{3}(?:,(-?\d+))?\](?: or (-?\d+))?")
+"""How a broker writes the range of a number, and a value beside it."""
+
+
 def test_every_range_is_kafkas_unless_a_reason_is_given(
     broker_options: dict[str, tuple[str, str, str]],
 ) -> None:
@@ -434,18 +496,14 @@ def test_every_range_is_kafkas_unless_a_reason_is_given(
         assert isinstance(kind, Whole)
         largest = {"INT": 2**31, "LONG": 2**63, "SHORT": 2**15}[type_] - 1
         assert kind.high <= largest, option
-        if validator != "null":
-            lowest, highest = limits(validator, largest)
-            assert min(kind.low, *kind.also, kind.low) >= lowest, option
-            if (min(kind.low, *kind.also, kind.low), kind.high) != (lowest, highest):
+        if bounds := RANGE.match(validator):
+            lowest, highest = int(bounds[1]), int(bounds[2] or largest)
+            also = {int(bounds[3])} if bounds[3] else set()
+            mine = min(kind.low, *(set(kind.also) - also), kind.low)
+            assert mine >= lowest, option
+            if (mine, kind.high) != (lowest, highest):
                 narrower.add(option)
     assert narrower == NARROWER_RANGES.keys()
-
-
-def limits(validator: str, largest: int) -> tuple[int, int]:
-    """The ends of "[0,...]" and "[0,...,9]"."""
-    low, _, high = validator.strip("[]").partition(",...")
-    return int(low), int(high.lstrip(",") or largest)
 
 
 def test_the_page_says_after_how_long_a_connection_gives_way() -> None:

@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from coordinator.server.creation_rate import CreationRate
 from coordinator.server.descriptors import Descriptors
 
 log = structlog.get_logger("muster.server")
@@ -30,6 +31,9 @@ MAX_ACCEPTED: Final = 4096
 
 ACCEPT_EVERY_MS: Final = 10
 """While connections are opened and requests handled: a turn of the loop may last longer than the queue."""
+
+UNLIMITED: Final = 2**31 - 1
+"""The rate that Kafka has by default, which is none."""
 
 TRY_AGAIN_S: Final = 1.0
 """While accepting is paused: descriptors may become free otherwise than by a connection that goes."""
@@ -102,6 +106,7 @@ class Acceptor:
         self._paused_at_s = -LOG_EVERY_S  # The last time that the log says.
         self._is_logged = False  # The pause that is.
         self._try_again: asyncio.Handle | None = None
+        self._rate: CreationRate | None = None  # None: as they come.
 
     def listen(self, sockets: Iterable[socket.socket], backlog: int, accepted: Accepted) -> None:
         """Open `sockets`; `accepted` gets each connection, not blocking. Raises OSError."""
@@ -115,6 +120,15 @@ class Acceptor:
         for each in self._listening:
             if not self._is_paused:
                 self._accept(each)
+
+    def keep_rate(self, per_second: int) -> None:
+        """Take no more connections a second than these, from now on; those that are more wait to be accepted."""
+        if per_second >= UNLIMITED:
+            self._rate = None
+        elif self._rate is None or self._rate.per_second != per_second:
+            self._rate = CreationRate(per_second, time.monotonic())
+        if self._is_paused:
+            self._resume_after(0)
 
     def close(self) -> None:
         """Take no more; those that wait are refused."""
@@ -131,7 +145,8 @@ class Acceptor:
             self._resume_after(0)
 
     def _accept(self, listening: Listening) -> None:
-        for _ in range(MAX_ACCEPTED):
+        rate = self._rate
+        for _ in range(MAX_ACCEPTED if rate is None else min(rate.allowed(time.monotonic()), MAX_ACCEPTED)):
             try:
                 connection, _ = listening.socket.accept()
             except BlockingIOError:
@@ -141,20 +156,28 @@ class Acceptor:
                     continue
                 self._pause(str(error))
                 return
+            if rate is not None:
+                rate.take()
             connection.setblocking(False)
             number = connection.fileno()
             listening.accepted(connection)
             if number >= self._from_here_reserved:
                 self._pause("the other descriptors are kept for the log")
                 return
+        if rate is not None and rate.wait_s(time.monotonic()):
+            self._leave_waiting(0)
 
     # At the limit.
 
-    def _pause(self, reason: str) -> None:
-        """Leave connections in the system's queue, until one of ours goes."""
+    def _leave_waiting(self, delay_s: float) -> None:
+        """Leave connections in the system's queue for so long, and until the rate allows one."""
         self._is_paused = True
         self._pause_reading()
-        self._resume_after(TRY_AGAIN_S)
+        self._resume_after(delay_s)
+
+    def _pause(self, reason: str) -> None:
+        """Take no connection before one of ours goes."""
+        self._leave_waiting(TRY_AGAIN_S)
         now_s = time.monotonic()
         if now_s - self._paused_at_s >= LOG_EVERY_S:
             self._paused_at_s, self._is_logged = now_s, True
@@ -168,6 +191,8 @@ class Acceptor:
         """By a call of its own: the descriptor of a connection is closed behind the call that says so."""
         if self._try_again is not None:
             self._try_again.cancel()
+        if self._rate is not None:
+            delay_s = max(delay_s, self._rate.wait_s(time.monotonic()))
         self._try_again = self._loop.call_later(delay_s, self._resume)
 
     def _resume(self) -> None:

@@ -62,6 +62,7 @@ class Server:
         """Of single addresses, above what holds for all. These three may change while connections are open."""
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
+        self.keep_creation_rate = self._acceptor.keep_rate
         self.accept_at_ms = 0  # When connections that wait are to be looked at, busy as we may be.
         self._opening: set[asyncio.Task[None]] = set()  # A loop refers to its tasks weakly.
         self._connections: dict[Connection, str] = {}  # To the peer's address.

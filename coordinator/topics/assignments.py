@@ -15,7 +15,7 @@ def placement_problem(settings: TopicSettings) -> str | None:
 
     The one directory may be cordoned (`cordoned.log.dirs`): it takes only what a client assigns to this node.
     """
-    return CORDONED if settings.dynamic_text("cordoned.log.dirs") else None
+    return CORDONED if settings.cordoned_log_dirs else None
 
 
 def assignment_problem(broker_ids: Sequence[int], node_id: int) -> str | None:

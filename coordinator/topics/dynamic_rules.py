@@ -5,13 +5,19 @@ Asked when something is changed, not when it is read again at a start. Knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import INTERVALS, THREAD_COUNTS
 
 MIN_BYTES_PER_CLEANER = 1 << 20
+
+NO_CONNECTIONS: Final = (
+    "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+)
+EVERY_DIRECTORY: Final = "*"
 
 Lookup = Callable[[str], str | None]
 """The text of a setting in force, None for none."""
@@ -37,14 +43,20 @@ def _requirements(changed: Mapping[str, str], after: Lookup, log_directory: str)
         elif _number(after("log.cleaner.dedupe.buffer.size")) // threads <= MIN_BYTES_PER_CLEANER:
             yield "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
     if _number(after("max.connections.per.ip")) == 0 and not after("max.connections.per.ip.overrides"):
-        yield (
-            "requirement failed: max.connections.per.ip can be set to zero only if "
-            "max.connections.per.ip.overrides property is set."
-        )
+        yield f"requirement failed: {NO_CONNECTIONS}"
     cordoned = [part.strip() for part in changed.get("cordoned.log.dirs", "").split(",") if part.strip()]
-    if missing := [entry for entry in cordoned if entry != log_directory]:
+    for problem in cordon_problems(cordoned, log_directory):
+        yield f"requirement failed: {problem}"
+
+
+def cordon_problems(cordoned: Sequence[str], log_directory: str) -> Iterator[str]:
+    """What is wrong with the entries of `cordoned.log.dirs`, where there is one log directory."""
+    if EVERY_DIRECTORY in cordoned:
+        if len(cordoned) > 1:
+            yield "When cordoned.log.dirs is set to *, it must not contain other values"
+    elif missing := [entry for entry in cordoned if entry != log_directory]:
         yield (
-            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
             f"Missing entries : {', '.join(missing)}"
         )
 

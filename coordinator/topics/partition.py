@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -54,6 +54,9 @@ class LogFlusher(Protocol):
     def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
 
 
+T = TypeVar("T")
+
+
 class Outages(Protocol):
     """Where a partition waits that cannot write: its `try_again` is called in time."""
 
@@ -86,6 +89,7 @@ class Partition:
     __slots__ = (
         "_curious",
         "_flushing",
+        "_is_encoding",
         "_is_loading",
         "_is_out_of_room",
         "_machinery",
@@ -123,7 +127,8 @@ class Partition:
         self._is_out_of_room = False  # And waits for it.
         self._waiters: deque[Waiter] = deque()
         self._is_loading = False  # What the producers sent.
-        self._queued: list[Callable[[], None]] = []  # Appends that wait for it.
+        self._is_encoding = False  # A batch, which is appended next.
+        self._queued: deque[Callable[[], None]] = deque()  # Appends that wait for either.
         self._curious: list[Callable[[], None]] = []  # Others who do.
         if partition_log.failure is not None:
             self._stay_offline(partition_log.failure)
@@ -167,16 +172,35 @@ class Partition:
         return ErrorCode.KAFKA_STORAGE_ERROR if self.is_offline else ErrorCode.NONE
 
     def when_ready(self, append: Callable[[], None]) -> None:
-        """Run `append` when what the producers sent before is known: at once, as a rule.
+        """Run `append` when what the producers sent before is known, and appended: at once, as a rule.
 
         After a start whoever needs it first has it read from the log, on a thread; appends wait for that in
         their order. Their number is bounded by what connections may have unanswered.
         """
-        if (self.producers is not None and not self._queued) or self.is_offline:
-            append()
-            return
         self._queued.append(append)
-        self._load_producers()
+        self._go_on()
+
+    def when_encoded(self, encode: Callable[[], T], append: Callable[[Future[T]], None]) -> None:
+        """Run `append` with what `encode` comes to on a thread; those that come meanwhile keep their order."""
+
+        def on_encoded(encoded: Future[T]) -> None:
+            self._is_encoding = False
+            self._queued.appendleft(lambda: append(encoded))
+            self._go_on()
+
+        def begin() -> None:
+            self._is_encoding = True
+            self._machinery.workers.submit(encode, on_encoded)
+
+        self.when_ready(begin)
+
+    def _go_on(self) -> None:
+        """Run the appends that wait, in their order, until one of them has to wait."""
+        while self._queued and not self._is_encoding:
+            if self.producers is None and not self.is_offline:
+                self._load_producers()
+                return
+            self._queued.popleft()()
 
     def when_known(self, told: Callable[[], None]) -> None:
         """Run `told` when `producers` is known, or cannot be: at once, as a rule. Appends go on meanwhile."""
@@ -194,7 +218,7 @@ class Partition:
     @property
     def must_queue(self) -> bool:
         """Whether appends are waiting: a later one may not overtake them."""
-        return bool(self._queued)
+        return self._is_encoding or bool(self._queued)
 
     def _read_producers(self) -> ReadProducers:
         """On a thread; nothing is appended meanwhile."""
@@ -214,9 +238,7 @@ class Partition:
             )
             self.is_offline = True
             self._stay_offline(error)
-        queued, self._queued = self._queued, []
-        for append in queued:
-            append()
+        self._go_on()
         curious, self._curious = self._curious, []
         for told in curious:
             told()

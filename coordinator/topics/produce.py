@@ -1,7 +1,8 @@
 """Produce (key 0): check each partition's batch, append it, and answer when all of it is on the disk.
 
 A batch is stored as it came; only its offsets, its leader epoch and, where the topic asks for it, the log's
-append time are written into it. The partitions of a request are checked, appended and answered for one by
+append time are written into it. A topic whose `compression.type` is not `producer` has those of another codec
+compressed again, on a thread. The partitions of a request are checked, appended and answered for one by
 one; the answer leaves when the last of them is durable, whether acks is 1 or all. With acks 0 there is no
 answer, but the request keeps its place among the unanswered until then: that is what bounds the memory
 of a producer who does not wait.
@@ -11,6 +12,7 @@ A batch that begins a transaction on its partition first waits for the coordinat
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +23,10 @@ from coordinator.topics.partition import Partition
 from coordinator.topics.produce_checks import checked_batch, request_error
 from coordinator.topics.produce_verification import ADDS_SINCE, Answers, ask, refusal
 from coordinator.topics.producer_checks import ProducerError, Verification, check_batch, check_verified
+from coordinator.topics.recompression import recompressed
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.topic import Topic
+from coordinator.topics.topic_config import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -161,10 +165,32 @@ class _Produce:
             self._refuse(slot, partition, refused)
             self._admissions.end()
             return
-        if partition.must_queue or (batch.producer_id != NO_PRODUCER_ID and partition.producers is None):
+        compression = topic.config.compression
+        if compression is not None and compression.codec != batch.codec:
+            self._recompress(slot, topic, partition, batch, compression)
+        elif partition.must_queue or (batch.producer_id != NO_PRODUCER_ID and partition.producers is None):
             partition.when_ready(lambda: self._admit(slot, topic, partition, batch))
         else:
             self._admit(slot, topic, partition, batch)
+
+    def _recompress(
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, compression: Compression
+    ) -> None:
+        """Give the batch the topic's codec on a thread; what comes for the partition meanwhile waits."""
+
+        def encode() -> bytearray:
+            return recompressed(slot.data.records or b"", batch, compression, topic.config.max_message_bytes)
+
+        def on_encoded(encoded: Future[bytearray]) -> None:
+            try:
+                slot.data.records = encoded.result()
+            except Refused as refused:
+                self._refuse(slot, partition, refused)
+                self._admissions.end()
+                return
+            self._admit(slot, topic, partition, parse_header(slot.data.records))
+
+        partition.when_encoded(encode, on_encoded)
 
     def _admit(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
         """Append the batch, or keep it until all of the request have come so far that can be verified together.

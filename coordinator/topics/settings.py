@@ -48,7 +48,15 @@ class TopicSettings:
     log_retention_bytes: int = -1
     log_segment_bytes: int = 1 << 30
     log_roll_ms: int = 604_800_000
+    log_roll_jitter_ms: int = 0
+    log_index_size_max_bytes: int = 10_485_760
     log_index_interval_bytes: int = 4096
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    log_flush_interval_messages: int = INT64_MAX
+    log_flush_interval_ms: int = INT64_MAX
     log_cleaner_min_cleanable_ratio: float = 0.5
     log_cleaner_delete_retention_ms: int = 86_400_000
     log_cleaner_min_compaction_lag_ms: int = 0
@@ -70,6 +78,9 @@ class TopicSettings:
     transaction_partition_verification_enable: bool = True
     max_connections: int = INT32_MAX
     max_connections_per_ip: int = INT32_MAX
+    max_connections_per_ip_overrides: str = ""
+    max_connection_creation_rate: int = INT32_MAX
+    cordoned_log_dirs: str = ""
     dynamic: DynamicSettings = NOTHING_DYNAMIC
     static: TopicSettings | None = None
 

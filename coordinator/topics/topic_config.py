@@ -4,17 +4,16 @@
 needs already read out. A default is a function of the daemon's own settings, as in Kafka.
 
 All of Kafka's names are accepted in their ranges, so that applications that create their own topics
-work. Not all of them do something here: `compression.type` other than `producer` is kept and shown, but
-batches stay as their producer compressed them; replica throttles, tiered storage, `preallocate`,
-`segment.jitter.ms`, `file.delete.delay.ms` and `flush.*` have nothing to act on, since there is one node, the
-log flushes every batch anyway, and a deleted file lasts until its last reader is done.
+work. Not all of them do something here: replica throttles, tiered storage, `preallocate`,
+`file.delete.delay.ms` and `min.insync.replicas` have nothing to act on, since there is one node, and a deleted
+file lasts until its last reader is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator.topics.config_values import (
     FLAG,
@@ -29,6 +28,7 @@ from coordinator.topics.config_values import (
 )
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigSource, ConfigType
+from protocol.record_batch import Codec
 from storage.log_config import FlushPolicy, LogConfig
 
 INT, LONG = ConfigType.INT, ConfigType.LONG
@@ -65,8 +65,8 @@ def _shown(broker_name: str, value: object) -> Callable[[TopicSettings], object]
 
 def _flush_ms(settings: TopicSettings) -> object:
     """The daemon may be given a negative interval, which a topic may not; it means none."""
-    text = settings.dynamic_text("log.flush.interval.ms")
-    return INT64_MAX if text is None or int(text) < 0 else int(text)
+    given = settings.log_flush_interval_ms
+    return INT64_MAX if given < 0 else given
 
 
 def _shown_key(name: str, kind: ValueKind, value: object, broker_name: str | None = None) -> TopicKey:
@@ -85,10 +85,25 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_cleanup_policy,
             "log.cleanup.policy",
         ),
-        _shown_key("compression.gzip.level", whole(INT, 1, 9, also=-1), -1),
-        _shown_key("compression.lz4.level", whole(INT, 1, 17), 9),
-        _shown_key("compression.type", _COMPRESSIONS, "producer"),
-        _shown_key("compression.zstd.level", whole(INT, -131072, 22), 3),
+        TopicKey(
+            "compression.gzip.level",
+            whole(INT, 1, 9, also=-1),
+            lambda s: s.compression_gzip_level,
+            "compression.gzip.level",
+        ),
+        TopicKey(
+            "compression.lz4.level",
+            whole(INT, 1, 17),
+            lambda s: s.compression_lz4_level,
+            "compression.lz4.level",
+        ),
+        TopicKey("compression.type", _COMPRESSIONS, lambda s: s.compression_type, "compression.type"),
+        TopicKey(
+            "compression.zstd.level",
+            whole(INT, -131072, 22),
+            lambda s: s.compression_zstd_level,
+            "compression.zstd.level",
+        ),
         TopicKey(
             "delete.retention.ms",
             whole(LONG, 0),
@@ -101,7 +116,12 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             lambda s: s.log_segment_delete_delay_ms,
             "log.segment.delete.delay.ms",
         ),
-        _shown_key("flush.messages", whole(LONG, 1), INT64_MAX, "log.flush.interval.messages"),
+        TopicKey(
+            "flush.messages",
+            whole(LONG, 1),
+            lambda s: s.log_flush_interval_messages,
+            "log.flush.interval.messages",
+        ),
         TopicKey("flush.ms", whole(LONG, 0), _flush_ms, "log.flush.interval.ms"),
         TopicKey("follower.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
         TopicKey(
@@ -162,12 +182,24 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         TopicKey(
             "segment.bytes", whole(INT, MIN_SEGMENT_BYTES), lambda s: s.log_segment_bytes, "log.segment.bytes"
         ),
-        _shown_key("segment.index.bytes", whole(INT, 4), 10_485_760, "log.index.size.max.bytes"),
-        _shown_key("segment.jitter.ms", whole(LONG, 0), 0, "log.roll.jitter.ms"),
+        TopicKey(
+            "segment.index.bytes",
+            whole(INT, 4),
+            lambda s: s.log_index_size_max_bytes,
+            "log.index.size.max.bytes",
+        ),
+        TopicKey("segment.jitter.ms", whole(LONG, 0), lambda s: s.log_roll_jitter_ms, "log.roll.jitter.ms"),
         TopicKey("segment.ms", whole(LONG, 1), lambda s: s.log_roll_ms, "log.roll.ms"),
         _shown_key("unclean.leader.election.enable", FLAG, "false"),
     )
 }
+
+
+class Compression(NamedTuple):
+    """How batches are stored; the level is numbered as Kafka does, None where the codec has none."""
+
+    codec: Codec
+    level: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +212,7 @@ class TopicConfig:
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     is_log_append_time: bool
+    compression: Compression | None
     is_compacted: bool
     is_deleting: bool
     log: LogConfig
@@ -237,10 +270,20 @@ def topic_config(
         timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
         timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         is_log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        compression=_compression(values),
         is_compacted="compact" in values["cleanup.policy"],
         is_deleting="delete" in values["cleanup.policy"],
         log=_log_config(values, flush or settings.log_flush_policy),
     )
+
+
+def _compression(values: Mapping[str, Any]) -> Compression | None:
+    name = values["compression.type"]
+    if name == "producer":
+        return None
+    if name == "uncompressed":
+        return Compression(Codec.NONE, None)
+    return Compression(Codec[name.upper()], values.get(f"compression.{name}.level"))
 
 
 def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, Any]:
@@ -261,11 +304,15 @@ def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
     return LogConfig(
         segment_bytes=values["segment.bytes"],
         segment_ms=min(values["segment.ms"], most_ms),
+        segment_jitter_ms=values["segment.jitter.ms"],
+        index_max_bytes=values["segment.index.bytes"],
         index_interval_bytes=values["index.interval.bytes"],
         retention_ms=values["retention.ms"] if deletes else -1,
         retention_bytes=max(values["retention.bytes"], -1) if deletes else -1,
         max_batch_bytes=values["max.message.bytes"],
         flush=flush,
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
         is_compacted=compacts,
         min_cleanable_ratio=values["min.cleanable.dirty.ratio"],
         delete_retention_ms=values["delete.retention.ms"],

@@ -6,6 +6,7 @@ plane knows that threads exist.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
@@ -29,10 +30,27 @@ class ThreadWorkers:
     def __init__(self, threads: int, post: Post, name: str) -> None:
         self._post = post
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._left = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         future = self._threads.submit(work)
-        future.add_done_callback(lambda finished: self._post(lambda: done(finished)))
+        self._left += 1
+        self._is_idle.clear()
+        future.add_done_callback(lambda finished: self._post(lambda: self._come_back(done, finished)))
+
+    def _come_back(self, done: Callable[[Future[T]], None], finished: Future[T]) -> None:
+        try:
+            done(finished)
+        finally:
+            self._left -= 1
+            if not self._left:
+                self._is_idle.set()
+
+    async def idle(self) -> None:
+        """Return when all that was submitted has come back, and what that submitted in its turn."""
+        await self._is_idle.wait()
 
     def close(self) -> None:
         """Wait for what was submitted; outcomes still come back through `post`."""

@@ -142,6 +142,57 @@ def test_without_timestamps_segments_are_rolled_by_the_clock(tmp_path: Path) -> 
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+@pytest.mark.parametrize("step_ms", [10, 0])
+@pytest.mark.parametrize("per_flush", [1, 3, 50])
+def test_a_segment_whose_index_is_full_is_rolled_however_batches_are_flushed(
+    tmp_path: Path, per_flush: int, step_ms: int
+) -> None:
+    """48 bytes are 4 entries of the index of times, one of them for sealing, or 6 of the index of offsets.
+
+    Every batch but a segment's first has an entry; of times only if it is later than all before it.
+    """
+    config = replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=1, index_max_bytes=48)
+    log = open_log(tmp_path / "t-0", config)
+    for number in range(30):
+        log.append(batch(timestamp_ms=NOW_MS + number * step_ms), wall_ms=NOW_MS)
+        if number % per_flush == 0:
+            log.flush()
+    log.flush()
+    batches = 4 if step_ms else 7
+    assert [segment.base_offset for segment in log.segments] == list(range(0, 30, batches))
+    log.close()
+    index_bytes = [path.stat().st_size for path in (tmp_path / "t-0").glob("*index")]
+    assert max(index_bytes) == (36 if step_ms else 48), "the last batch is the newest: sealing adds nothing"
+
+
+def test_an_index_that_holds_nothing_rolls_behind_every_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", replace(SMALL, index_max_bytes=4))
+    fill(log, 3, per_flush=3)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
+
+
+def test_segments_that_were_begun_together_are_rolled_apart_within_the_jitter(tmp_path: Path) -> None:
+    config = replace(SMALL, segment_bytes=1 << 20, segment_ms=1000, segment_jitter_ms=600)
+    rolled_ms = []
+    for number in range(20):
+        log = open_log(tmp_path / f"t-{number}", config)
+        for since_ms in range(0, 1021, 20):
+            log.append(batch(timestamp_ms=NOW_MS + since_ms), wall_ms=NOW_MS)
+        log.flush()
+        rolled_ms.append(log.segments[1].base_offset * 20)
+    assert 400 < min(rolled_ms) < max(rolled_ms) <= 1020, "20 in the same of 30 places: once in 10 to the 28"
+
+
+def test_a_jitter_beyond_the_roll_time_leaves_some_of_it(tmp_path: Path) -> None:
+    config = replace(SMALL, segment_ms=1000, segment_jitter_ms=10**12)
+    for number in range(20):
+        log = open_log(tmp_path / f"t-{number}", config)
+        fill(log, 1, per_flush=1)
+        log.append(batch(timestamp_ms=NOW_MS), wall_ms=NOW_MS)
+        log.flush()
+        assert len(log.segments) == 1, "no time has passed"
+
+
 def test_a_flush_writes_once_per_segment_and_syncs_before_it_shows(tmp_path: Path) -> None:
     files = FaultyFiles(tmp_path)
     log = open_log(tmp_path / "t-0", SMALL, files)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
 from tests.storage.cleaning import clean, open_compacted, put, roll
+from tests.storage.faulty_files import FaultyFiles
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, batch, fill, open_log
 from tests.storage.system_calls import SystemCalls, atomically, made
 
@@ -110,6 +112,85 @@ def test_under_the_os_policy_a_flush_is_a_write_alone(tmp_path: Path, calls: Sys
     stage(log)
     log.flush()
     assert calls.taken() == [f"pwritev {FIRST}.log"]
+
+
+def test_under_the_os_policy_a_log_is_synced_once_so_many_records_came(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    """With its names, before the last of them is shown; then they are counted from there."""
+    log = open_log(tmp_path / "t-0", replace(OS_SMALL, flush_messages=3))
+    write, sync = f"pwritev {FIRST}.log", f"fdatasync {FIRST}.log"
+
+    def asked_for(records: int, batches: int = 1) -> list[str]:
+        calls.taken()
+        fill(log, batches, records=records, per_flush=batches)
+        return [call for call in calls.taken() if not call.endswith("index")]
+
+    fill(log, 1)
+    assert (asked_for(records=1), log.recovery_point) == ([write], 0)
+    assert (asked_for(records=1), log.recovery_point) == ([write, sync, "fsync t-0", "fsync ."], 3)
+    assert (asked_for(records=2), log.recovery_point) == ([write], 3)
+    assert (asked_for(records=1, batches=4), log.recovery_point) == ([write, sync], 9)
+
+
+def test_where_that_sync_fails_nothing_is_shown_and_the_log_has_failed(tmp_path: Path) -> None:
+    files = FaultyFiles(tmp_path)
+    log = open_log(tmp_path / "t-0", replace(OS_SMALL, flush_messages=2), files)
+    fill(log, 1)
+    stage(log)
+    files.fail_always("sync")
+    with pytest.raises(StorageError, match="sync"):
+        log.flush()
+    assert (log.durable_offset, log.recovery_point) == (1, 0)
+    assert log.failure is not None
+
+
+def test_a_sync_for_its_age_that_fails_fails_the_log(tmp_path: Path) -> None:
+    """What was shown may be lost: the log is cut back, which writes it again, before it goes on."""
+    files = FaultyFiles(tmp_path)
+    log = open_log(tmp_path / "t-0", replace(OS_SMALL, flush_ms=1000), files)
+    fill(log, 1)
+    files.fail_always("sync")
+    with pytest.raises(StorageError, match="sync"):
+        log.sync(NOW_MS + 1000)
+    assert (log.failure is not None, log.recovery_point) == (True, 0)
+    log.sync(NOW_MS + 2000)  # Left alone until it is cut back.
+    files.fault = None
+    log.fail_back()
+    assert (log.failure, log.recovery_point) == (None, 1)
+
+
+def test_under_the_os_policy_a_log_is_synced_so_long_after_its_last_sync(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    """The time is that of the call; a segment that was begun counts as synced then."""
+    log = open_log(tmp_path / "t-0", replace(OS_SMALL, flush_ms=1000))
+    log.sync(NOW_MS)
+    assert calls.taken() == []
+    fill(log, 1)
+    calls.taken()
+    log.sync(NOW_MS + 999)
+    assert (calls.taken(), log.recovery_point) == ([], 0)
+    log.sync(NOW_MS + 1000)
+    assert (calls.taken(), log.recovery_point) == ([f"fdatasync {FIRST}.log", "fsync t-0", "fsync ."], 1)
+    log.sync(NOW_MS + 9000)
+    assert calls.taken() == []
+    fill(log, 1)
+    calls.taken()
+    log.sync(NOW_MS + 1999)
+    assert calls.taken() == []
+    log.sync(NOW_MS - 1)  # The clock was set back: when the last sync was is not known any more.
+    assert (calls.taken(), log.recovery_point) == ([f"fdatasync {FIRST}.log"], 2)
+
+
+def test_by_default_a_log_under_the_os_policy_is_never_synced_for_its_age(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    log = open_log(tmp_path / "t-0", OS_SMALL)
+    fill(log, 1)
+    calls.taken()
+    log.sync(NOW_MS + 10**12)
+    assert calls.taken() == []
 
 
 @pytest.mark.parametrize(

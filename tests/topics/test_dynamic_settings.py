@@ -26,7 +26,8 @@ from protocol.messages.describe_configs import (
 from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.topics.world import World
+from tests.topics.requests import produce
+from tests.topics.world import World, batch
 
 BROKER, TOPIC = 4, 2
 SET, DELETE, APPEND = range(3)
@@ -194,6 +195,10 @@ BAD_STEP = (
             "Missing entries : /elsewhere",
         ),
         (
+            [("cordoned.log.dirs", "*,/elsewhere")],
+            "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values",
+        ),
+        (
             [("principal.builder.class", "x")],
             "Invalid value x for configuration principal.builder.class: Class x could not be found.",
         ),
@@ -254,6 +259,27 @@ def test_a_negative_default_is_none_where_a_topic_may_not_have_it(world: World) 
     assert world.restart().registry.settings.log_retention_ms == -1
 
 
+def test_how_often_a_log_is_synced_follows_the_broker_and_the_topic_at_once(world: World) -> None:
+    world.topic("t")
+    partition = world.registry.partition("t", 0)
+    assert partition is not None
+    log = partition.log
+    assert change(world, ALL, ("log.flush.interval.messages", "2"), ("log.flush.interval.ms", "9")) == (
+        0,
+        None,
+    )
+    assert (log.config.flush_messages, log.config.flush_ms) == (2, 9)
+    produce(world, batch(b"a"))
+    assert (log.durable_offset, log.recovery_point) == (1, 0)
+    produce(world, batch(b"b"))
+    assert log.recovery_point == 2
+    own = [Operation(name="flush.messages", config_operation=SET, value="1")]
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=own)
+    assert world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
+    produce(world, batch(b"c"))
+    assert log.recovery_point == 3
+
+
 def test_those_who_follow_the_settings_hear_of_a_change_once_it_is_kept(world: World) -> None:
     heard: list[TopicSettings] = []
     world.registry.on_altered.append(heard.append)
@@ -283,8 +309,18 @@ def test_a_cordoned_directory_takes_only_what_is_assigned_to_it(world: World) ->
         created(CreatableTopic(name="placed", num_partitions=-1, replication_factor=-1, assignments=placed))
         == 0
     )
+    assert change(world, NODE, ("cordoned.log.dirs", "*")) == (0, None)
+    assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == refused
     assert change(world, NODE, ("cordoned.log.dirs", None)) == (0, None)
     assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == 0
+
+
+def test_a_directory_that_is_cordoned_in_a_file_can_be_opened_at_run_time(tmp_path: Path) -> None:
+    world = World(tmp_path, TopicSettings(cordoned_log_dirs="*"))
+    new = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    assert world.ask(new, 7).topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert change(world, NODE, ("cordoned.log.dirs", "")) == (0, None)
+    assert world.ask(new, 7).topics[0].error_code == ErrorCode.NONE
 
 
 def test_connections_of_single_addresses() -> None:
