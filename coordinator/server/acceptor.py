@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -133,6 +134,9 @@ class Acceptor:
     def _accept(self, listening: Listening) -> None:
         for _ in range(MAX_ACCEPTED):
             try:
+                if not self._has_place(listening):
+                    self._pause("the other descriptors are kept for the log")
+                    return
                 connection, _ = listening.socket.accept()
             except BlockingIOError:
                 return
@@ -142,11 +146,17 @@ class Acceptor:
                 self._pause(str(error))
                 return
             connection.setblocking(False)
-            number = connection.fileno()
             listening.accepted(connection)
-            if number >= self._from_here_reserved:
-                self._pause("the other descriptors are kept for the log")
-                return
+
+    def _has_place(self, listening: Listening) -> bool:
+        """Whether the next descriptor is one for connections. Raises OSError if there is none at all.
+
+        Asked of the system before each, for some 1 us: to accept one and then see its number would take a
+        descriptor of the reserve whenever one that is lower becomes free, or the timer looks.
+        """
+        number = os.dup(listening.socket.fileno())
+        os.close(number)
+        return number < self._from_here_reserved
 
     # At the limit.
 
