@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from bench.pairs import page
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import COMPILED, MUSTER, Section, Target, target
-from bench.pairs.servers import is_current
+from bench.pairs.sources import ROOT, STAMP, is_current, sources, write
 
 TARGETS = [
     Target("one: throughput", 1.16, 1.4, at_least=True, compiled=1.42),
@@ -45,25 +48,82 @@ def test_pure_python_comes_first_and_alone_if_there_is_no_other_build() -> None:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """A checkout of one module, built a moment after it was written."""
-    (tmp_path / "coordinator").mkdir()
-    for name in ("setup.py", "coordinator/daemon.py"):
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (1_000, 1_000))
+def root(tmp_path: Path) -> Path:
+    """A checkout of a few modules, and a build of it."""
+    for name in ("setup.py", "coordinator/daemon.py", "coordinator/server/server.py", "storage/files.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}")
     (tmp_path / "built").mkdir()
-    (tmp_path / "built" / ".built").touch()
-    os.utime(tmp_path / "built" / ".built", (1_001, 1_001))
+    write(tmp_path / "built" / STAMP, tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("changed", ["setup.py", "coordinator/daemon.py"])
-def test_a_build_from_before_an_edit_is_not_measured(source: Path, changed: str) -> None:
-    assert is_current(source / "built", source)
-    os.utime(source / changed, (1_002, 1_002))
-    assert not is_current(source / "built", source)
+@pytest.mark.parametrize("changed", ["setup.py", "coordinator/server/server.py"])
+def test_a_build_from_before_an_edit_is_not_measured(root: Path, changed: str) -> None:
+    """Whatever the times of the files say: what is unpacked from an archive has its own."""
+    assert is_current(root / "built", root)
+    (root / changed).write_text("edited")
+    os.utime(root / changed, (1_000, 1_000))
+    assert not is_current(root / "built", root)
 
 
-def test_without_a_build_there_is_none(source: Path) -> None:
-    (source / "built" / ".built").unlink()
-    assert not is_current(source / "built", source)
+def test_a_build_with_a_module_that_is_gone_is_not_measured(root: Path) -> None:
+    (root / "coordinator/daemon.py").unlink()
+    assert not is_current(root / "built", root)
+
+
+def test_a_build_without_a_module_that_is_new_is_not_measured(root: Path) -> None:
+    (root / "storage/new.py").touch()
+    assert not is_current(root / "built", root)
+
+
+def test_without_a_build_there_is_none(root: Path) -> None:
+    (root / "built" / STAMP).unlink()
+    assert not is_current(root / "built", root)
+
+
+def test_what_a_build_is_made_of_is_written_when_it_changes_and_only_then(root: Path) -> None:
+    """Its time is what make goes by."""
+    noted = root / "sources"
+    write(noted, root)
+    os.utime(noted, (1_000, 1_000))
+    write(noted, root)
+    assert noted.stat().st_mtime == 1_000
+    (root / "storage/files.py").unlink()
+    write(noted, root)
+    assert noted.stat().st_mtime > 1_000
+    assert noted.read_text() == sources(root)
+
+
+EDITED_MEANWHILE = """
+import sys
+from pathlib import Path
+Path(sys.argv[-1]).mkdir(parents=True)
+Path("storage/files.py").write_text("edited")
+"""
+"""As setup.py: the compiler takes two minutes, and this comes in them."""
+
+
+def test_make_notes_what_a_build_is_made_of_before_it_builds(root: Path) -> None:
+    """So an edit while the compiler runs is in no build that counts as current, to make or to a benchmark."""
+    shutil.copy(ROOT / "Makefile", root)
+    shutil.copytree(ROOT / "bench", root / "bench", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".venv/bin").mkdir(parents=True)
+    (root / ".venv/bin/python").symlink_to(sys.executable)
+    for name in ("pyproject.toml", "constraints.txt", ".venv/.runtime", ".venv/.dev"):
+        (root / name).touch()
+    (root / "setup.py").write_text(EDITED_MEANWHILE)
+    built = root / "build/compiled"
+    assert (made(root), is_current(built, root)) == (True, False)
+    assert (made(root), is_current(built, root)) == (True, True)
+    assert (made(root), is_current(built, root)) == (False, True), "nothing has changed"
+    (root / "coordinator/daemon.py").unlink()
+    assert (made(root), is_current(built, root)) == (True, True)
+
+
+def made(root: Path) -> bool:
+    """Whether `make compiled` has built anything."""
+    (root / "build").mkdir(exist_ok=True)
+    (root / "build/of_the_last_time").touch()
+    subprocess.run(["make", "--silent", "compiled"], cwd=root, check=True)
+    return not (root / "build/of_the_last_time").exists()
