@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.pairs import page
+from bench.pairs.bursts import Rounds, compared, targets_of_returns
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import COMPILED, MUSTER, Section, Target, target
 from bench.pairs.sources import ROOT, STAMP, is_current, sources, write
@@ -45,6 +46,29 @@ def test_pure_python_comes_first_and_alone_if_there_is_no_other_build() -> None:
     assert target("what", [0.5, 0.4], 0.6) == Target("what", 0.5, 0.6, compiled=0.4)
     assert target("what", [0.5], 0.6).compiled is None
     assert list(Plan(Path()).builds) == [MUSTER] != [COMPILED]
+
+
+@pytest.mark.parametrize(
+    ("default", "longest", "met"),
+    [
+        (([2.0], 3), ([2.0], 3), (True, True)),
+        (([2.0], 4), ([2.0], 3), (True, False)),
+        (([3.1], 0), ([2.0], 0), (False, True)),
+    ],
+)
+def test_a_return_is_judged_by_its_time_and_by_what_was_dropped(
+    default: tuple[list[float], int], longest: tuple[list[float], int], met: tuple[bool, bool]
+) -> None:
+    ours, theirs = (Rounds("r", seconds=seconds, dropped=dropped) for seconds, dropped in (default, longest))
+    targets = targets_of_returns("all are back", ours, theirs)
+    assert tuple(each.is_met for each in targets) == met
+    assert page.targets_in(page.scenario([Section("Back", [], targets, "")])) == targets
+
+
+def test_two_queues_that_the_system_makes_one_are_said_to_be() -> None:
+    assert "both queues are that long" in compared(65_535, 4_096)
+    assert "both queues are that long" in compared(4_096, 4_096)
+    assert compared(50, 4_096) == "The default is a queue of 50, the longest one of 4,096."
 
 
 @pytest.fixture
