@@ -77,7 +77,7 @@ class LogDirectory:
         to another node or cluster.
         """
         try:
-            files.make_directories(path)
+            _make(path, files)
             lock = files.lock(path / LOCK)
             if lock is None:
                 raise LogDirectoryError(f"log directory {path} is in use by another process")
@@ -335,6 +335,23 @@ class LogDirectory:
         if any(log.failure is not None for log in self._logs.values()):
             return False
         return self.shut_down_cleanly or self._logs.keys() >= set(self.partitions())
+
+
+def _make(path: Path, files: Files) -> None:
+    """Make `path` and what is missing above it, from above: the name of each is on the disk before the next.
+
+    One whose name cannot be synced is taken back, or the next start would find it and trust it.
+    """
+    if files.is_directory(path):
+        return
+    _make(path.parent, files)
+    if not files.make_directory(path):
+        return
+    try:
+        files.sync_directory(path.parent)
+    except StorageError:
+        files.remove_directory(path)
+        raise
 
 
 def _start_to_remember(log: PartitionLog) -> int:

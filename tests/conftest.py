@@ -22,7 +22,9 @@ ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 LONGEST_IN_AN_ID = 60  # Of a parameter, in characters or bytes.
 LONG = Path(__file__).parent / "long"
 
-settings.register_profile("muster", deadline=None)  # How long one example takes is a matter of the machine.
+# How long one example takes is a matter of the machine. Each run has other examples, also where a variable like CI
+# has Hypothesis draw the same for ever; a failure prints what repeats it.
+settings.register_profile("muster", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("muster")
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench.pairs import growth, page, profile
 from bench.pairs.__main__ import SCENARIOS
+from bench.pairs.bursts import Rounds, compared, targets_of_returns
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import COMPILED, MUSTER, Section, Target, target
-from bench.pairs.servers import is_current
+from bench.pairs.sources import ROOT, STAMP, is_current, sources, write
 
 TARGETS = [
     Target("one: throughput", 1.16, 1.4, at_least=True, compiled=1.42),
@@ -73,26 +77,106 @@ def test_every_scenario_has_a_growth_or_is_said_to_have_none() -> None:
     assert {*growth.AT_ONE_SIZE, "wheel", "heartbeats", "commits", "growth"} == SCENARIOS.keys()
 
 
+@pytest.mark.parametrize(
+    ("default", "longest", "met"),
+    [
+        (([2.0], 3), ([2.0], 3), (True, True)),
+        (([2.0], 4), ([2.0], 3), (True, False)),
+        (([3.1], 0), ([2.0], 0), (False, True)),
+    ],
+)
+def test_a_return_is_judged_by_its_time_and_by_what_was_dropped(
+    default: tuple[list[float], int], longest: tuple[list[float], int], met: tuple[bool, bool]
+) -> None:
+    ours, theirs = (Rounds("r", seconds=seconds, dropped=dropped) for seconds, dropped in (default, longest))
+    targets = targets_of_returns("all are back", ours, theirs)
+    assert tuple(each.is_met for each in targets) == met
+    assert page.targets_in(page.scenario([Section("Back", [], targets, "")])) == targets
+
+
+def test_two_queues_that_the_system_makes_one_are_said_to_be() -> None:
+    assert "both queues are that long" in compared(65_535, 4_096)
+    assert "both queues are that long" in compared(4_096, 4_096)
+    assert compared(50, 4_096) == "The default is a queue of 50, the longest one of 4,096."
+
+
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """A checkout of one module, built a moment after it was written."""
-    (tmp_path / "coordinator").mkdir()
-    for name in ("setup.py", "coordinator/daemon.py"):
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (1_000, 1_000))
+def root(tmp_path: Path) -> Path:
+    """A checkout of a few modules, and a build of it."""
+    for name in ("setup.py", "coordinator/daemon.py", "coordinator/server/server.py", "storage/files.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}")
     (tmp_path / "built").mkdir()
-    (tmp_path / "built" / ".built").touch()
-    os.utime(tmp_path / "built" / ".built", (1_001, 1_001))
+    write(tmp_path / "built" / STAMP, tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("changed", ["setup.py", "coordinator/daemon.py"])
-def test_a_build_from_before_an_edit_is_not_measured(source: Path, changed: str) -> None:
-    assert is_current(source / "built", source)
-    os.utime(source / changed, (1_002, 1_002))
-    assert not is_current(source / "built", source)
+@pytest.mark.parametrize("changed", ["setup.py", "coordinator/server/server.py"])
+def test_a_build_from_before_an_edit_is_not_measured(root: Path, changed: str) -> None:
+    """Whatever the times of the files say: what is unpacked from an archive has its own."""
+    assert is_current(root / "built", root)
+    (root / changed).write_text("edited")
+    os.utime(root / changed, (1_000, 1_000))
+    assert not is_current(root / "built", root)
 
 
-def test_without_a_build_there_is_none(source: Path) -> None:
-    (source / "built" / ".built").unlink()
-    assert not is_current(source / "built", source)
+def test_a_build_with_a_module_that_is_gone_is_not_measured(root: Path) -> None:
+    (root / "coordinator/daemon.py").unlink()
+    assert not is_current(root / "built", root)
+
+
+def test_a_build_without_a_module_that_is_new_is_not_measured(root: Path) -> None:
+    (root / "storage/new.py").touch()
+    assert not is_current(root / "built", root)
+
+
+def test_without_a_build_there_is_none(root: Path) -> None:
+    (root / "built" / STAMP).unlink()
+    assert not is_current(root / "built", root)
+
+
+def test_what_a_build_is_made_of_is_written_when_it_changes_and_only_then(root: Path) -> None:
+    """Its time is what make goes by."""
+    noted = root / "sources"
+    write(noted, root)
+    os.utime(noted, (1_000, 1_000))
+    write(noted, root)
+    assert noted.stat().st_mtime == 1_000
+    (root / "storage/files.py").unlink()
+    write(noted, root)
+    assert noted.stat().st_mtime > 1_000
+    assert noted.read_text() == sources(root)
+
+
+EDITED_MEANWHILE = """
+import sys
+from pathlib import Path
+Path(sys.argv[-1]).mkdir(parents=True)
+Path("storage/files.py").write_text("edited")
+"""
+"""As setup.py: the compiler takes two minutes, and this comes in them."""
+
+
+def test_make_notes_what_a_build_is_made_of_before_it_builds(root: Path) -> None:
+    """So an edit while the compiler runs is in no build that counts as current, to make or to a benchmark."""
+    shutil.copy(ROOT / "Makefile", root)
+    shutil.copytree(ROOT / "bench", root / "bench", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".venv/bin").mkdir(parents=True)
+    (root / ".venv/bin/python").symlink_to(sys.executable)
+    for name in ("pyproject.toml", "constraints.txt", ".venv/.runtime", ".venv/.dev"):
+        (root / name).touch()
+    (root / "setup.py").write_text(EDITED_MEANWHILE)
+    built = root / "build/compiled"
+    assert (made(root), is_current(built, root)) == (True, False)
+    assert (made(root), is_current(built, root)) == (True, True)
+    assert (made(root), is_current(built, root)) == (False, True), "nothing has changed"
+    (root / "coordinator/daemon.py").unlink()
+    assert (made(root), is_current(built, root)) == (True, True)
+
+
+def made(root: Path) -> bool:
+    """Whether `make compiled` has built anything."""
+    (root / "build").mkdir(exist_ok=True)
+    (root / "build/of_the_last_time").touch()
+    subprocess.run(["make", "--silent", "compiled"], cwd=root, check=True)
+    return not (root / "build/of_the_last_time").exists()

@@ -1,4 +1,4 @@
-"""What is done now and then: snapshots of producers come with the checkpoint, once they are worth it."""
+"""What is done now and then: each kind of work by its own setting; snapshots of producers with the checkpoint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import pytest
 from coordinator.maintenance import Intervals, Maintenance
 from coordinator.settings import Settings
 from storage import log_producers
+from storage.checkpoints import RECOVERY_POINTS
 from storage.partition_log import PartitionLog
 from tests.topics.requests import produce
-from tests.topics.world import World, batch
+from tests.topics.world import WALL_MS, World, batch
 
 INTERVALS = Intervals(retention_ms=10**9, checkpoint_ms=60_000, producers_ms=10**9)
+RARELY_MS = 10**9
+WORK_BY_SETTING = {
+    "log_retention_check_interval_ms": "retention",
+    "log_flush_offset_checkpoint_interval_ms": "checkpoint",
+    "producer_id_expiration_check_interval_ms": "producers",
+}
 
 
 class Timers:
@@ -106,3 +113,34 @@ def test_producers_are_written_down_with_the_checkpoint(
     produce(world, batch(b"x" * 2000))
     timers.fire()
     assert len(list(directory.glob("*.snapshot"))) == 1
+
+
+@pytest.mark.parametrize("setting", WORK_BY_SETTING)
+def test_each_setting_drives_its_own_work(tmp_path: Path, setting: str) -> None:
+    """All three have something to do; what comes round is what the setting is for, and nothing else."""
+    world = World(tmp_path)
+    world.topic("t", retention_ms="60000", segment_ms="30000")
+    week_ago_ms = WALL_MS - 7 * 24 * 3_600_000
+    produce(world, batch(b"old", at_ms=week_ago_ms, producer_id=7, producer_epoch=0, base_sequence=0))
+    produce(world, batch(b"new"))
+    world.wall += world.settings.producer_id_expiration_ms
+    rarely = dict.fromkeys(WORK_BY_SETTING, RARELY_MS)
+    settings: Any = Settings.model_validate(rarely | {setting: INTERVALS.checkpoint_ms})
+    timers = Timers(world)
+    Maintenance(timers, world.registry, world.logs, world, Intervals.of(settings)).start()  # type: ignore[arg-type]
+    assert done(world) == set()
+    timers.fire()
+    assert done(world) == {WORK_BY_SETTING[setting]}
+
+
+def done(world: World) -> set[str]:
+    """Which work has left its traces."""
+    partition = world.registry.partition("t", 0)
+    assert partition is not None
+    assert partition.producers is not None
+    traces = {
+        "retention": partition.log.log_start_offset > 0,
+        "checkpoint": (world.directory / RECOVERY_POINTS).exists(),
+        "producers": not len(partition.producers),
+    }
+    return {name for name, is_there in traces.items() if is_there}

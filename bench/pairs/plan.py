@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.pairs.rounds import COMPILED, MUSTER
-from bench.pairs.servers import COMPILED_TREE, is_current, kafka, muster
+from bench.pairs.servers import kafka, muster
+from bench.pairs.sources import COMPILED_TREE, is_current
 from tests.daemon import ROOT, MusterDaemon
 from tests.kafka_broker import KafkaBroker
 

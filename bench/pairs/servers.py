@@ -32,9 +32,6 @@ KAFKA_PRODUCTION: Final = {
 }
 """Kafka's own defaults where the broker for tests has smaller ones; but one node can have only one replica."""
 
-COMPILED_TREE: Final = ROOT / "build" / "compiled"
-COMPILED_FROM: Final = ("coordinator", "muster", "protocol", "storage")
-
 
 class Floor(ServerProcess):
     """The bare protocol of `bench.floor`."""
@@ -49,19 +46,6 @@ class Floor(ServerProcess):
     def _is_ready(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((HOST, self.port)) == 0
-
-
-def is_current(tree: Path = COMPILED_TREE, source: Path = ROOT) -> bool:
-    """Whether `tree` holds what `make compiled` makes of `source` as it is now.
-
-    A build from before an edit would be measured in the name of a checkout that it is not.
-    """
-    stamp = tree / ".built"
-    if not stamp.exists():
-        return False
-    built_s = stamp.stat().st_mtime
-    files = (path for room in COMPILED_FROM for path in (source / room).rglob("*.py"))
-    return all(path.stat().st_mtime <= built_s for path in (source / "setup.py", *files))
 
 
 def muster(directory: Path, overrides: Mapping[str, str] | None = None, tree: Path = ROOT) -> MusterDaemon:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -148,6 +149,9 @@ class Acceptor:
         rate = self._rate
         for _ in range(MAX_ACCEPTED if rate is None else min(rate.allowed(time.monotonic()), MAX_ACCEPTED)):
             try:
+                if not self._has_place(listening):
+                    self._pause("the other descriptors are kept for the log")
+                    return
                 connection, _ = listening.socket.accept()
             except BlockingIOError:
                 return
@@ -159,13 +163,19 @@ class Acceptor:
             if rate is not None:
                 rate.take()
             connection.setblocking(False)
-            number = connection.fileno()
             listening.accepted(connection)
-            if number >= self._from_here_reserved:
-                self._pause("the other descriptors are kept for the log")
-                return
         if rate is not None and rate.wait_s(time.monotonic()):
             self._leave_waiting(0)
+
+    def _has_place(self, listening: Listening) -> bool:
+        """Whether the next descriptor is one for connections. Raises OSError if there is none at all.
+
+        Asked of the system before each, for some 1 us: to accept one and then see its number would take a
+        descriptor of the reserve whenever one that is lower becomes free, or the timer looks.
+        """
+        number = os.dup(listening.socket.fileno())
+        os.close(number)
+        return number < self._from_here_reserved
 
     # At the limit.
 

@@ -12,18 +12,16 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.conformance.coverage import Coverage, lines_elsewhere, proofs_elsewhere
-from tests.conformance.lines import ELSEWHERE, SYNCED
+from tests.conformance.coverage import lines_elsewhere
 from tests.conformance.registry import Case, all_scenarios, is_about
 from tests.conformance.report import lines_of
 from tests.conformance.served import ask_served, compare_served, missing
 from tests.conformance.suite import Outcome, play_all
 from tests.conformance.targets import CONFIGURATIONS, Target, new_target, start_all
-from tests.conformance.wanted import stale
+from tests.conformance.verdict import Played, objections
 
 KINDS = {"both": ("kafka", "muster"), "kafka": ("kafka",), "muster": ("muster",)}
 
@@ -47,23 +45,11 @@ def main() -> int:
     for line in unlike:
         print(line)
     print(f"took {time.monotonic() - start:.0f} s, started brokers included")
-    wrong = [] if arguments.only else list(_found_wanting(outcomes, arguments.target))
-    for what in wrong:
-        print(what)
-    return 0 if all(outcome.is_equal for outcome in outcomes) and not wrong and not unlike else 1
-
-
-def _found_wanting(outcomes: list[Outcome], target: str) -> Iterator[str]:
-    """What a complete run should have shown, and did not."""
-    if missing := Coverage(outcomes).missing:
-        yield f"not covered: {', '.join(missing)}"
-    if target == "both":
-        wanted = ((each.case.name, row, difference) for each in outcomes for row, difference in each.wanted)
-        for field in stale(wanted):
-            yield f"no such difference any more: {field}"
-    for line, tests in proofs_elsewhere().items():
-        if not tests:
-            yield f"{line} is shown nowhere: there is no test {(ELSEWHERE | SYNCED)[line]}..."
+    played = Played(outcomes, unlike, KINDS[arguments.target], is_complete=not arguments.only)
+    wrong = list(objections(played))
+    for objection in wrong:
+        print(objection)
+    return 1 if wrong else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,6 +6,7 @@ class with every one of its versions, for tests that go through all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
@@ -18,8 +19,12 @@ from protocol.messages import REQUESTS, RESPONSES
 from protocol.primitives import Fixed
 from protocol.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
 
-# Few examples for each of some 290 pairs: what a schema gets wrong shows in nearly every message.
+# Few examples for each of some 480 pairs: what a schema gets wrong shows in nearly every message, and each run has
+# others. More of what a group coordinator is for.
 FEW: Final = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+MORE: Final = settings(FEW, max_examples=20)
+OF_GROUPS: Final = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47})
+"""API keys: committed offsets, FindCoordinator, membership, and what admins ask of groups."""
 
 VERSIONS_OF_MESSAGES: Final[list[tuple[type, int]]] = [
     (cls, version)
@@ -27,9 +32,31 @@ VERSIONS_OF_MESSAGES: Final[list[tuple[type, int]]] = [
     for cls in classes.values()
     for version in range(spec(cls).min_version, spec(cls).max_version + 1)
 ]
-PAIRS: Final = [
-    pytest.param(cls, version, id=f"{cls.__name__}-v{version}") for cls, version in VERSIONS_OF_MESSAGES
-]
+
+
+def parameter(cls: type, version: int) -> Any:
+    """A parameter of a test, with an id to be read."""
+    return pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
+
+
+PAIRS: Final = [parameter(cls, version) for cls, version in VERSIONS_OF_MESSAGES]
+
+Pair = tuple[type, int]
+
+
+def of_groups(pairs: Iterable[Pair]) -> list[Any]:
+    """Those of `pairs`, messages in a version, that belong to APIs of groups, as parameters of a test."""
+    return [parameter(*pair) for pair in pairs if is_of_groups(pair)]
+
+
+def of_others(pairs: Iterable[Pair]) -> list[Any]:
+    """The rest of `pairs`, as parameters of a test."""
+    return [parameter(*pair) for pair in pairs if not is_of_groups(pair)]
+
+
+def is_of_groups(pair: Pair) -> bool:
+    return spec(pair[0]).api_key in OF_GROUPS
+
 
 # Lengths of 127 and more take a second byte in the flexible versions.
 TEXTS: Final = st.text(max_size=10) | st.sampled_from(["", "x" * 126, "x" * 127, "ü" * 100])

@@ -19,7 +19,15 @@ from kio.serial.errors import OutOfBoundValue
 from protocol.codec import decode_prefix, encode, spec
 from protocol.primitives import Fixed
 from protocol.schema import Array, FieldSpec, Struct, layout_of
-from tests.protocol.message_strategies import FEW, PAIRS, VERSIONS_OF_MESSAGES, messages
+from tests.protocol.message_strategies import (
+    FEW,
+    MORE,
+    PAIRS,
+    VERSIONS_OF_MESSAGES,
+    messages,
+    of_groups,
+    of_others,
+)
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -132,12 +140,25 @@ def test_every_version_has_the_fields_that_kio_has(cls: type, version: int) -> N
     assert_same_fields(cls, kio_class(cls, version), version, spec(cls).is_flexible(version))
 
 
-@pytest.mark.parametrize(("cls", "version"), PAIRS)
-@FEW
+@pytest.mark.parametrize(("cls", "version"), of_groups(VERSIONS_OF_MESSAGES))
+@MORE
 @given(data=st.data())
 def test_kio_reads_what_we_write_and_we_read_what_kio_writes(
     cls: type, version: int, data: st.DataObject
 ) -> None:
+    reads_and_writes(cls, version, data)
+
+
+@pytest.mark.parametrize(("cls", "version"), of_others(VERSIONS_OF_MESSAGES))
+@FEW
+@given(data=st.data())
+def test_kio_reads_what_we_write_and_we_read_what_kio_writes_of_other_apis(
+    cls: type, version: int, data: st.DataObject
+) -> None:
+    reads_and_writes(cls, version, data)
+
+
+def reads_and_writes(cls: type, version: int, data: st.DataObject) -> None:
     message = data.draw(messages(cls, version))
     entity_class = kio_class(cls, version)
     encoded = encode(message, version)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 import psutil
 import pytest
@@ -123,16 +124,23 @@ def test_thousands_that_come_and_go_leave_nothing(daemon: MusterDaemon) -> None:
     assert "Traceback" not in daemon.log_path.read_text()
 
 
-def test_one_place_that_becomes_free_is_taken_at_once(daemon: MusterDaemon) -> None:
-    """While the others of the flood stay, and write nothing: half-open, as far as requests go."""
-    flooding = flood(daemon)
-    wait_until(lambda: is_at_limit(daemon), "the limit is reached", 10)
-    late = WireClient(daemon.bootstrap)
-    late.send(HELLO, 3)
-    for each in flooding:
-        each.close()
-    assert late.receive().error_code == 0
-    late.close()
+def test_one_place_that_becomes_free_goes_to_the_first_that_waits(daemon: MusterDaemon) -> None:
+    """While all others of the flood stay, and ask nothing. How soon, tests/server/test_acceptor.py has."""
+    with ExitStack() as stack:
+        flooding = [stack.enter_context(WireClient(daemon.bootstrap)) for _ in range(FLOOD)]
+        wait_until(lambda: is_at_limit(daemon), "the limit is reached", 10)
+        accepted = accepted_of(daemon, flooding)
+        first, second, *_ = [each for each in flooding if each not in accepted]
+        first.send(HELLO, 3)
+        accepted[0].close()
+        assert first.receive().error_code == 0
+        assert accepted_of(daemon, [first, second, *accepted[1:]]) == [first, *accepted[1:]]
+
+
+def accepted_of(daemon: MusterDaemon, clients: Sequence[WireClient]) -> list[WireClient]:
+    """Those that the daemon has a descriptor for; the others wait in the system's queue, the oldest first."""
+    open_ports = {each.raddr.port for each in psutil.Process(daemon.pid).net_connections("tcp") if each.raddr}
+    return [each for each in clients if each.socket.getsockname()[1] in open_ports]
 
 
 def is_at_limit(daemon: MusterDaemon) -> bool:

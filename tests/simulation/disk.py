@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.topics.workers import Workers
 from protocol.records import Batch, parse_header, set_base_offset
@@ -23,6 +23,9 @@ from storage.partition_log import Appended
 from storage.producer_state import ProducerState
 from tests.simulation.cleaning import cleaned
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
+
+if TYPE_CHECKING:
+    from tests.simulation.witness import Witness
 
 BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", errno.EIO)
 NO_ROOM = StorageError("write", Path("__consumer_offsets-0"), "No space left on device", errno.ENOSPC)
@@ -243,9 +246,9 @@ class Disk:
         )
 
     def new_storage(
-        self, random: Random, timeline: Timeline, partitions: Partitions, violated: Callable[[str], None]
+        self, random: Random, timeline: Timeline, partitions: Partitions, witness: Witness
     ) -> Storage:
-        """The logs that are on it. `violated` is called with what a storage finds itself."""
+        """The logs that are on it. `witness` hears what a storage finds itself."""
         return ModelStorage(self, random, timeline, partitions)
 
     def fail_soon(self) -> None:

@@ -74,6 +74,18 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
         "crash_with_open_transaction": "the process dies with offsets held by a transaction",
         "loaded_with_open_transaction": "a shard is loaded with offsets held by a transaction",
         "shard_failed_with_open_transaction": "a shard is lost with offsets held by a transaction",
+        "producer_fenced": "a producer with an older epoch is refused",
+        "transaction_timed_out": "a transaction is aborted since its producer took too long",
+        # The daemon's own logs, on files that fail.
+        "torn_tail_cut": "a crash has torn the end of a log, and the next start cuts it",
+        "recovery_could_not_read": "a log cannot be opened for a read error",
+        "load_could_not_read": "a shard meets a read error while it is loading (3.71)",
+        "flush_met_a_full_disk": "a flush of a log finds no room",
+        "flush_cut_by_death": "the process dies between the operations of a flush",
+        "cleaning_cut_by_death": "the process dies between the operations of a cleaning",
+        # The daemon's own connections.
+        "request_behind_an_unanswered_one": "a request comes while the one before it is unanswered",
+        "frame_read_in_part": "the daemon reads when only part of a frame has come",
         # Topics.
         "topic_grown": "a topic grows",
         "topic_deleted_with_offsets": "a topic with committed offsets is deleted (O23)",

@@ -9,7 +9,6 @@ durable is read back from the files, and shown to the witness; what was durable 
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.workers import Workers
@@ -34,90 +33,20 @@ from storage.partition_log import Appended, PartitionLog
 from storage.segment_swap import StuckSwap
 from tests.simulation.cleaning import DAY_MS
 from tests.simulation.disk import Disk, Done, OnDurable, Partitions
+from tests.simulation.failing_files import LOOKS, Died, Faults, QuietFiles
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
-from tests.storage.faulty_files import FaultyFiles, Operation
+from tests.storage.faulty_files import Operation
+
+if TYPE_CHECKING:
+    from tests.simulation.witness import Witness
 
 MEMORY: Final = Path("/dev/shm")
 """Where a system has files in memory: a history needs none of them afterwards."""
-SEGMENT_BYTES: Final = (4_096, 4_096, 16_384)
+SEGMENT_BYTES: Final = (2_048, 2_048, 16_384)
+"""Small, for only what is rolled is cleaned, and a history writes little."""
 BUFFER_BYTES: Final = 1 << 16
 OPERATIONS_BEFORE_DEATH: Final = (0, 1, 1, 1, 1, 2, 4, 12)
 """A flush writes, and then it syncs: between the two a death tears most."""
-LOOKS: Final = frozenset({"open", "read", "list", "stat"})
-
-
-class Died(BaseException):
-    """The process is gone in the middle of an operation; nothing of it may handle that."""
-
-
-class QuietFiles(FaultyFiles):
-    """Files whose times are virtual, like all others; nothing is recorded."""
-
-    def __init__(self, root: Path, wall_ms: Callable[[], int]) -> None:
-        super().__init__(root)
-        self._wall_ms = wall_ms
-
-    def perform(self, name: str, path: Path, size_bytes: int = 0) -> int:
-        self.operations.clear()
-        return super().perform(name, path, size_bytes)
-
-    def modified_ms(self, path: Path) -> int:
-        super().modified_ms(path)
-        return self._wall_ms()
-
-
-class Faults:
-    """What the disk does to each operation at present; and when the process dies in one, if it is to."""
-
-    def __init__(self, disk: RealDisk, random: Random) -> None:
-        self.is_off = False  # While the simulation looks for itself.
-        self._disk = disk
-        self._random = random
-        self._left: int | None = None  # Operations before the process dies.
-
-    def die_after(self, operations: int) -> None:
-        self._left = operations
-
-    def live(self) -> None:
-        self._left = None
-
-    def of_change(self, operation: Operation) -> OSError | int | None:
-        """For `FaultyFiles.fault`."""
-        if self._left is not None:
-            return self._on_the_way_to_death(operation)
-        if self.is_off:
-            return None
-        if self._disk.is_full:
-            return self._without_room(operation)
-        if self._disk.takes_failure():
-            if operation.name == "write" and self._random.random() < 0.5:
-                return self._random.randrange(operation.size_bytes)
-            return OSError(errno.EIO, os.strerror(errno.EIO))
-        return None
-
-    def _on_the_way_to_death(self, operation: Operation) -> int | None:
-        assert self._left is not None
-        self._left -= 1
-        if self._left >= 0:
-            return None
-        if self._left == -1 and operation.name == "write" and operation.size_bytes:
-            return self._random.randrange(operation.size_bytes)  # It has come so far; the rest is not begun.
-        raise Died
-
-    def _without_room(self, operation: Operation) -> OSError | int | None:
-        if operation.name == "write" and operation.size_bytes > 1 and self._random.random() < 0.3:
-            return self._random.randrange(1, operation.size_bytes)  # As much as there is; the rest is tried.
-        needs_room = operation.name in ("write", "create", "mkdir")
-        if needs_room or (operation.name == "truncate" and self._disk.has_no_room_to_cut()):
-            self._disk.times_no_room += 1
-            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return None
-
-    def of_look(self, operation: Operation) -> OSError | None:
-        """For `FaultyFiles.read_fault`."""
-        if self.is_off or self._left is not None or not self._disk.takes_read_failure():
-            return None
-        return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 class WatchedLog:
@@ -152,6 +81,8 @@ class WatchedLog:
             self.log.flush()
         except StorageError as error:
             self.met_no_room = error.is_no_room
+            if error.is_no_room:
+                self._storage.reach("flush_met_a_full_disk")
             raise
         finally:
             self.note_durable()
@@ -162,8 +93,12 @@ class WatchedLog:
             self.log.recover()
         except CorruptSegment as error:
             self._storage.violated(f"a crash is taken for corruption: {error}")
-        except StorageError:
+        except StorageError as error:
+            if error.operation in LOOKS:
+                self._storage.reach("recovery_could_not_read")
             return
+        if self.log.recovered.cut_bytes:
+            self._storage.reach("torn_tail_cut")
         self.note_durable()
 
     def fail_back(self) -> None:
@@ -174,7 +109,13 @@ class WatchedLog:
                 self.note_durable()
 
     def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
-        return self.log.batches(start_offset, window_bytes)
+        """For a shard that is loaded."""
+        try:
+            yield from self.log.batches(start_offset, window_bytes)
+        except StorageError as error:
+            if error.operation in LOOKS:
+                self._storage.reach("load_could_not_read")
+            raise
 
     def note_durable(self) -> None:
         """Read what has become durable since the last time."""
@@ -207,9 +148,10 @@ class RealStorage:
         random: Random,
         timeline: Timeline,
         partitions: Partitions,
-        violated: Callable[[str], None],
+        witness: Witness,
     ) -> None:
-        self.violated = violated
+        self.violated = witness.violated
+        self.reach = witness.marks.reach
         self.durable_offsets: dict[str, int] = {}  # By the name of a log's directory.
         self.batches_cleaned = 0
         self._logs: dict[str, list[WatchedLog]] = {}
@@ -273,23 +215,30 @@ class RealStorage:
         """The process dies: of what it was about some may have been done; or the power fails with it."""
         random = self._random
         for log in self._flushing:
-            self._in_part(log.log.flush)
+            if self._dies_in(log.log.flush):
+                self.reach("flush_cut_by_death")
         for cleaning in self._cleaning:
-            self._in_part(partial(self._clean_all, cleaning))
+            if self._dies_in(partial(self._clean_all, cleaning)):
+                self.reach("cleaning_cut_by_death")
         self._flushing.clear()
         self._cleaning.clear()
         self._let_go()
         if random.random() < 0.75:
             self._files.crash(random if random.random() < 0.8 else None)
 
-    def _in_part(self, work: Callable[[], object]) -> None:
-        """Do some of what a process does that dies meanwhile; perhaps nothing, perhaps all."""
+    def _dies_in(self, work: Callable[[], object]) -> bool:
+        """Do some of what a process does, perhaps nothing, perhaps all; whether it dies amid."""
         if self._random.random() < 0.3:
-            return
+            return False
         self.faults.die_after(self._random.choice(OPERATIONS_BEFORE_DEATH))
-        with suppress(Died, StorageError):  # A log that had failed before refuses.
-            work()
-        self.faults.live()
+        try:
+            with suppress(StorageError):  # A log that had failed before refuses.
+                work()
+        except Died:
+            return True
+        finally:
+            self.faults.live()
+        return False
 
     def _let_go(self) -> None:
         """The system closes the files of a process that is gone."""
@@ -406,9 +355,9 @@ class RealDisk(Disk):
         self._reads_to_fail = 0
 
     def new_storage(
-        self, random: Random, timeline: Timeline, partitions: Partitions, violated: Callable[[str], None]
+        self, random: Random, timeline: Timeline, partitions: Partitions, witness: Witness
     ) -> RealStorage:
-        return RealStorage(self, random, timeline, partitions, violated)
+        return RealStorage(self, random, timeline, partitions, witness)
 
     def fail_soon(self) -> None:
         """Some of the next operations: reads, of which there are few but at a start, or writes and syncs."""

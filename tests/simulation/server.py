@@ -101,7 +101,7 @@ class Server:
             GROUP_METADATA_TOPIC: (partitions, witness.on_durable),
             TRANSACTION_STATE_TOPIC: (TRANSACTION_PARTITIONS, witness.transactions.on_durable),
         }
-        self.storage = disk.new_storage(random, timeline, watched, witness.violated)
+        self.storage = disk.new_storage(random, timeline, watched, witness)
         self.transaction_settings = TransactionSettings(
             transactional_id_expiration_ms=ID_EXPIRATION_MS,
             transaction_remove_expired_transaction_cleanup_interval_ms=ID_EXPIRATION_MS // 4,

@@ -11,8 +11,11 @@ from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE,
 from coordinator.groups.timers import JoinTimer, OffsetExpiryTimer
 from coordinator.offsets.committed import same_topic
 from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from tests.simulation.server import Server
     from tests.simulation.witness import Witness
 
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 LOST_SHARD = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -84,6 +88,10 @@ class Sights:
                 self._on_offset_delete_answer(response)
             case DeleteGroupsRequest() if not all(result.error_code for result in response.results):
                 self._marks.reach("group_deleted")
+            case InitProducerIdRequest() | AddOffsetsToTxnRequest() | EndTxnRequest() if (
+                response.error_code in FENCED
+            ):
+                self._marks.reach("producer_fenced")
 
     def _is_loading(self, call: Call) -> bool:
         return self._server.runner_for(call.request.group_id).shard is None

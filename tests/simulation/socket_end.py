@@ -97,7 +97,7 @@ class SocketEnd(asyncio.Transport):
         self._to_start: deque[WireCall] = deque()
         self._to_answer: deque[WireCall] = deque()
         self._written = bytearray()  # An answer in part.
-        self._is_reading_paused = self._is_read_due = False
+        self._is_reading_paused = self._is_read_due = self._is_frame_cut = False
         self._is_blocked = self._is_ended = self._is_over = False
         self._connection: Connection | None = None
         self._at_socket(self._accept)
@@ -118,7 +118,10 @@ class SocketEnd(asyncio.Transport):
         if self._loop.is_dead or self._is_over:
             return
         self._received += data
+        self._is_frame_cut = call is None
         if call is not None:
+            if self._to_answer:
+                self._server.witness.marks.reach("request_behind_an_unanswered_one")
             self._to_start.append(call)
             self._to_answer.append(call)
             self._server.witness.on_arrival(call)
@@ -145,6 +148,8 @@ class SocketEnd(asyncio.Transport):
         data, self._received = bytes(self._received), bytearray()
         assert self._connection is not None
         if data:
+            if self._is_frame_cut:
+                self._server.witness.marks.reach("frame_read_in_part")
             self._connection.data_received(data)
         if self._is_ended and not self._is_reading_paused:
             self._lose()

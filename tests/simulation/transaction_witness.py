@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinator.effects import Event, Result
+from coordinator.effects import Event, Result, TimerFired
 from coordinator.transactions.record_schemas import TransactionLogValue
 from coordinator.transactions.records import decode_record
 from coordinator.transactions.shard import TransactionShard
@@ -20,6 +20,7 @@ from coordinator.transactions.states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
+from coordinator.transactions.timers import TransactionTimer
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records import parse_header, read_records
@@ -160,6 +161,8 @@ class WatchedTransactions(TransactionShard):
         except Exception as error:
             witness.violated(f"a bug: {error!r} on {event}")
             raise
+        if isinstance(event, TimerFired) and isinstance(event.key, TransactionTimer) and result.records:
+            witness.marks.reach("transaction_timed_out")
         runner = self._server.transaction_runners[self.partition]
         witness.transactions.before_reply(
             result, self._server.transaction_logs[self.partition], runner.position + len(result.records)

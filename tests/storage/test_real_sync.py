@@ -15,7 +15,7 @@ import pytest
 
 from storage.files import File, Files, StorageError
 from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_directory import LogDirectory, LogDirectoryError
 from storage.partition_log import PartitionLog
 from tests.storage.cleaning import clean, open_compacted, put, roll
 from tests.storage.faulty_files import FaultyFiles
@@ -80,6 +80,28 @@ def test_a_file_is_synced_before_its_rename_and_the_name_after_it(tmp_path: Path
             "fsync .",
         ]
     )
+
+
+# A log directory.
+
+
+def test_a_directory_that_is_made_has_a_name_before_anything_is_in_it(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    """And so has each above it that was missing: with the name all below it would be lost."""
+    LogDirectory.open(tmp_path / "a" / "b", Files(), node_id=1).close()
+    names = ["mkdir a", "fsync .", "mkdir a/b", "fsync a", "create a/b/.lock"]
+    assert calls.taken()[: len(names)] == names
+
+
+def test_a_directory_whose_name_is_not_on_the_disk_is_not_left_to_the_next_start(tmp_path: Path) -> None:
+    class Broken(Files):
+        def sync_directory(self, path: Path) -> None:
+            raise StorageError("sync", path, "broken", errno.EIO)
+
+    with pytest.raises(LogDirectoryError, match="sync"):
+        LogDirectory.open(tmp_path / "a" / "b", Broken(), node_id=1)
+    assert list(tmp_path.iterdir()) == []
 
 
 # A log.
