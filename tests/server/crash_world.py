@@ -23,6 +23,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.shard import Shard
 from coordinator.loading import load_shard
+from coordinator.shard_runner import ShardRunner
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
 from protocol.errors import DecodeError
@@ -76,18 +77,19 @@ class CrashWorld(World):
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
     ) -> None:
         settings = TopicSettings(log_flush_policy=policy)
-        self.dirty: dict[GroupRunner, None] = {}
+        self.dirty: dict[ShardRunner[Any], None] = {}
         self.timers: dict[tuple[Any, ...], int | None] = {}
         super().__init__(directory, settings, files)
         self.accounts: dict[tuple[str, ...], Account] = {}
         topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
+        host: Any = self  # It has of a runner's world what these runners ask for.
         kind = group_shards(lambda partition: Shard(partition, GROUP_SETTINGS, self.registry))
         self.runners = [
             GroupRunner(
                 kind,
                 partition.index,
                 partition.log,
-                self,  # type: ignore[arg-type]
+                host,
                 partition.advanced,
                 max_batch_bytes=1000,
                 codec=Codec.NONE,
@@ -112,7 +114,7 @@ class CrashWorld(World):
                 config = replace(partition.log.config, segment_bytes=size_bytes, flush=flush)
                 partition.log.config = config
 
-    def _load(self, runner: GroupRunner, *, cut_back: bool) -> None:
+    def _load(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
         shard = runner.kind.new_shard(runner.partition)
         runner.start(load_shard(runner.kind, shard, runner.log, Clock(), 4096, cut_back))
 
@@ -129,13 +131,13 @@ class CrashWorld(World):
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
 
-    def on_dirty(self, runner: GroupRunner) -> None:
+    def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
 
     def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
         self.schedule(log, done)
 
-    def reload(self, runner: GroupRunner) -> None:
+    def reload(self, runner: ShardRunner[Any]) -> None:
         self.queue.append(lambda: self._load(runner, cut_back=True))
 
     def settle(self) -> None:

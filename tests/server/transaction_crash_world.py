@@ -51,11 +51,12 @@ class TransactionCrashWorld(CrashWorld):
         markers = Markers(self.registry, lambda index: self.runners[index])
         self._sender = MarkerSender(markers.write, self, self.queue.append)
         (state,) = topic.partitions
+        host: Any = self
         self.transactions = ShardRunner(
             transaction_shards(self._new_shard),
             state.index,
             state.log,
-            self,
+            host,
             state.advanced,
             max_batch_bytes=1000,
             codec=Codec.NONE,
@@ -92,11 +93,10 @@ class TransactionCrashWorld(CrashWorld):
         self.given.add(answer.producer_id)
         return answer
 
-    def leave_open(self, name: str, topic: str, value: int) -> dict[str, int]:
+    def leave_open(self, name: str, topic: str, value: int) -> InitProducerIdResponse:
         """A transaction with one record of `topic`; the id and epoch of its producer."""
         begun = self.begin(name)
         assert begun.error_code == 0
-        who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
         added = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
             v3_and_below_producer_id=begun.producer_id,
@@ -105,27 +105,39 @@ class TransactionCrashWorld(CrashWorld):
         )
         result = self._ask(added, CLASSIC).results_by_topic_v3_and_below[0].results_by_partition[0]
         assert result.partition_error_code == 0
-        records = batch(b"%d" % value, base_sequence=0, transactional=True, **who)
+        records = batch(
+            b"%d" % value,
+            base_sequence=0,
+            transactional=True,
+            producer_id=begun.producer_id,
+            producer_epoch=begun.producer_epoch,
+        )
         request = produce_request(records, topic)
         request.transactional_id = name
         assert self.ask(request, 9).responses[0].partition_responses[0].error_code == 0
-        return who
+        return begun
 
     def transact(self, name: str, group_id: str, topic: str, offset: int, *, is_committed: bool) -> None:
         """One record of `topic` and one offset of `group_id`, in a transaction that is committed or aborted."""
         self.accounts.setdefault(("offset", group_id, topic), Account())  # The group is there from here on.
-        who = self.leave_open(name, topic, offset)
-        offsets = AddOffsetsToTxnRequest(transactional_id=name, group_id=group_id, **who)
+        begun = self.leave_open(name, topic, offset)
+        producer_id, epoch = begun.producer_id, begun.producer_epoch
+        offsets = AddOffsetsToTxnRequest(
+            transactional_id=name, producer_id=producer_id, producer_epoch=epoch, group_id=group_id
+        )
         assert self._ask(offsets, CLASSIC).error_code == 0
         entry = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         commit = TxnOffsetCommitRequest(
             transactional_id=name,
             group_id=group_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[entry])],
-            **who,
         )
         assert self._commit_in_transaction(commit).topics[0].partitions[0].error_code == 0
-        end = EndTxnRequest(transactional_id=name, committed=is_committed, **who)
+        end = EndTxnRequest(
+            transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=is_committed
+        )
         if not is_committed:
             assert self._ask(end, CLASSIC).error_code == 0
             return
