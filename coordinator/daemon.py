@@ -132,6 +132,7 @@ class Daemon:
         self._history_flusher = Flusher(1, post)  # Its disk may be stuck: no commit is to queue behind it.
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
+        self._encoder = ThreadWorkers(1, post, "encoder")  # It waits for no disk: a stop can wait for it.
         self._caretaker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
         self.runtime = Runtime(
@@ -158,7 +159,12 @@ class Daemon:
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
         flusher = HistoryApart(self._flusher, self._history_flusher)
         machinery = Machinery(
-            flusher, self._readers, self._clock.wall_ms, self._on_advanced, self.runtime.outages
+            flusher=flusher,
+            workers=self._readers,
+            encoder=self._encoder,
+            wall_ms=self._clock.wall_ms,
+            on_advanced=self._on_advanced,
+            outages=self.runtime.outages,
         )
         settings = topic_settings(self._settings, directory.properties.cluster_id)
         policy = FlushPolicy(self._settings.muster_flush_policy)
@@ -275,13 +281,13 @@ class Daemon:
         """Answer what can be answered, flush what was appended, let go of the clients."""
         await self.server.stop_listening()
         self.server.stop_reading()
-        await self._readers.idle()  # What they bring may be appended, for which the flusher must be there.
+        await self._encoder.idle()  # What it brings is appended, for which the flusher must be there.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()
         self.runtime.stop()
         self._history_flusher.close()
-        for workers in (self._workers, self._readers, self._caretaker):
+        for workers in (self._workers, self._readers, self._encoder, self._caretaker):
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
-from coordinator.runtime import Runtime
 from coordinator.settings import Settings
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
@@ -42,12 +41,20 @@ class Intervals:
         )
 
 
+class Timers(Protocol):
+    """The part of the runtime that is needed here: `timer_fired` is called with what follows in the key."""
+
+    def now_ms(self) -> int: ...
+    def wall_ms(self) -> int: ...
+    def set_timer(self, key: tuple[Any, Any], deadline_ms: int) -> None: ...
+
+
 class Maintenance:
     """Arms its own timers; `workers` must run one piece of work at a time."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Timers,
         registry: TopicRegistry,
         directory: LogDirectory,
         workers: Workers,

@@ -70,6 +70,7 @@ class Machinery:
 
     flusher: LogFlusher
     workers: Workers
+    encoder: Workers
     wall_ms: Callable[[], int]
     on_advanced: Advanced
     outages: Outages
@@ -190,7 +191,7 @@ class Partition:
 
         def begin() -> None:
             self._is_encoding = True
-            self._machinery.workers.submit(encode, on_encoded)
+            self._machinery.encoder.submit(encode, on_encoded)
 
         self.when_ready(begin)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ RECORDS = [
     Record(None, None, WALL_MS),
     Record(b"", b"w" * 300, WALL_MS + 9),
 ]
-PRODUCER = {"producer_id": 7, "producer_epoch": 2}
+PRODUCER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 2}
 
 
 def partition_of(world: World, index: int = 0) -> Partition:
@@ -151,14 +153,13 @@ def test_workers_are_idle_when_what_they_brought_has_been_handled() -> None:
     async def run() -> list[str]:
         workers = ThreadWorkers(1, asyncio.get_running_loop().call_soon_threadsafe, "test")
         handled: list[str] = []
+
+        def on_first(_: Future[None]) -> None:
+            handled.append("first")
+            workers.submit(lambda: None, lambda _: handled.append("second"))
+
         await workers.idle()
-        workers.submit(
-            lambda: None,
-            lambda _: (
-                handled.append("first"),
-                workers.submit(lambda: None, lambda _: handled.append("second")),
-            )[0],
-        )
+        workers.submit(lambda: None, on_first)
         await workers.idle()
         workers.close()
         return handled

@@ -96,7 +96,7 @@ class World:
         self.logs = LogDirectory.open(directory, self.files, node_id=1)
         self.waiting_for_room: list[Partition] = []
         self.waiting: list[Partition] = []
-        machinery = Machinery(self, self, lambda: self.wall, self._on_advanced, self)
+        machinery = Machinery(self, self, self, lambda: self.wall, self._on_advanced, self)
         store = TopicStore(self.logs, self.files)
         self.registry = TopicRegistry(store, self.settings, machinery, self)
         self.registry.open({})
