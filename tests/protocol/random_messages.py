@@ -113,17 +113,20 @@ MUTATIONS: Final[Sequence[Mutation]] = (_as_it_is, _flip_bits, _cut, _claim_much
 
 
 def random_frame(random: Random, key: int, version: int) -> bytes:
-    """A request of this API and version whose body may have been damaged; its size is right.
+    """A request of this API and version whose body may have been damaged; its size is right."""
+    frame = intact_frame(random, key, version)
+    body = bytearray(frame[SIZE_BYTES + HEADER_BYTES :])
+    random.choice(MUTATIONS)(random, body)
+    head = frame[SIZE_BYTES : SIZE_BYTES + HEADER_BYTES]
+    return struct.pack(">i", len(head) + len(body)) + head + bytes(body)
 
-    A version that is none of the message's has the body of the lowest that is.
-    """
+
+def intact_frame(random: Random, key: int, version: int) -> bytes:
+    """A request of this API and version; one that is none of the message's has the body of the lowest that is."""
     written = max(version, spec(REQUESTS[key]).min_version)
     message = random_message(random, REQUESTS[key], written)
     frame = bytearray(
         encode_request(message, written, random.getrandbits(31), random.choice((None, "c", "")))
     )
     frame[VERSION_AT : VERSION_AT + 2] = struct.pack(">h", version)
-    body = frame[SIZE_BYTES + HEADER_BYTES :]
-    random.choice(MUTATIONS)(random, body)
-    head = frame[SIZE_BYTES : SIZE_BYTES + HEADER_BYTES]
-    return struct.pack(">i", len(head) + len(body)) + bytes(head) + bytes(body)
+    return bytes(frame)

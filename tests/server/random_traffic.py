@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -21,8 +22,10 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.daemon import MusterDaemon
 from tests.processes import HOST, wait_until
-from tests.protocol.random_messages import random_frame
+from tests.protocol.random_messages import intact_frame, random_frame
 from tests.wire import WireClient
+
+Frame = Callable[[Random, int, int], bytes]
 
 SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
@@ -55,10 +58,17 @@ class RandomTraffic:
             for version in range(row.min_version, row.max_version + 1)
         ]
 
+    def send_intact(self) -> None:
+        """One frame of every API and version, as clients send it: each codec is compiled by its first."""
+        self._send(len(self.pairs), intact_frame)
+
     def send(self, count: int) -> None:
         """So many frames; every API and version in turn. Fails if an honest client is not served meanwhile."""
+        self._send(count, random_frame)
+
+    def _send(self, count: int, frame: Frame) -> None:
         while count > 0:
-            self._wave(min(WAVE, count))
+            self._wave(min(WAVE, count), frame)
             count -= WAVE
             self.check_honest()
 
@@ -75,14 +85,14 @@ class RandomTraffic:
             at = log.find(word)
             assert at < 0, log[max(0, at - 1000) : at + 3000]
 
-    def _wave(self, count: int) -> None:
+    def _wave(self, count: int, frame: Frame) -> None:
         poll, waiting = select.epoll(), {}
         for _ in range(count):
             key, version = self.pairs[self.sent % len(self.pairs)]
             self.sent += 1
             peer = self._idle.pop() if self._idle else self._connect()
             try:
-                peer.sendall(random_frame(self._random, key, version))
+                peer.sendall(frame(self._random, key, version))
             except (
                 ConnectionError
             ):  # It was closed on meanwhile: the answer before this had not been the end.
