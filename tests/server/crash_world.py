@@ -70,6 +70,30 @@ class Account:
         return self.sent[self.acknowledged :]
 
 
+class Listening(Asker):
+    """Hears of an answer at the moment that it leaves: what comes after is too late to count."""
+
+    def __init__(self, on_reply: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._on_reply = on_reply
+
+    def reply(self, response: Any) -> None:
+        super().reply(response)
+        self._on_reply(response)
+
+
+class ListeningPending(FakePending):
+    """The same for a request to the data plane."""
+
+    def __init__(self, api_version: int, on_reply: Callable[[Any], None]) -> None:
+        super().__init__(api_version)
+        self._on_reply = on_reply
+
+    def reply(self, response: Any) -> None:
+        super().reply(response)
+        self._on_reply(self.answer)
+
+
 class CrashWorld(World):
     """`World` with shards of groups; implements `shard_runner.World` on top of it."""
 
@@ -149,8 +173,10 @@ class CrashWorld(World):
 
     # What clients do.
 
-    def group_request(self, group_id: str, request: Any, version: int) -> Any:
-        asker = Asker()
+    def group_request(
+        self, group_id: str, request: Any, version: int, on_reply: Callable[[Any], None] = lambda _: None
+    ) -> Any:
+        asker = Listening(on_reply)
         context = RequestContext(asker, version, "client", "/127.0.0.1", self.wall, "u" * 22)
         self.runners[partition_for(group_id, SHARDS)].request(request, context)
         self._fire_join_timers()
@@ -163,12 +189,27 @@ class CrashWorld(World):
                 del self.timers[key]
                 key[0].timer_fired(*key[1:])
 
-    def _change(self, key: tuple[str, ...], value: Any, do: Callable[[], int]) -> None:
+    def _change(
+        self,
+        key: tuple[str, ...],
+        value: Any,
+        send: Callable[[Callable[[Any], None]], Any],
+        error_of: Callable[[Any], int],
+    ) -> None:
+        """`send` a request; it counts as acknowledged from the moment of an answer without error on."""
         account = self.accounts.setdefault(key, Account())
         account.sent.append(value)
         index = len(account.sent) - 1
-        if do() == 0:
-            account.acknowledged = index
+
+        def on_reply(answer: Any) -> None:
+            if error_of(answer) == 0:
+                account.acknowledged = index
+
+        send(on_reply)
+
+    def _topic_request(self, request: Any, version: int, on_reply: Callable[[Any], None]) -> None:
+        self.hand_over(request, ListeningPending(version, on_reply))
+        self.settle()
 
     def commit(self, group_id: str, offset: int, metadata: str = "", topic: str = "t") -> None:
         entry = OffsetCommitRequestPartition(
@@ -183,7 +224,8 @@ class CrashWorld(World):
         self._change(
             ("offset", group_id, topic),
             (offset, offset % 5, metadata),
-            lambda: self.group_request(group_id, request, 8).topics[0].partitions[0].error_code,
+            lambda on_reply: self.group_request(group_id, request, 8, on_reply),
+            lambda answer: answer.topics[0].partitions[0].error_code,
         )
 
     def rebalance(self, group_id: str, member_id: str = "") -> str:
@@ -199,7 +241,8 @@ class CrashWorld(World):
         self._change(
             ("generation", group_id),
             joined.generation_id,
-            lambda: self.group_request(group_id, request, 3).error_code,
+            lambda on_reply: self.group_request(group_id, request, 3, on_reply),
+            lambda answer: answer.error_code,
         )
         return str(joined.member_id)
 
@@ -208,19 +251,30 @@ class CrashWorld(World):
         self._change(
             ("offset", group_id, topic),
             ABSENT,
-            lambda: self.group_request(group_id, request, 1).results[0].error_code,
+            lambda on_reply: self.group_request(group_id, request, 1, on_reply),
+            lambda answer: answer.results[0].error_code,
         )
 
     def create_topic(self, name: str) -> None:
         configs = [CreatableTopicConfig(name=key, value=value) for key, value in TOPIC_LOG.items()]
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=1)
-        self._change(("topic", name), "there", lambda: self.ask(request, 5).topics[0].error_code)
+        self._change(
+            ("topic", name),
+            "there",
+            lambda on_reply: self._topic_request(request, 5, on_reply),
+            lambda answer: answer.topics[0].error_code,
+        )
         self._shrink_segments()
 
     def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
-        self._change(("topic", name), ABSENT, lambda: self.ask(request, 6).responses[0].error_code)
+        self._change(
+            ("topic", name),
+            ABSENT,
+            lambda on_reply: self._topic_request(request, 6, on_reply),
+            lambda answer: answer.responses[0].error_code,
+        )
         self.accounts.pop(("records", name), None)
         self.accounts.pop(("start", name), None)
 
@@ -228,18 +282,24 @@ class CrashWorld(World):
         key = ("records", name)
         count = (self.accounts[key].sent[-1] or 0) + 1 if key in self.accounts else 1
 
-        def do() -> int:
-            waiting: FakePending = self.start(produce_request(batch(b"v" * size_bytes), name), 9)
-            self.settle()
-            return int(waiting.answer.responses[0].partition_responses[0].error_code)
-
-        self._change(key, count, do)
+        request = produce_request(batch(b"v" * size_bytes), name)
+        self._change(
+            key,
+            count,
+            lambda on_reply: self._topic_request(request, 9, on_reply),
+            lambda answer: answer.responses[0].partition_responses[0].error_code,
+        )
 
     def delete_records(self, name: str, offset: int) -> None:
         """DeleteRecords: the log begins at `offset`, for good once that is answered."""
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[partition])])
-        self._change(("start", name), offset, lambda: self.ask(request, 2).topics[0].partitions[0].error_code)
+        self._change(
+            ("start", name),
+            offset,
+            lambda on_reply: self._topic_request(request, 2, on_reply),
+            lambda answer: answer.topics[0].partitions[0].error_code,
+        )
 
     def retain(self) -> None:
         """Let old segments of topics go, and write the checkpoints, as maintenance does."""

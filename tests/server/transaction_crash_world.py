@@ -31,8 +31,7 @@ from protocol.record_batch import walk
 from protocol.records import Codec, read_records
 from storage.files import Files
 from storage.log_config import FlushPolicy
-from tests.server.crash_world import SHARD_LOG, SHARDS, Account, CrashWorld
-from tests.server.shard_world import Asker
+from tests.server.crash_world import SHARD_LOG, SHARDS, Account, CrashWorld, Listening
 from tests.topics.requests import fetch, produce_request
 from tests.topics.world import batch
 
@@ -143,11 +142,26 @@ class TransactionCrashWorld(CrashWorld):
             return
         key = ("committed", topic)
         before = self.accounts[key].sent[-1] if key in self.accounts else None
-        self._change(
-            key,
-            (*(before or ()), offset),
-            lambda: self._commit(("offset", group_id, topic), (offset, -1, ""), end),
-        )
+        accounts = [(key, (*(before or ()), offset)), (("offset", group_id, topic), (offset, -1, ""))]
+        self._change_all(accounts, end)
+
+    def _change_all(self, changes: list[tuple[tuple[str, ...], Any]], end: EndTxnRequest) -> None:
+        """One answer acknowledges all of what the transaction changes."""
+        (key, value), *others = changes
+        index = {each: len(self.accounts.setdefault(each, Account()).sent) for each, _ in others}
+        for each, other in others:
+            self.accounts[each].sent.append(other)
+
+        def send(on_reply: Callable[[Any], None]) -> None:
+            self._ask(end, CLASSIC, on_reply)
+
+        def error_of(answer: Any) -> int:
+            if answer.error_code == 0:
+                for each in index:
+                    self.accounts[each].acknowledged = index[each]
+            return int(answer.error_code)
+
+        self._change(key, value, send, error_of)
 
     def _commit_in_transaction(self, request: TxnOffsetCommitRequest) -> Any:
         """As `GroupApis.txn_offset_commit` hands it over once the coordinator knows of the partition."""
@@ -158,18 +172,8 @@ class TransactionCrashWorld(CrashWorld):
         verified = VerifiedCommit(request, ErrorCode.NONE, verification)
         return self.group_request(request.group_id, verified, CLASSIC)
 
-    def _commit(self, key: tuple[str, ...], value: Any, end: EndTxnRequest) -> int:
-        answers: list[int] = []
-
-        def do() -> int:
-            answers.append(self._ask(end, CLASSIC).error_code)
-            return answers[0]
-
-        self._change(key, value, do)
-        return answers[0]
-
-    def _ask(self, request: Any, version: int) -> Any:
-        asker = Asker()
+    def _ask(self, request: Any, version: int, on_reply: Callable[[Any], None] = lambda _: None) -> Any:
+        asker = Listening(on_reply)
         self.transactions.request(request, RequestContext(asker, version, "client", "/127.0.0.1", self.wall))
         self.settle()
         return asker.answer
