@@ -287,6 +287,20 @@ WANTED: Final[list[Wanted]] = [
             }
         },
     ),
+    Wanted(
+        "topics and settings are kept in files: the log of metadata, which is not there, is shown as empty, in "
+        "epoch 0, and no controller listens",
+        {
+            "the_quorum_is_this_node": {
+                "admin: DescribeQuorum v* (the metadata)": {
+                    "topics[*].partitions[*].leader_epoch": ("some", "zero"),
+                    "topics[*].partitions[*].high_watermark": ("some", "zero"),
+                    "topics[*].partitions[*].current_voters[*].log_end_offset": ("some", "zero"),
+                    "nodes[*].listeners": (["CONTROLLER"], []),
+                }
+            }
+        },
+    ),
 ]
 
 assert len(WANTED) <= ROWS_MAX, "more differences than anybody will remember the reasons of"

@@ -195,19 +195,16 @@ async def partitions_stay_on_the_one_node(run: Run, version: int) -> None:
 
 @scenario("6 DescribeQuorum", versions=QUORUM)
 async def the_quorum_is_this_node(run: Run, version: int) -> None:
-    """What the metadata log holds, and where controllers listen, is each broker's own."""
+    """How far the metadata log has come is each broker's own; whether there is one is not, nor who listens."""
 
     def tidy(reply: Any) -> None:
         for topic in reply.topics:
             for partition in topic.partitions:
-                for name in ("leader_epoch", "high_watermark"):
-                    setattr(partition, name, "some" if getattr(partition, name) >= 0 else "none")
+                _as_words(partition, "leader_epoch", "high_watermark")
                 for replica in partition.current_voters:
-                    replica.log_end_offset = "some" if replica.log_end_offset >= 0 else "none"
-                    for name in ("last_fetch_timestamp", "last_caught_up_timestamp"):
-                        setattr(replica, name, "some" if getattr(replica, name) >= 0 else "none")
+                    _as_words(replica, "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp")
         for node in reply.nodes:
-            node.listeners = "its own"
+            node.listeners = [listener.name for listener in node.listeners]
 
     def quorum(*partitions: tuple[str, list[int]]) -> DescribeQuorumRequest:
         topics = [
@@ -227,6 +224,13 @@ async def the_quorum_is_this_node(run: Run, version: int) -> None:
         "the metadata and a topic": quorum((CLUSTER_METADATA, [0]), (name, [0])),
     }.items():
         await ask(run, request, version, note, tidy)
+
+
+def _as_words(part: Any, *names: str) -> None:
+    """Whether each of these numbers is above 0, 0 or below."""
+    for name in names:
+        number = getattr(part, name)
+        setattr(part, name, "some" if number > 0 else "zero" if number == 0 else "none")
 
 
 @scenario("6 UpdateFeatures", versions=FEATURES)
