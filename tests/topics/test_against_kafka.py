@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records import Codec
+from protocol.record_batch import walk
+from protocol.records import Codec, payload_of
 from tests.kafka_broker import KafkaBroker
-from tests.topics.requests import produce_request
+from tests.topics.requests import fetch_request, produce_request
 from tests.topics.world import World, batch
 from tests.wire import WireClient
 
@@ -77,10 +78,10 @@ def pair(kafka: WireClient, tmp_path: Path) -> Iterator[Pair]:
     pair.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000), 6)
 
 
-def wait_for(pair: Pair, partitions: int) -> None:
+def wait_for(pair: Pair, partitions: int, topic: str = "t") -> None:
     """Until Kafka leads all partitions of the new topic."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=asked)])
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
     deadline = time.monotonic() + CREATED_S
     while any(each.error_code for each in pair.kafka.ask(request, 5).topics[0].partitions):
         assert time.monotonic() < deadline
@@ -291,3 +292,39 @@ def test_admin(pair: Pair) -> None:
         DeleteTopicState(topic_id=b"\7" * 16),
     ]
     pair.same(DeleteTopicsRequest(topics=states, timeout_ms=5000), 6)
+
+
+@pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_in_the_topics_codec(pair: Pair, name: str) -> None:
+    """What lies in the log: the codec, and all that has to stay; how small it became is the library's matter."""
+    config = CreatableTopicConfig(name="compression.type", value=name)
+    made = CreatableTopic(name="t2", num_partitions=1, replication_factor=1, configs=[config])
+    pair.ask(CreateTopicsRequest(topics=[made]), 7)
+    wait_for(pair, partitions=1, topic="t2")
+    now_ms = pair.world.wall
+    batches = [two(now_ms + number, codec=codec) for number, codec in enumerate(Codec)]
+    batches += [
+        two(now_ms, codec=codec, producer_id=60, producer_epoch=3, base_sequence=2 * number)
+        for number, codec in enumerate(Codec)
+    ]
+    for records in batches:
+        pair.same(produce_request(records, topic="t2"), 9)
+    fetched = fetch_request(("t2", 0, 0))
+    theirs, ours = (
+        bytes(side.ask(fetched, 12).responses[0].partitions[0].records) for side in (pair.kafka, pair.world)
+    )
+    assert described_batches(ours) == described_batches(theirs)
+    assert len(described_batches(ours)) == len(batches)
+    pair.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t2")], timeout_ms=5000), 6)
+
+
+def described_batches(records: bytes) -> list[tuple[dict[str, int], bytes]]:
+    """Each header without what follows from the size, and the payload inflated."""
+    shown = []
+    for found in walk(records):
+        header = {
+            key: value for key, value in asdict(found).items() if key not in ("position", "size_bytes", "crc")
+        }
+        header.pop("leader_epoch")  # Kafka's rises with a start of its own.
+        shown.append((header, payload_of(records, found)))
+    return shown
