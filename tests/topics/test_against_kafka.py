@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
+from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -60,8 +61,14 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireClient]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker, WireClient(broker.bootstrap) as client:
+def broker(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka(broker: KafkaBroker) -> Iterator[WireClient]:
+    with WireClient(broker.bootstrap) as client:
         yield client
 
 
@@ -297,10 +304,8 @@ def test_admin(pair: Pair) -> None:
 @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_batches_in_the_topics_codec(pair: Pair, name: str) -> None:
     """What lies in the log: the codec, and all that has to stay; how small it became is the library's matter."""
-    config = CreatableTopicConfig(name="compression.type", value=name)
-    made = CreatableTopic(name="t2", num_partitions=1, replication_factor=1, configs=[config])
-    pair.ask(CreateTopicsRequest(topics=[made]), 7)
-    wait_for(pair, partitions=1, topic="t2")
+    topic = f"in-{name}"
+    make(pair, topic, compression_type=name)
     now_ms = pair.world.wall
     batches = [two(now_ms + number, codec=codec) for number, codec in enumerate(Codec)]
     batches += [
@@ -308,14 +313,43 @@ def test_batches_in_the_topics_codec(pair: Pair, name: str) -> None:
         for number, codec in enumerate(Codec)
     ]
     for records in batches:
-        pair.same(produce_request(records, topic="t2"), 9)
-    fetched = fetch_request(("t2", 0, 0))
+        pair.same(produce_request(records, topic=topic), 9)
+    fetched = fetch_request((topic, 0, 0))
     theirs, ours = (
         bytes(side.ask(fetched, 12).responses[0].partitions[0].records) for side in (pair.kafka, pair.world)
     )
     assert described_batches(ours) == described_batches(theirs)
     assert len(described_batches(ours)) == len(batches)
-    pair.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t2")], timeout_ms=5000), 6)
+
+
+def make(pair: Pair, topic: str, **settings: str) -> None:
+    """A topic on both, option names with '_' for '.'."""
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=text) for key, text in settings.items()]
+    made = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+    pair.ask(CreateTopicsRequest(topics=[made]), 7)
+    wait_for(pair, partitions=1, topic=topic)
+
+
+def test_a_batch_that_is_too_large_in_the_topics_codec(pair: Pair) -> None:
+    make(pair, "large", compression_type="uncompressed", max_message_bytes="1000")
+    large = batch(bytes(2000), at_ms=pair.world.wall, codec=Codec.GZIP)
+    answer = pair.same(produce_request(large, topic="large"), 9)
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("step_ms", [10, 0])
+def test_full_indexes_roll_segments(pair: Pair, broker: KafkaBroker, step_ms: int) -> None:
+    topic = f"rolled-{step_ms}"
+    make(pair, topic, segment_index_bytes="48", index_interval_bytes="1")
+    for number in range(30):
+        records = batch(b"x", at_ms=pair.world.wall + number * step_ms)
+        pair.same(produce_request(records, topic=topic), 9)
+    theirs, ours = (
+        sorted(path.name for path in (directory / f"{topic}-0").glob("*.log"))
+        for directory in (broker.log_dir, pair.world.directory)
+    )
+    assert ours == theirs
+    assert len(ours) > 4
 
 
 def described_batches(records: bytes) -> list[tuple[dict[str, int], bytes]]:
