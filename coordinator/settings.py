@@ -302,7 +302,9 @@ class Settings(BaseModel):
 
     # Ours.
     muster_flush_policy: Annotated[str, Choice(("fsync", "os"))] = Field(
-        "fsync", description="Offsets log: fsync survives power loss, os survives kill -9. Topics are os."
+        "fsync",
+        description="Offsets log: fsync survives power loss, os survives kill -9. Topics are os, "
+        "but for what log.flush.interval.* ask for.",
     )
     muster_flush_threads: Annotated[int, Whole(1, 64)] = Field(
         4, description="Threads that write and sync the log."

@@ -51,22 +51,29 @@ class LogWriter:
         """Write `staged` behind what is there, rolling where due; all of it is durable on return."""
         run: list[StagedBatch] = []
         run_bytes = 0  # Of `run`.
+        room = 0  # How many batches it may have: each may get an entry of the index.
         for batch in staged:
-            if run and self.segments[-1].is_index_full(self.config.index_max_bytes, more=len(run)):
-                self._write_run(
-                    run
-                )  # Each batch may get an entry; whether it did is known when it is written.
-                run, run_bytes = [], 0
-            if self._must_roll(batch, run, run_bytes):
+            if len(run) >= room:
+                self._write_run(run)
+                run, run_bytes, room = [], 0, self._index_room()
+            if room <= 0 or self._must_roll(batch, run, run_bytes):
                 self._write_run(run)
                 self.roll(batch.wall_ms)
-                run, run_bytes = [], 0
+                run, run_bytes, room = [], 0, self._index_room()
             run.append(batch)
             run_bytes += len(batch.data)
         self._write_run(run)
 
+    def _index_room(self) -> int:
+        """How many entries the active segment's indexes have room for; an empty segment takes one batch."""
+        if not self.segments:
+            return 1
+        active = self.segments[-1]
+        room = active.index_room(self.config.index_max_bytes)
+        return room if active.size_bytes else max(room, 1)
+
     def _must_roll(self, batch: StagedBatch, run: Sequence[StagedBatch], run_bytes: int) -> bool:
-        """Whether `batch` belongs into a new segment: for size, time, full indexes, or a 32-bit offset."""
+        """Whether `batch` belongs into a new segment: for size, for time, or for a 32-bit relative offset."""
         if not self.segments:
             return not run
         active = self.segments[-1]
@@ -78,7 +85,6 @@ class LogWriter:
         return (
             size_bytes + len(batch.data) > self.config.segment_bytes
             or waited_ms > self._roll_ms()
-            or active.is_index_full(self.config.index_max_bytes)
             or batch.last_offset - active.base_offset > MAX_RELATIVE_OFFSET
         )
 

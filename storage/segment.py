@@ -136,13 +136,13 @@ class Segment:
         self.load()
         return self._max_timestamp
 
-    def is_index_full(self, max_bytes: int, more: int = 0) -> bool:
-        """Whether an index of `max_bytes` has no room with so many `more` entries.
+    def index_room(self, max_bytes: int) -> int:
+        """How many entries more indexes of `max_bytes` have room for.
 
         As in Kafka, the index of times keeps a place for the entry that sealing adds.
         """
-        offsets, times = len(self.indexes.offsets) + more, len(self.indexes.times) + more
-        return offsets >= max_bytes // OFFSET_ENTRY.size or times + 1 >= max_bytes // TIME_ENTRY.size
+        offsets, times = len(self.indexes.offsets), len(self.indexes.times)
+        return min(max_bytes // OFFSET_ENTRY.size - offsets, max_bytes // TIME_ENTRY.size - 1 - times)
 
     # Changes: the flusher thread, or whoever else holds the log's disk lock.
 

@@ -33,7 +33,8 @@ def handle(broker: Broker, request: DescribeLogDirsRequest, pending: Pending) ->
     """
 
     def on_asked(asked: Future[tuple[int, int]]) -> None:
-        result = DescribeLogDirsResult(log_dir=broker.registry.log_directory)
+        is_cordoned = bool(broker.registry.settings.cordoned_log_dirs)
+        result = DescribeLogDirsResult(log_dir=broker.registry.log_directory, is_cordoned=is_cordoned)
         try:
             result.total_bytes, result.usable_bytes = asked.result()
         except StorageError as error:

@@ -117,6 +117,16 @@ def test_the_first_flush_syncs_the_batch_then_the_names(tmp_path: Path, calls: S
     assert calls.taken() == ["mkdir t-0", *epochs, *made(FIRST), *written, "fsync t-0", "fsync ."]
 
 
+def test_the_first_flush_of_several_batches_is_one_write_and_one_sync(
+    tmp_path: Path, calls: SystemCalls
+) -> None:
+    log = open_log(tmp_path / "t-0")
+    stage(log, batches=5)
+    log.flush()
+    of_the_log = [call for call in calls.taken() if call.endswith(".log") and not call.startswith("create")]
+    assert of_the_log == [f"ftruncate {FIRST}.log", f"pwritev {FIRST}.log", f"fdatasync {FIRST}.log"]
+
+
 def test_a_flush_is_one_write_and_one_sync(tmp_path: Path, calls: SystemCalls) -> None:
     log = open_log(tmp_path / "t-0")
     fill(log, 1)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google_crc32c import value as crc32c
 
+from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -31,9 +32,10 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records import Codec
+from protocol.record_batch import walk
+from protocol.records import Codec, payload_of
 from tests.kafka_broker import KafkaBroker
-from tests.topics.requests import produce_request
+from tests.topics.requests import fetch_request, produce_request
 from tests.topics.world import World, batch
 from tests.wire import WireClient
 
@@ -59,8 +61,14 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireClient]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker, WireClient(broker.bootstrap) as client:
+def broker(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka(broker: KafkaBroker) -> Iterator[WireClient]:
+    with WireClient(broker.bootstrap) as client:
         yield client
 
 
@@ -77,10 +85,10 @@ def pair(kafka: WireClient, tmp_path: Path) -> Iterator[Pair]:
     pair.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000), 6)
 
 
-def wait_for(pair: Pair, partitions: int) -> None:
+def wait_for(pair: Pair, partitions: int, topic: str = "t") -> None:
     """Until Kafka leads all partitions of the new topic."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=asked)])
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
     deadline = time.monotonic() + CREATED_S
     while any(each.error_code for each in pair.kafka.ask(request, 5).topics[0].partitions):
         assert time.monotonic() < deadline
@@ -291,3 +299,66 @@ def test_admin(pair: Pair) -> None:
         DeleteTopicState(topic_id=b"\7" * 16),
     ]
     pair.same(DeleteTopicsRequest(topics=states, timeout_ms=5000), 6)
+
+
+@pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_in_the_topics_codec(pair: Pair, name: str) -> None:
+    """What lies in the log: the codec, and all that has to stay; how small it became is the library's matter."""
+    topic = f"in-{name}"
+    make(pair, topic, compression_type=name)
+    now_ms = pair.world.wall
+    batches = [two(now_ms + number, codec=codec) for number, codec in enumerate(Codec)]
+    batches += [
+        two(now_ms, codec=codec, producer_id=60, producer_epoch=3, base_sequence=2 * number)
+        for number, codec in enumerate(Codec)
+    ]
+    for records in batches:
+        pair.same(produce_request(records, topic=topic), 9)
+    fetched = fetch_request((topic, 0, 0))
+    theirs, ours = (
+        bytes(side.ask(fetched, 12).responses[0].partitions[0].records) for side in (pair.kafka, pair.world)
+    )
+    assert described_batches(ours) == described_batches(theirs)
+    assert len(described_batches(ours)) == len(batches)
+
+
+def make(pair: Pair, topic: str, **settings: str) -> None:
+    """A topic on both, option names with '_' for '.'."""
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=text) for key, text in settings.items()]
+    made = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+    pair.ask(CreateTopicsRequest(topics=[made]), 7)
+    wait_for(pair, partitions=1, topic=topic)
+
+
+def test_a_batch_that_is_too_large_in_the_topics_codec(pair: Pair) -> None:
+    make(pair, "large", compression_type="uncompressed", max_message_bytes="1000")
+    large = batch(bytes(2000), at_ms=pair.world.wall, codec=Codec.GZIP)
+    answer = pair.same(produce_request(large, topic="large"), 9)
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("step_ms", [10, 0])
+def test_full_indexes_roll_segments(pair: Pair, broker: KafkaBroker, step_ms: int) -> None:
+    topic = f"rolled-{step_ms}"
+    make(pair, topic, segment_index_bytes="48", index_interval_bytes="1")
+    for number in range(30):
+        records = batch(b"x", at_ms=pair.world.wall + number * step_ms)
+        pair.same(produce_request(records, topic=topic), 9)
+    theirs, ours = (
+        sorted(path.name for path in (directory / f"{topic}-0").glob("*.log"))
+        for directory in (broker.log_dir, pair.world.directory)
+    )
+    assert ours == theirs
+    assert len(ours) > 4
+
+
+def described_batches(records: bytes) -> list[tuple[dict[str, int], bytes]]:
+    """Each header without what follows from the size, and the payload inflated."""
+    shown = []
+    for found in walk(records):
+        header = {
+            key: value for key, value in asdict(found).items() if key not in ("position", "size_bytes", "crc")
+        }
+        header.pop("leader_epoch")  # Kafka's rises with a start of its own.
+        shown.append((header, payload_of(records, found)))
+    return shown

@@ -23,6 +23,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -289,6 +290,12 @@ def test_those_who_follow_the_settings_hear_of_a_change_once_it_is_kept(world: W
     assert [settings.max_connections for settings in heard] == [77]
 
 
+def is_cordoned(world: World) -> bool:
+    """What DescribeLogDirs says of the one directory."""
+    (result,) = world.ask(DescribeLogDirsRequest(topics=None), 5).results
+    return bool(result.is_cordoned)
+
+
 def test_a_cordoned_directory_takes_only_what_is_assigned_to_it(world: World) -> None:
     world.topic("t")
     assert change(world, NODE, ("cordoned.log.dirs", world.registry.log_directory)) == (0, None)
@@ -297,6 +304,7 @@ def test_a_cordoned_directory_takes_only_what_is_assigned_to_it(world: World) ->
         return int(world.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code)
 
     refused = ErrorCode.INVALID_REPLICATION_FACTOR
+    assert is_cordoned(world)
     assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == refused
     more = CreatePartitionsTopic(name="t", count=2, assignments=None)
     assert (
@@ -312,6 +320,7 @@ def test_a_cordoned_directory_takes_only_what_is_assigned_to_it(world: World) ->
     assert change(world, NODE, ("cordoned.log.dirs", "*")) == (0, None)
     assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == refused
     assert change(world, NODE, ("cordoned.log.dirs", None)) == (0, None)
+    assert not is_cordoned(world)
     assert created(CreatableTopic(name="new", num_partitions=1, replication_factor=1)) == 0
 
 

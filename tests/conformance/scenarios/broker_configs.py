@@ -125,7 +125,7 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
         ("0.5", "1", "-1", "x", ""),
     ),
     "compression.type": ("zstd", "none", "producer", ""),
-    "cordoned.log.dirs": ("", "/elsewhere", "a,b"),
+    "cordoned.log.dirs": ("", "/elsewhere", "a,b", "*", "*,/elsewhere"),
     "log.cleaner.dedupe.buffer.size": ("1048576", "-1", "x", "1000000000"),
     "log.cleaner.min.cleanable.ratio": ("0.5", "1.5", "x", ""),
     "log.cleaner.threads": ("-1", "0", "1", "2", "3", "x"),
