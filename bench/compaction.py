@@ -94,7 +94,7 @@ def bench_speed(offsets: int) -> None:
     for records_per_batch in (1, RECORDS_PER_BATCH):
         speeds: list[float] = []
         with tempfile.TemporaryDirectory() as folder:
-            paces: tuple[Callable[[int], None], ...] = (lambda _: None, Pace(Event(), float("inf")))
+            paces: tuple[Callable[[int], None], ...] = (lambda _: None, Pace(Event(), lambda: float("inf")))
             for number, pace in enumerate(paces):
                 log = PartitionLog.open(Path(folder) / f"c-{number}", CONFIG, Files())
                 fill(log, offsets, records_per_batch)
