@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 from typing import Final
 
 NETLINK_SOCK_DIAG: Final = 4
@@ -17,6 +18,7 @@ DONE, ERROR = 3, 2
 LISTENING: Final = 1 << 10  # States, as a set of bits.
 SKMEMINFO: Final = 7
 DROPS: Final = 8  # Its place in what SKMEMINFO lists.
+WAITING_MAX_AT: Final = 60  # In inet_diag_msg, of a socket that listens: idiag_wqueue.
 ANSWER_BYTES: Final = 72  # inet_diag_msg, before its attributes.
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -30,14 +32,28 @@ def dropped_connections(port: int) -> int:
     raise LookupError(f"nothing listens on port {port}")
 
 
+def longest_queue_of(port: int) -> int:
+    """Connections that may wait for the listener on this port to accept them, as the system has it."""
+    found = _of_listener(
+        socket.AF_INET, port, lambda body: int(struct.unpack_from("=I", body, WAITING_MAX_AT)[0])
+    )
+    if found is None:
+        raise LookupError(f"nothing listens on port {port}")
+    return found
+
+
 def _drops_of(family: socket.AddressFamily, port: int) -> int | None:
+    return _of_listener(family, port, lambda body: _attribute(body, SKMEMINFO)[DROPS])
+
+
+def _of_listener(family: socket.AddressFamily, port: int, take: Callable[[bytes], int]) -> int | None:
     wanted = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (SKMEMINFO - 1), 0, LISTENING)
     wanted += bytes(48)  # The socket's identity: any.
     found = None
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as link:
         link.send(_HEADER.pack(16 + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 1, 0) + wanted)
         while (data := link.recv(1 << 20)) and not _is_last(data):
-            found = _drops_in(data, port) if found is None else found
+            found = _taken(data, port, take) if found is None else found
     return found
 
 
@@ -49,13 +65,13 @@ def _is_last(data: bytes) -> bool:
     return bool(kind == DONE)
 
 
-def _drops_in(data: bytes, port: int) -> int | None:
+def _taken(data: bytes, port: int, take: Callable[[bytes], int]) -> int | None:
     position = 0
     while position < len(data):
         size, kind, *_ = _HEADER.unpack_from(data, position)
         body = data[position + 16 : position + size]
         if kind != DONE and struct.unpack_from(">H", body, 4)[0] == port:
-            return _attribute(body, SKMEMINFO)[DROPS]
+            return take(body)
         position += (size + 3) & ~3
     return None
 

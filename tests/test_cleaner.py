@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,6 +19,7 @@ from coordinator.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pace
 from coordinator.settings import Settings
 from protocol.compression import MAX_INFLATED_BYTES
 from storage.checkpoints import CLEANED
+from storage.compaction import Compaction
 from storage.files import Files
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -107,6 +109,25 @@ def test_how_long_producers_are_known_follows_the_settings(
         put(log, ("b", "1"))
         assert made.clean_all() == 1
         assert [each.producer_id for each in batches(log) if each.producer_id >= 0] == known
+
+
+def test_the_threads_share_one_buffer_for_keys(
+    directory: LogDirectory, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffers: list[int] = []
+
+    class Watched(Compaction):
+        def __init__(self, *args: Any, buffer_bytes: int, **named: Any) -> None:
+            buffers.append(buffer_bytes)
+            super().__init__(*args, buffer_bytes=buffer_bytes, **named)
+
+    monkeypatch.setattr("coordinator.cleaner.Compaction", Watched)
+    dirty(directory, "dirty", 3)
+    settings = SETTINGS.model_copy(
+        update={"log_cleaner_threads": 4, "log_cleaner_dedupe_buffer_size": 40_000_000}
+    )
+    assert cleaner(directory, files, settings).clean_all() == 1
+    assert buffers == [10_000_000]
 
 
 def test_a_failure_is_told_once_and_the_log_serves_on(directory: LogDirectory, files: FaultyFiles) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.history import TOPIC as HISTORY_TOPIC
 from coordinator.maintenance import Intervals, Maintenance
 from coordinator.settings import Settings
 from storage import log_producers
 from storage.checkpoints import RECOVERY_POINTS
+from storage.log_config import FlushPolicy
 from storage.partition_log import PartitionLog
 from tests.topics.requests import produce
 from tests.topics.world import WALL_MS, World, batch
@@ -137,6 +139,27 @@ def test_each_setting_drives_its_own_work(tmp_path: Path, setting: str) -> None:
     assert done(world) == set()
     timers.fire()
     assert done(world) == {WORK_BY_SETTING[setting]}
+
+
+def test_retention_comes_to_every_partition_of_every_topic_that_is_deleted_from(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    limits = {"retention.ms": "60000", "segment.ms": "30000"}
+    world.topic("t", 2, **{name.replace(".", "_"): value for name, value in limits.items()})
+    world.registry.internal(HISTORY_TOPIC, 1, {**limits, "cleanup.policy": "delete"}, FlushPolicy.OS)
+    partitions = [("t", 0), ("t", 1), (HISTORY_TOPIC, 0)]
+    logs = []
+    for topic, index in partitions:
+        partition = world.registry.partition(topic, index)
+        assert partition is not None
+        logs.append(partition.log)
+        for at_ms in (WALL_MS - 120_000, WALL_MS):
+            partition.append_local(bytearray(batch(b"x", at_ms=at_ms)))
+            world.settle()
+    timers = Timers(world)
+    intervals = replace(INTERVALS, retention_ms=INTERVALS.checkpoint_ms, checkpoint_ms=RARELY_MS)
+    maintenance_of(timers, world, intervals).start()
+    timers.fire()
+    assert [log.log_start_offset for log in logs] == [1, 1, 1]
 
 
 def done(world: World) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from struct import Struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from coordinator.server.connection import MAX_UNANSWERED, TURN_BYTES, Connection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
+from coordinator.server.server import Server
 from coordinator.topics.workers import InlineWorkers
 from protocol.framing import encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -91,6 +93,8 @@ class FakeServer:
         self.clock = Clock()
         self.max_request_bytes = MAX_BYTES
         self.accept_at_ms = NEVER_MS
+        self.looks = 0
+        self._acceptor = SimpleNamespace(accept=self._look)
         self.memory_pool = MemoryPool(-1, self.clock, lambda key, deadline_ms: None)
         self.readers = InlineWorkers()
         self.slow_readers = SlowReaders()
@@ -98,6 +102,14 @@ class FakeServer:
 
     def handle(self, request: Any, pending: Pending) -> None:
         self.started.append(pending)
+
+    def accept(self, now_ms: int) -> None:
+        """As the server does it, which then says when the next look is due."""
+        real: Any = Server
+        real.accept(self, now_ms)
+
+    def _look(self) -> None:
+        self.looks += 1
 
     def on_connected(self, connection: Connection, ip: str) -> None: ...
     def on_disconnected(self, connection: Connection) -> None: ...
@@ -123,11 +135,15 @@ def transport() -> FakeTransport:
     return FakeTransport()
 
 
-@pytest.fixture
-def connection(server: FakeServer, transport: FakeTransport) -> Connection:
+def connected_to(server: FakeServer, transport: FakeTransport) -> Connection:
     made = Connection(server, LISTENER)  # type: ignore[arg-type]
     made.connection_made(transport)
     return made
+
+
+@pytest.fixture
+def connection(server: FakeServer, transport: FakeTransport) -> Connection:
+    return connected_to(server, transport)
 
 
 def heartbeat(correlation_id: int) -> bytes:
@@ -166,6 +182,17 @@ def test_answers_leave_in_the_order_of_the_requests(
     server.started[0].reply(BEAT)
     assert transport.answered() == [1, 2, 3]
     assert transport.writes == 1
+
+
+def test_who_waits_to_be_accepted_is_looked_at_between_requests(server: FakeServer) -> None:
+    """Every ten milliseconds, however many requests came in one go."""
+    times_ns = iter(range(0, 10**9, 4_000_000))
+    server.clock = Clock(lambda: next(times_ns))
+    connection = connected_to(server, FakeTransport())
+    server.accept_at_ms = 0
+    connection.data_received(b"".join(heartbeat(number) for number in range(9)))
+    assert len(server.started) == 9
+    assert server.looks == 3
 
 
 def test_a_parked_join_parks_what_is_behind_it_on_its_connection(

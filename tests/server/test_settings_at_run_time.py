@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.daemon import MusterDaemon
 from tests.processes import HOST, wait_until
 from tests.server.daemon_thread import Daemon
@@ -50,6 +52,23 @@ def is_served(bootstrap: str) -> bool:
             return bool(client.ask(DescribeClusterRequest(), 0).brokers)
     except ConnectionError:
         return False
+
+
+def test_a_level_of_a_feature_is_shown_at_once_and_after_a_kill(daemon: MusterDaemon) -> None:
+    def shown() -> int:
+        with WireClient(daemon.bootstrap) as client:
+            hello = client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+        (level,) = (each.max_version_level for each in hello.finalized_features)
+        return int(level)
+
+    assert shown() == 2
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
+    with WireClient(daemon.bootstrap) as client:
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == ErrorCode.NONE
+    assert shown() == 1
+    daemon.kill()
+    daemon.start()
+    assert shown() == 1
 
 
 def test_limits_of_connections_hold_at_once_and_after_a_kill(daemon: MusterDaemon) -> None:

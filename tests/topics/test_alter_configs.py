@@ -313,6 +313,13 @@ def test_a_default_in_older_units_is_told_last(world: World) -> None:
     )
 
 
+def test_the_daemons_changes_are_in_force_on_open_logs_at_once(world: World) -> None:
+    world.topic("t", partitions=2)
+    change(world, BROKER, "", ("log.retention.ms", SET, "60000"))
+    logs = [partition.log for partition in topic_of(world, "t").partitions]
+    assert [log.config.retention_ms for log in logs] == [60_000, 60_000]
+
+
 def test_the_daemons_changes_are_in_force_at_once(world: World) -> None:
     world.topic("t")
     change(world, BROKER, "", ("message.max.bytes", SET, "1000"), ("producer.id.expiration.ms", SET, "60000"))
