@@ -1,6 +1,7 @@
 """The four examples of docs/delivery.md keep what it promises of each, while their workers are killed.
 
-Two workers share a topic. At seeded moments one of them or both are killed (SIGKILL), and started again at once.
+Two workers share a topic. At seeded moments one of them or both are killed (SIGKILL), or ended in good order
+(SIGTERM), and started again at once.
 In the end every row is counted where the example put it.
 """
 
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.clients.committed import CommittedView
 from tests.clients.delivery.at_most_once import BATCH
@@ -47,7 +50,8 @@ class Job:
         None  # The next offset of each partition; else the group's.
     )
     sleeps: bool = False  # One worker also sleeps for so long that its partitions are given to others.
-    killed: int = 0
+    in_good_order: bool = False  # Workers are ended by SIGTERM, and have the settings that users get.
+    ended: int = 0
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
 
     def __post_init__(self) -> None:
@@ -60,7 +64,7 @@ class Job:
         self.workers = [self.start(number) for number in range(WORKERS)]
         for moment in sorted(self.chance.sample(range(ROWS // 20, ROWS * 3 // 4), KILLS)):
             self.await_put_out(moment)
-            self.kill_some()
+            self.end_some()
         if self.sleeps:
             self.await_put_out(SLEEP_AT)
             self.send_to_sleep()
@@ -72,16 +76,22 @@ class Job:
 
     def start(self, number: int) -> Worker:
         own = [f"{self.group}-{number}"] if self.has_ids else []
-        return self.fleet.start_example(
-            self.example, self.topic, self.group, self.output, *own, *QUICK_SETTINGS
-        )
+        settings = () if self.in_good_order else QUICK_SETTINGS
+        return self.fleet.start_example(self.example, self.topic, self.group, self.output, *own, *settings)
 
-    def kill_some(self) -> None:
+    def end_some(self) -> None:
         """One worker or all, whatever they are doing; others take their places."""
         for number in self.chance.sample(range(WORKERS), self.chance.randint(1, WORKERS)):
-            self.workers[number].kill()
-            self.killed += 1
+            self.end(self.workers[number])
+            self.ended += 1
             self.workers[number] = self.start(number)
+
+    def end(self, worker: Worker) -> None:
+        if self.in_good_order:
+            worker.wait_for_event("printed")  # Else it may not know yet what to do about SIGTERM.
+            assert worker.terminate() == 0, worker.story()
+        else:
+            worker.kill()
 
     def send_to_sleep(self) -> None:
         """Stop a worker until the others have done all the rest; then it wakes, with a batch in its hands."""
@@ -113,7 +123,7 @@ def test_at_most_once_repeats_nothing_and_loses_less_than_a_batch_for_each_death
     job = Job(quick_fleet, watcher, "at_most_once", lambda: lines(output), str(output))
     lost, repeated = outcome(job, record_property)
     assert repeated == 0
-    assert 0 < lost <= job.killed * BATCH, "no kill came between a commit and the end of its batch"
+    assert 0 < lost <= job.ended * BATCH, "no kill came between a commit and the end of its batch"
 
 
 def test_at_least_once_loses_nothing_and_repeats_what_was_not_committed(
@@ -146,13 +156,24 @@ def test_exactly_once_by_transactions_neither_loses_nor_repeats(
     view.close()
 
 
+@pytest.mark.parametrize("example", ["at_most_once", "at_least_once"])
+def test_workers_that_end_in_good_order_and_join_lose_and_repeat_nothing(
+    fleet: Fleet, observer: Observer, tmp_path: Path, record_property: Record, example: str
+) -> None:
+    """The other two have that by surviving kills."""
+    output = tmp_path / "rows"
+    job = Job(fleet, observer, example, lambda: lines(output), str(output), in_good_order=True)
+    assert outcome(job, record_property) == (0, 0)
+
+
 def outcome(job: Job, record_property: Record) -> tuple[int, int]:
     """Run it; how many rows were lost, and how many were put out more often than once."""
     counts = job.run()
     assert not counts.keys() - set(job.rows), "rows that nobody wrote"
     lost, repeated = ROWS - len(counts), sum(count > 1 for count in counts.values())
-    told = f"{ROWS} rows, {job.killed} workers killed: {lost} lost, {repeated} repeated"
-    record_property("figure", f"delivery, {job.example}: {told}")
+    how = "ended" if job.in_good_order else "killed"
+    found = f"{ROWS} rows, {job.ended} workers {how}: {lost} lost, {repeated} repeated"
+    record_property("figure", f"delivery, {job.example}: {found}")
     return lost, repeated
 
 

@@ -118,9 +118,8 @@ def find(group_id: str) -> FindCoordinatorRequest:
 
 
 LIBRARIES = "import asyncio, pydantic, structlog, uvloop"
-START_MAX = (
-    4.0  # In terms of what it costs to import these; 2.8 to 3.4 were seen. A second is some 3 of them.
-)
+START_MAX = 4.0  # In terms of what it costs to import these; 2.8 to 3.4 were seen.
+START_MAX_S = 1.0
 
 
 def cpu_s_to_first_answer(data: Path) -> float:
@@ -148,10 +147,11 @@ def cpu_s_of_libraries() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def test_a_start_costs_little_more_than_its_libraries(tmp_path: Path) -> None:
-    """All 50 partitions, nothing warmed up; the best of three, as a ratio, for the machine is not ours alone."""
-    ratios = [cpu_s_to_first_answer(tmp_path / str(start)) / cpu_s_of_libraries() for start in range(3)]
-    assert min(ratios) < START_MAX, ratios
+def test_a_start_takes_less_than_a_second_and_little_more_than_its_libraries(tmp_path: Path) -> None:
+    """All 50 partitions, nothing warmed up; the best of three, in CPU time, for the machine is not ours alone."""
+    starts = [(cpu_s_to_first_answer(tmp_path / str(start)), cpu_s_of_libraries()) for start in range(3)]
+    assert min(start / libraries for start, libraries in starts) < START_MAX, starts
+    assert min(start for start, _ in starts) < START_MAX_S, starts
 
 
 # The stop.
