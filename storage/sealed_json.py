@@ -7,14 +7,17 @@ it is: such were written by versions before, and are replaced whole at the next 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google_crc32c import value as crc32c
 
 from storage.files import Files, StorageError
 
 CHECKSUM: Final = "crc32c"
+
+Parsed = TypeVar("Parsed")
 
 
 def write_sealed(files: Files, path: Path, document: dict[str, Any]) -> None:
@@ -23,10 +26,17 @@ def write_sealed(files: Files, path: Path, document: dict[str, Any]) -> None:
     files.write_atomically(path, json.dumps(sealed, indent=1).encode())
 
 
-def read_sealed(files: Files, path: Path, what: str) -> dict[str, Any] | None:
-    """The document at `path`; None if there is no file.
+def read_sealed(
+    files: Files,
+    path: Path,
+    what: str,
+    parse: Callable[[dict[str, Any]], Parsed],
+    known_format: int | None = None,
+) -> Parsed | None:
+    """What `parse` makes of the document at `path`; None if there is no file.
 
-    Raises StorageError if it cannot be read, or is not what was written: nobody may take it for empty.
+    Raises StorageError if it cannot be read, is not what was written, or is of another format than `known_format`:
+    it may not be taken for empty. That goes for what `parse` does not find, too.
     """
     data = files.read_small(path)
     if data is None:
@@ -34,11 +44,13 @@ def read_sealed(files: Files, path: Path, what: str) -> dict[str, Any] | None:
     try:
         document = dict(json.loads(data))
         checksum = document.pop(CHECKSUM, None)
-    except (ValueError, TypeError) as error:
+        if checksum is not None and checksum != _checksum(document):
+            raise StorageError("read", path, f"not the {what} that was written: its checksum is wrong")
+        if known_format is not None and document["format"] != known_format:
+            raise ValueError(f"format {document['format']}, known is {known_format}")
+        return parse(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError("read", path, f"not a {what}: {error!r}") from error
-    if checksum is not None and checksum != _checksum(document):
-        raise StorageError("read", path, f"not the {what} that was written: its checksum is wrong")
-    return document
 
 
 def _checksum(document: dict[str, Any]) -> int:

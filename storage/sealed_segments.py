@@ -49,18 +49,19 @@ def read_sealed_segments(files: Files, directory: Path) -> dict[TopicPartition, 
     Raises Garbled; StorageError if the disk does not let us read it.
     """
     path = directory / SEALED_SEGMENTS
-    try:
-        document = read_sealed(files, path, "list of sealed segments")
+
+    def parse(document: dict[str, Any]) -> dict[TopicPartition, Sizes] | None:
         points = files.read_small(directory / RECOVERY_POINTS)
-        if document is None or points is None or document["recovery_points"] != crc32c(points):
+        if points is None or document["recovery_points"] != crc32c(points):
             return None
         return {_named(name): _sizes(sizes) for name, sizes in document["partitions"].items()}
+
+    try:
+        return read_sealed(files, path, "list of sealed segments", parse)
     except StorageError as error:
         if error.errno is not None:
             raise
         raise Garbled(f"{path}: {error.reason}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Garbled(f"{path} is no list of sealed segments: {error!r}") from error
 
 
 def _named(directory_name: str) -> TopicPartition:

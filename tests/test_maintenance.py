@@ -74,7 +74,7 @@ def log_of(world: World) -> PartitionLog:
 def test_logs_are_synced_as_their_flush_ms_asks_when_that_is_looked_at(world: World) -> None:
     timers = Timers(world)
     intervals = replace(INTERVALS, sync_ms=INTERVALS.checkpoint_ms)
-    Maintenance(timers, world.registry, world.logs, world, intervals).start()
+    maintenance_of(timers, world, intervals).start()
     log = log_of(world)
     log.config = replace(log.config, flush_ms=1000)
     produce(world, batch(b"x"))
@@ -88,8 +88,7 @@ def test_logs_are_synced_as_their_flush_ms_asks_when_that_is_looked_at(world: Wo
 
 def test_by_default_nothing_looks_for_logs_to_sync(world: World) -> None:
     timers = Timers(world)
-    intervals = Intervals.of(Settings())
-    Maintenance(timers, world.registry, world.logs, world, intervals).start()
+    maintenance_of(timers, world, Intervals.of(Settings())).start()
     assert len(timers.armed) == 3
     log = log_of(world)
     log.config = replace(log.config, flush_ms=0)
@@ -105,8 +104,7 @@ def test_producers_are_written_down_with_the_checkpoint(
 ) -> None:
     monkeypatch.setattr(log_producers, "SNAPSHOT_BYTES", 1000)
     timers = Timers(world)
-    maintenance = Maintenance(timers, world.registry, world.logs, world, INTERVALS)
-    maintenance.start()
+    maintenance_of(timers, world, INTERVALS).start()
     partition = world.registry.partition("t", 0)
     assert partition is not None
     directory = partition.log.directory

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coordinator.server.connection import Connection
 
 Frames: TypeAlias = bytes | bytearray
-"""What was received; a bytearray is one large frame that is nobody else's."""
+"""What was received; a bytearray is one large frame, and no other object has it."""
 
 MAX_PIECES: Final = 64
 """Of a frame that is gathered, before they are joined: sent byte by byte, it would cost forty times as much."""

@@ -22,12 +22,12 @@ MOST_A_TURN: Final = 1_000
 """Groups, or whatever is asked about, in one turn: listing so many takes 2 ms, describing them 8."""
 
 MOST_ON_THE_LOOP: Final = 5_000
-"""What an answer may tell of and yet be encoded on the loop: that takes 7 ms."""
+"""The most things in an answer that is encoded on the loop: that takes 7 ms."""
 
 Piece: TypeAlias = tuple[int, Callable[[], None]]
 """How many things a piece of work is about, and the work."""
 
-_NOT_TOLD: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
+_NOT_REPORTED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
 
 class Turns(Protocol):
@@ -143,7 +143,7 @@ def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:
 
 
 def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -> None:
-    """Answer with what `make` makes, which tells of `count` things."""
+    """Answer with what `make` makes, in which there are `count` things."""
     if count <= MOST_ON_THE_LOOP:
         pending.reply(make())
     else:
@@ -153,7 +153,7 @@ def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -
 def first_error(responses: Sequence[Any]) -> ErrorCode:
     """The first error of the shards is that of the whole answer, as where one is loading (docs/kafka.md 2.3).
 
-    A shard whose log cannot be read (NOT_COORDINATOR) has nothing to tell of, and leaves the others theirs.
+    A shard whose log cannot be read (NOT_COORDINATOR) has nothing to report, and leaves the others theirs.
     """
     errors = (ErrorCode(response.error_code) for response in responses)
-    return next((error for error in errors if error not in _NOT_TOLD), ErrorCode.NONE)
+    return next((error for error in errors if error not in _NOT_REPORTED), ErrorCode.NONE)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from storage.files import Files, StorageError
+from storage.files import Files
 from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "topics.json"
@@ -43,19 +43,14 @@ def read_catalogue(files: Files, directory: Path) -> Catalogue:
 
     Raises StorageError if the file cannot be read or is none of ours: nobody may take it for empty.
     """
-    path = directory / FILE_NAME
-    document = read_sealed(files, path, "catalogue of topics")
-    if document is None:
-        return Catalogue()
-    try:
-        if document["format"] != FORMAT:
-            raise ValueError(f"format {document['format']}, known is {FORMAT}")
-        return Catalogue(
-            entries=tuple(_entry(topic) for topic in document["topics"]),
-            deleted_ids=tuple(bytes.fromhex(topic_id) for topic_id in document.get("deleted", ())),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StorageError("read", path, f"not a catalogue of topics: {error!r}") from error
+    return read_sealed(files, directory / FILE_NAME, "catalogue of topics", _catalogue, FORMAT) or Catalogue()
+
+
+def _catalogue(document: dict[str, Any]) -> Catalogue:
+    return Catalogue(
+        entries=tuple(_entry(topic) for topic in document["topics"]),
+        deleted_ids=tuple(bytes.fromhex(topic_id) for topic_id in document.get("deleted", ())),
+    )
 
 
 def _entry(topic: dict[str, Any]) -> CatalogueEntry:

@@ -18,7 +18,7 @@ from coordinator.topics.dynamic_rules import check_step
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
 from coordinator.topics.topic_config import KAFKA_DEFAULTS
 from protocol.messages.describe_configs import ConfigSource
-from storage.files import Files, StorageError
+from storage.files import Files
 from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "dynamic-settings.json"
@@ -94,15 +94,11 @@ def plain_text(value: object) -> str:
 def read_dynamic(files: Files, directory: Path) -> DynamicSettings:
     """What was changed so far. Raises StorageError if the file cannot be read or is none of ours."""
     path = directory / FILE_NAME
-    document = read_sealed(files, path, "file of dynamic settings")
-    if document is None:
-        return NOTHING_DYNAMIC
-    try:
-        if document["format"] != FORMAT:
-            raise ValueError(f"format {document['format']}, known is {FORMAT}")
-        return DynamicSettings(_texts(document["node"]), _texts(document["all"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StorageError("read", path, f"not a file of dynamic settings: {error!r}") from error
+    return read_sealed(files, path, "file of dynamic settings", _dynamic, FORMAT) or NOTHING_DYNAMIC
+
+
+def _dynamic(document: dict[str, Any]) -> DynamicSettings:
+    return DynamicSettings(_texts(document["node"]), _texts(document["all"]))
 
 
 def _texts(entries: dict[str, Any]) -> dict[str, str]:

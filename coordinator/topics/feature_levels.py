@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from storage.files import Files, StorageError
+from storage.files import Files
 from storage.sealed_json import read_sealed, write_sealed
 
 FILE_NAME: Final = "features.json"
@@ -39,18 +39,14 @@ HIGHEST_LEVELS: Final = FeatureLevels({name: levels[-1] for name, levels in SUPP
 def read_features(files: Files, directory: Path) -> FeatureLevels:
     """The levels as they are. Raises StorageError if the file cannot be read or is none of ours."""
     path = directory / FILE_NAME
-    document = read_sealed(files, path, "file of feature levels")
-    if document is None:
-        return HIGHEST_LEVELS
-    try:
-        if document["format"] != FORMAT:
-            raise ValueError(f"format {document['format']}, known is {FORMAT}")
-        levels = {name: int(document["levels"][name]) for name in SUPPORTED_FEATURES}
-        if unknown := [name for name, level in levels.items() if level not in SUPPORTED_FEATURES[name]]:
-            raise ValueError(f"no such level of {', '.join(unknown)}")
-        return FeatureLevels(levels, int(document["epoch"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError("read", path, f"not a file of feature levels: {error!r}") from error
+    return read_sealed(files, path, "file of feature levels", _features, FORMAT) or HIGHEST_LEVELS
+
+
+def _features(document: dict[str, Any]) -> FeatureLevels:
+    levels = {name: int(document["levels"][name]) for name in SUPPORTED_FEATURES}
+    if unknown := [name for name, level in levels.items() if level not in SUPPORTED_FEATURES[name]]:
+        raise ValueError(f"no such level of {', '.join(unknown)}")
+    return FeatureLevels(levels, int(document["epoch"]))
 
 
 def write_features(files: Files, directory: Path, features: FeatureLevels) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -74,23 +74,11 @@ class ProducerIds:
 
     def _write_next_block(self) -> int:
         """On a thread: put the next block's end on the disk; return its start."""
-        start = self._read()
+        start = read_sealed(self._files, self._path, "file of producer ids", _next_id) or 0
         if start > LAST_ID - BLOCK_SIZE:
             raise StorageError("read", self._path, "all producer ids have been used")
         write_sealed(self._files, self._path, {"next": start + BLOCK_SIZE})
         return start
-
-    def _read(self) -> int:
-        document = read_sealed(self._files, self._path, "file of producer ids")
-        if document is None:
-            return 0
-        try:
-            start = document["next"]
-            if type(start) is not int or start < 0:
-                raise ValueError(f"next id {start!r}")
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError("read", self._path, f"not a file of producer ids: {error!r}") from error
-        return int(start)
 
     def _on_taken(self, taken: Future[int]) -> None:
         self._is_taking = False
@@ -108,3 +96,10 @@ class ProducerIds:
         ready, self._when_ready = self._when_ready, []
         for done in ready:
             done()
+
+
+def _next_id(document: dict[str, Any]) -> int:
+    start = document["next"]
+    if type(start) is not int or start < 0:
+        raise ValueError(f"next id {start!r}")
+    return start

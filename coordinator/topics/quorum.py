@@ -85,7 +85,7 @@ def _metadata_log(broker: Broker) -> PartitionData:
 
 
 def unregister_broker(broker: Broker, request: UnregisterBrokerRequest, pending: Pending) -> None:
-    """No broker but this one is registered, and this one stays: Kafka's would serve nobody until its next start.
+    """No other broker is registered, and this one stays: Kafka's would serve no client until its next start.
 
     Errors: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (this node).
     """

@@ -6,13 +6,13 @@ It runs with FOLDER first on the path, and calls nothing that came after version
 from __future__ import annotations
 
 import sys
-import threading
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 sys.path.insert(0, sys.argv[1])
 
+from tests.clients.workers.sharing import share_with_a_second_member
 from tests.old_clients.walking import RECORDS, step, wait_for
 
 # The old one, which the path just named; what types the newest has says nothing of it.
@@ -101,29 +101,15 @@ def seek(consumer: Any) -> object:
 
 
 def share(consumer: Any) -> object:
-    has_share, may_leave = threading.Event(), threading.Event()
+    def poll(member: Any) -> None:
+        member.poll(timeout_ms=100)
 
-    def second() -> None:
-        member = consumer_of(GROUP)
-        member.subscribe([TOPIC])
-        while not may_leave.is_set():
-            member.poll(timeout_ms=100)
-            if len(member.assignment()) == 1:
-                has_share.set()
-        member.close()
+    def is_back() -> bool:
+        poll(consumer)
+        return len(consumer.assignment()) == 2
 
-    thread = threading.Thread(target=second, daemon=True)
-    thread.start()
-
-    def poll(count: int) -> bool:
-        consumer.poll(timeout_ms=100)
-        return len(consumer.assignment()) == count
-
-    is_shared = wait_for(lambda: poll(1) and has_share.is_set())
-    may_leave.set()
-    is_back = wait_for(lambda: poll(2))
-    thread.join(10)
-    return is_shared, is_back
+    share_with_a_second_member(consumer, TOPIC, lambda: consumer_of(GROUP), poll)
+    return wait_for(is_back)
 
 
 def session_out_of_range() -> object:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, RequestContext
@@ -130,6 +130,21 @@ class CrashWorld(World):
                     raise
                 runner.gave_up()
 
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, *, tolerant: bool = False
+    ) -> Iterator[Self]:
+        """A world on `directory`; afterwards it is let go of as a process does that is killed.
+
+        With `tolerant`, shards whose logs cannot be read serve nothing, as in the daemon.
+        """
+        world = cls(directory, files, policy, tolerant)
+        try:
+            yield world
+        finally:
+            world.logs._lock_file.close()
+
     def _shrink_segments(self) -> None:
         for topic in self.registry.all():
             size_bytes = SHARD_SEGMENT_BYTES if topic.is_internal else TOPIC_SEGMENT_BYTES
@@ -191,19 +206,21 @@ class CrashWorld(World):
 
     def _change(
         self,
-        key: tuple[str, ...],
-        value: Any,
+        changes: dict[tuple[str, ...], Any],
         send: Callable[[Callable[[Any], None]], Any],
         error_of: Callable[[Any], int],
     ) -> None:
-        """`send` a request; it counts as acknowledged from the moment of an answer without error on."""
-        account = self.accounts.setdefault(key, Account())
-        account.sent.append(value)
-        index = len(account.sent) - 1
+        """`send` a request; all `changes` count as acknowledged from the moment of an answer without error on."""
+        indexes = []
+        for key, value in changes.items():
+            account = self.accounts.setdefault(key, Account())
+            indexes.append((account, len(account.sent)))
+            account.sent.append(value)
 
         def on_reply(answer: Any) -> None:
             if error_of(answer) == 0:
-                account.acknowledged = index
+                for account, index in indexes:
+                    account.acknowledged = index
 
         send(on_reply)
 
@@ -222,8 +239,7 @@ class CrashWorld(World):
             group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=[entry])]
         )
         self._change(
-            ("offset", group_id, topic),
-            (offset, offset % 5, metadata),
+            {("offset", group_id, topic): (offset, offset % 5, metadata)},
             lambda on_reply: self.group_request(group_id, request, 8, on_reply),
             lambda answer: answer.topics[0].partitions[0].error_code,
         )
@@ -239,8 +255,7 @@ class CrashWorld(World):
             assignments=[mine],
         )
         self._change(
-            ("generation", group_id),
-            joined.generation_id,
+            {("generation", group_id): joined.generation_id},
             lambda on_reply: self.group_request(group_id, request, 3, on_reply),
             lambda answer: answer.error_code,
         )
@@ -249,8 +264,7 @@ class CrashWorld(World):
     def delete_group(self, group_id: str, topic: str = "t") -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
         self._change(
-            ("offset", group_id, topic),
-            ABSENT,
+            {("offset", group_id, topic): ABSENT},
             lambda on_reply: self.group_request(group_id, request, 1, on_reply),
             lambda answer: answer.results[0].error_code,
         )
@@ -260,8 +274,7 @@ class CrashWorld(World):
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=1)
         self._change(
-            ("topic", name),
-            "there",
+            {("topic", name): "there"},
             lambda on_reply: self._topic_request(request, 5, on_reply),
             lambda answer: answer.topics[0].error_code,
         )
@@ -270,8 +283,7 @@ class CrashWorld(World):
     def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
         self._change(
-            ("topic", name),
-            ABSENT,
+            {("topic", name): ABSENT},
             lambda on_reply: self._topic_request(request, 6, on_reply),
             lambda answer: answer.responses[0].error_code,
         )
@@ -284,8 +296,7 @@ class CrashWorld(World):
 
         request = produce_request(batch(b"v" * size_bytes), name)
         self._change(
-            key,
-            count,
+            {key: count},
             lambda on_reply: self._topic_request(request, 9, on_reply),
             lambda answer: answer.responses[0].partition_responses[0].error_code,
         )
@@ -295,8 +306,7 @@ class CrashWorld(World):
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[partition])])
         self._change(
-            ("start", name),
-            offset,
+            {("start", name): offset},
             lambda on_reply: self._topic_request(request, 2, on_reply),
             lambda answer: answer.topics[0].partitions[0].error_code,
         )
@@ -331,21 +341,6 @@ def quick_folder(otherwise: Path) -> Iterator[Path]:
     """A folder in memory, if that can be had: for thousands of directories of thirty files each."""
     with TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else otherwise) as folder:
         yield Path(folder)
-
-
-@contextmanager
-def opened(
-    directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, *, tolerant: bool = False
-) -> Iterator[CrashWorld]:
-    """A world on `directory`; afterwards it is let go of as a process does that is killed.
-
-    With `tolerant`, shards whose logs cannot be read serve nothing, as in the daemon.
-    """
-    world = CrashWorld(directory, files, policy, tolerant)
-    try:
-        yield world
-    finally:
-        world.logs._lock_file.close()
 
 
 def found(world: CrashWorld, key: tuple[str, ...]) -> Any:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -22,7 +21,7 @@ import pytest
 
 from storage.files import File, Files
 from storage.log_config import FlushPolicy
-from tests.server.crash_world import Account, CrashWorld, found, opened, quick_folder
+from tests.server.crash_world import Account, CrashWorld, found, quick_folder
 from tests.storage.faulty_files import FaultyFiles, Operation
 
 ROUNDS = int(os.environ.get("MUSTER_CRASH_ROUNDS", "1"))
@@ -70,12 +69,12 @@ def workload(world: CrashWorld, random: Random, first: int) -> None:
 def two_lives(root: Path, files: FaultyFiles, seed: int, policy: FlushPolicy, watch: Watch) -> None:
     """A life that ends in a clean shutdown, and one that goes on from there."""
     random = Random(seed)
-    with opened(root, files, policy) as world:
+    with CrashWorld.opened(root, files, policy) as world:
         watch.accounts = world.accounts
         workload(world, random, 1)
         world.stop()
     accounts = world.accounts
-    with opened(root, files, policy) as world:
+    with CrashWorld.opened(root, files, policy) as world:
         world.accounts = watch.accounts = accounts
         for number in range(20, 26):
             world.commit("g", number)
@@ -86,7 +85,7 @@ def two_lives(root: Path, files: FaultyFiles, seed: int, policy: FlushPolicy, wa
 class Watch:
     """A fault of the double that lets everything go well, and looks at what a crash would leave just now."""
 
-    opened: Callable[..., AbstractContextManager[Any]] = staticmethod(opened)
+    world: type[CrashWorld] = CrashWorld
 
     def __init__(self, root: Path, files: FaultyFiles, seed: int, policy: FlushPolicy, scratch: Path) -> None:
         self.accounts: dict[tuple[str, ...], Account] = {}
@@ -110,7 +109,7 @@ class Watch:
     def _check(self, how: str, crash: Callable[[], None], operation: Operation, promised: bool) -> None:
         crash()
         try:
-            with self.opened(self._scratch, QuickFiles(), self._policy) as after:
+            with self.world.opened(self._scratch, QuickFiles(), self._policy) as after:
                 self._compare(after, promised)
                 if self.points % 10 == 0:
                     self._goes_on(after)
@@ -156,7 +155,7 @@ class Watch:
             left = iter(range(nth))
             files.fault = lambda _, left=left: None if next(left, None) is not None else OSError(5, "off")
             try:
-                with self.opened(self._scratch, files, self._policy) as after:
+                with self.world.opened(self._scratch, files, self._policy) as after:
                     is_up = all(runner.log.failure is None for runner in after.runners)
             except Exception:
                 is_up = False

@@ -23,7 +23,7 @@ from storage.files import StorageError
 from storage.log_directory import LogDirectoryError
 from tests.mutations.mutants import ROOT
 from tests.mutations.rotation import tree_id
-from tests.server.crash_world import SHARDS, CrashWorld, found, opened, quick_folder
+from tests.server.crash_world import SHARDS, CrashWorld, found, quick_folder
 from tests.server.test_crash_sweep import QuickFiles
 from tests.storage.faulty_files import FaultyFiles
 
@@ -44,7 +44,7 @@ ALL_IS_WELL: Keys = frozenset()
 def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A small directory after a clean shutdown, or after a kill with a checkpoint; and what is in it."""
     root = tmp_path_factory.mktemp(f"healthy-{request.param}")
-    with opened(root, FaultyFiles(root)) as world:
+    with CrashWorld.opened(root, FaultyFiles(root)) as world:
         world.create_topic("t")
         world.rebalance("consumers")
         for number in range(1, 7):
@@ -74,7 +74,7 @@ def found_or_refused(world: CrashWorld, key: Any) -> Any:
 def look(directory: Path, accounts: Any) -> Keys | Exception:
     """Start on a damaged directory: what is refused, or what refuses the start. Nothing wrong is found."""
     try:
-        with opened(directory, QuickFiles(), tolerant=True) as world:
+        with CrashWorld.opened(directory, QuickFiles(), tolerant=True) as world:
             answers = {key: found_or_refused(world, key) for key in accounts}
     except REFUSALS as refusal:
         return refusal

@@ -12,18 +12,14 @@ from typing import Any
 from storage.log_config import FlushPolicy
 from tests.server.crash_world import CrashWorld, quick_folder
 from tests.server.test_crash_sweep import Watch
-from tests.server.transaction_crash_world import (
-    TransactionCrashWorld,
-    committed_values,
-    opened_with_transactions,
-)
+from tests.server.transaction_crash_world import TransactionCrashWorld, committed_values
 from tests.storage.faulty_files import FaultyFiles
 
 KEY = ("committed", "t")
 
 
 class TransactionWatch(Watch):
-    opened = staticmethod(opened_with_transactions)
+    world = TransactionCrashWorld
     given: frozenset[int] | set[int] = frozenset()
 
     def _found(self, after: CrashWorld, key: tuple[str, ...]) -> Any:
@@ -44,7 +40,7 @@ class TransactionWatch(Watch):
 
 def two_lives(root: Path, files: FaultyFiles, watch: TransactionWatch) -> None:
     """Transactions of two producers, one of which leaves some open; a clean shutdown; and some more."""
-    with opened_with_transactions(root, files) as world:
+    with TransactionCrashWorld.opened(root, files) as world:
         watch.accounts, watch.given = world.accounts, world.given
         world.create_topic("t")
         for number in range(1, 9):
@@ -54,7 +50,7 @@ def two_lives(root: Path, files: FaultyFiles, watch: TransactionWatch) -> None:
                 world.begin("b")  # Ends it: until then committed readers wait before it.
         world.leave_open("b", "t", 101)
         world.stop()
-    with opened_with_transactions(root, files) as after:
+    with TransactionCrashWorld.opened(root, files) as after:
         after.accounts = watch.accounts
         after.given |= watch.given
         watch.given = after.given

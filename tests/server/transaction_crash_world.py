@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,26 +141,11 @@ class TransactionCrashWorld(CrashWorld):
             return
         key = ("committed", topic)
         before = self.accounts[key].sent[-1] if key in self.accounts else None
-        accounts = [(key, (*(before or ()), offset)), (("offset", group_id, topic), (offset, -1, ""))]
-        self._change_all(accounts, end)
-
-    def _change_all(self, changes: list[tuple[tuple[str, ...], Any]], end: EndTxnRequest) -> None:
-        """One answer acknowledges all of what the transaction changes."""
-        (key, value), *others = changes
-        index = {each: len(self.accounts.setdefault(each, Account()).sent) for each, _ in others}
-        for each, other in others:
-            self.accounts[each].sent.append(other)
-
-        def send(on_reply: Callable[[Any], None]) -> None:
-            self._ask(end, CLASSIC, on_reply)
-
-        def error_of(answer: Any) -> int:
-            if answer.error_code == 0:
-                for each in index:
-                    self.accounts[each].acknowledged = index[each]
-            return int(answer.error_code)
-
-        self._change(key, value, send, error_of)
+        self._change(
+            {key: (*(before or ()), offset), ("offset", group_id, topic): (offset, -1, "")},
+            lambda on_reply: self._ask(end, CLASSIC, on_reply),
+            lambda answer: answer.error_code,
+        )
 
     def _commit_in_transaction(self, request: TxnOffsetCommitRequest) -> Any:
         """As `GroupApis.txn_offset_commit` hands it over once the coordinator knows of the partition."""
@@ -201,15 +185,3 @@ def committed_values(world: CrashWorld, topic: str) -> tuple[int, ...] | None:
                 values += [int(bytes(record.value or b"")) for record in read_records(data, each)]
             offset = each.last_offset + 1
     return tuple(values) or None
-
-
-@contextmanager
-def opened_with_transactions(
-    directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, *, tolerant: bool = False
-) -> Iterator[TransactionCrashWorld]:
-    """As `crash_world.opened`."""
-    world = TransactionCrashWorld(directory, files, policy, tolerant)
-    try:
-        yield world
-    finally:
-        world.logs._lock_file.close()

@@ -15,6 +15,10 @@ CONNECT_METADATA: Final = b'{"url": "http://10.0.0.1:8083"}'
 """Which the coordinator may not understand: what begins it is no version of a subscription."""
 CONNECT_TOPIC: Final = "tasks"
 CONNECT_TASKS: Final = 3
+CONSUMER_GROUPS: Final = ("g0", "g1")
+CONNECT_GROUP: Final = "k0"
+GROUPS: Final = (*CONSUMER_GROUPS, CONNECT_GROUP)
+SUBSCRIPTIONS: Final = (("orders",), ("clicks",), ("orders", "clicks"))
 SESSION_TIMEOUTS_MS: Final = (6_000, 10_000, 30_000)
 REBALANCE_TIMEOUTS_MS: Final = (5_000, 10_000, 60_000)
 

@@ -7,7 +7,7 @@ and the command that repeats it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -19,45 +19,29 @@ import structlog
 
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.states import EMPTY, STABLE
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from protocol.primitives import ZERO_UUID
 from tests.simulation import faults, parameters
 from tests.simulation.catalogue import Catalogue
 from tests.simulation.consumer import Consumer
 from tests.simulation.disk import Disk
 from tests.simulation.network import Network
 from tests.simulation.parts import Parts
-from tests.simulation.profile import CONNECT_TOPIC, Profile, drawn
+from tests.simulation.profile import (
+    CONNECT_GROUP,
+    CONNECT_TOPIC,
+    CONSUMER_GROUPS,
+    GROUPS,
+    SUBSCRIPTIONS,
+    Profile,
+    drawn,
+)
 from tests.simulation.real_storage import RealDisk
 from tests.simulation.server import Server
-from tests.simulation.timeline import Task, Timeline
+from tests.simulation.timeline import Timeline
 from tests.simulation.transactions import Producer
 from tests.simulation.witness import Witness
 
-CONSUMER_GROUPS: Final = ("g0", "g1")
-CONNECT_GROUP: Final = "k0"
-GROUPS: Final = (*CONSUMER_GROUPS, CONNECT_GROUP)
 PARTITIONS: Final = 2
 TOPIC_PARTITIONS: Final = {"orders": 4, "clicks": 2}
-SUBSCRIPTIONS: Final = (("orders",), ("clicks",), ("orders", "clicks"))
 PEACE_MS: Final = 260_000
 """What the slowest group may need: a session, two rebalance timeouts, the delay, a coordinator that loads."""
 LOOK_EVERY_MS: Final = 500
@@ -129,9 +113,9 @@ class Simulation:
         self.profiles: list[Profile] = []
         self.faults_ms = self.pace_ms = 0
         self.consumers: list[Consumer] = []
-        self._offsets = count(1)
+        self.offsets = count(1)
         self.producers: list[Producer] = []
-        self._paused: list[Consumer] = []
+        self.paused: list[Consumer] = []
         self._steps = 0
 
     def run(self) -> Summary:
@@ -176,13 +160,11 @@ class Simulation:
         if former and not profile.is_worker and self.random.random() < 0.15:
             subscription = self.random.choice(SUBSCRIPTIONS)
         self.consumers.append(
-            Consumer(profile, subscription, self.network, self.random, self.topics, self._offsets)
+            Consumer(profile, subscription, self.network, self.random, self.topics, self.offsets)
         )
 
     def _add_producer(self, number: int) -> None:
-        self.producers.append(
-            Producer(number, self.network, self.witness, self.random, GROUPS, self._offsets)
-        )
+        self.producers.append(Producer(number, self.network, self.witness, self.random, GROUPS, self.offsets))
 
     def running(self, group_id: str | None = None) -> list[Consumer]:
         return [
@@ -194,7 +176,7 @@ class Simulation:
     # Faults.
 
     def _let_faults_happen(self, until_ms: int) -> None:
-        faults_to_come = FAULTS * 6
+        faults_to_come = faults.FAULTS * 6
         self.random.shuffle(faults_to_come)
         at_ms = self.timeline.now_ms
         while (at_ms := at_ms + self.random.randint(1, 2 * self.pace_ms)) < until_ms and faults_to_come:
@@ -211,7 +193,7 @@ class Simulation:
             faults.make_a_topic(self, name)
         if self.server.runtime is None:
             self.server.start()
-        for consumer in self._paused:
+        for consumer in self.paused:
             consumer.go_on()
         for consumer in self.consumers:
             consumer.stuck_until_ms = 0
@@ -306,157 +288,3 @@ class Simulation:
             self.server.storage.batches_cleaned,
             frozenset(witness.marks.reached),
         )
-
-    # What can go wrong: each is given the simulation, and draws the rest.
-
-    def crash(self) -> None:
-        """The coordinator dies, at once or within its next flush, and is started again."""
-        if self.random.random() < 0.5:
-            self._crash_now()
-        else:
-            self.disk.during_flush = self._crash_now
-
-    def _crash_now(self) -> None:
-        if self.server.runtime is not None and not self.disk.is_sound:  # Else there is peace by now.
-            self.server.crash()
-            self.timeline.after(self.random.choice((50, 1_000, 8_000)), self.start_again)
-
-    def start_again(self) -> None:
-        if self.server.runtime is None:
-            self.server.start()
-
-    def stop_the_server(self) -> None:
-        self.server.stop_for(self.random.choice((100, 400, 3_000, 20_000, 60_000)))
-
-    def break_the_disk(self) -> None:
-        self.disk.fail_soon()
-
-    def fill_the_disk(self) -> None:
-        """Until somebody makes room; a coordinator that is killed for it meanwhile is no better off."""
-        self.disk.is_full = True
-        full_ms = self.random.choice((200, 3_000, 20_000, 70_000))
-        self.timeline.after(full_ms, self._make_room)
-        if self.random.random() < 0.2:
-            self.timeline.after(self.random.randrange(2 * full_ms), self.crash)
-
-    def _make_room(self) -> None:
-        self.disk.is_full = False
-
-    def compact_the_logs(self) -> None:
-        took_ms = self.random.choice((1, 100, 5_000))
-        self.server.clean(took_ms, delete_retention_ms=self.random.choice((0, 0, 60_000)))
-        if self.random.random() < 0.2:
-            self.timeline.after(self.random.randrange(2 * took_ms), self.crash)
-
-    def jump_the_wall_clock(self) -> None:
-        self.timeline.wall_offset_ms += self.random.choice((-3_600_000, -500, 500, 3_600_000))
-
-    def kill_a_client(self) -> None:
-        """It may come back as another process, with the same instance id if it has one."""
-        if consumer := self._pick():
-            consumer.die()
-            if self.random.random() < 0.8:
-                later_ms = self.random.choice((10, 1_000, 15_000))
-                self.timeline.after(later_ms, lambda: self.add(consumer.profile))
-
-    def let_one_leave(self) -> None:
-        if consumer := self._pick():
-            Task(consumer.leave())
-            later_ms = self.random.choice((10, 1_000, 15_000))
-            self.timeline.after(later_ms, lambda: self.add(consumer.profile))
-
-    def pause_a_client(self) -> None:
-        if consumer := self._pick():
-            consumer.pause()
-            self._paused.append(consumer)
-            self.timeline.after(self.random.choice((500, 5_000, 30_000)), consumer.go_on)
-
-    def get_one_stuck(self) -> None:
-        if consumer := self._pick():
-            consumer.get_stuck(self.timeline.now_ms + self.random.choice((2_000, 12_000, 40_000)))
-
-    def start_a_twin(self) -> None:
-        """Two processes under one instance id: the older is fenced, whatever it is doing."""
-        static = [consumer for consumer in self.running() if consumer.profile.instance_id is not None]
-        if static:
-            self.add(self.random.choice(static).profile)
-
-    def change_a_subscription(self) -> None:
-        consumer = self._pick()
-        if consumer is not None and not consumer.profile.is_worker:
-            consumer.subscribe(self.random.choice(SUBSCRIPTIONS))
-
-    def have_one_rejoin(self) -> None:
-        if consumer := self._pick():
-            consumer.rejoin()
-
-    def let_an_admin_work(self) -> None:
-        group_id = self.random.choice(GROUPS)
-        partition = OffsetDeleteRequestPartition(partition_index=self.random.randrange(2))
-        topic = OffsetDeleteRequestTopic(name="orders", partitions=[partition])
-        identity = MemberIdentity(
-            member_id="", group_instance_id=f"i{self.random.randrange(4)}", reason="by hand"
-        )
-        requests = [
-            (DeleteGroupsRequest(groups_names=list(GROUPS)), 2),
-            (OffsetDeleteRequest(group_id=group_id, topics=[topic]), 0),
-            (LeaveGroupRequest(group_id=group_id, members=[identity]), 5),
-            (self._commit_of_a_stranger(group_id), 9),
-            (DescribeGroupsRequest(groups=list(GROUPS)), 6),
-            (ListGroupsRequest(), 5),
-            (self._fetch_of_everything(), 10),
-        ]
-        request, version = self.random.choice(requests)
-        Task(self._ask(request, version))
-
-    def _commit_of_a_stranger(self, group_id: str) -> OffsetCommitRequest:
-        """Of a consumer that manages its partitions by itself: good only while the group is Empty (O5)."""
-        partition = OffsetCommitRequestPartition(partition_index=3, committed_offset=next(self._offsets))
-        topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-        return OffsetCommitRequest(group_id=group_id, topics=[topic])
-
-    def _fetch_of_everything(self) -> OffsetFetchRequest:
-        """All groups' offsets by the ids of topics, as `kafka-consumer-groups --describe` wants them."""
-        topics = [
-            OffsetFetchRequestTopics(
-                topic_id=self.topics.topic_id(name) or ZERO_UUID,
-                partition_indexes=list(range(self.topics.partition_count(name) or 0)),
-            )
-            for name in self.topics.names
-        ]
-        groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in GROUPS]
-        return OffsetFetchRequest(groups=groups)
-
-    async def _ask(self, request: Any, version: int) -> None:
-        await self.network.call("admin", request, version, 10_000)
-
-    def _pick(self) -> Consumer | None:
-        running = self.running()
-        return self.random.choice(running) if running else None
-
-
-FAULTS: Final[list[Callable[[Simulation], None]]] = [
-    Simulation.crash,
-    Simulation.crash,
-    Simulation.stop_the_server,
-    Simulation.break_the_disk,
-    Simulation.fill_the_disk,
-    Simulation.compact_the_logs,
-    Simulation.compact_the_logs,
-    Simulation.jump_the_wall_clock,
-    Simulation.kill_a_client,
-    Simulation.kill_a_client,
-    Simulation.let_one_leave,
-    Simulation.pause_a_client,
-    Simulation.get_one_stuck,
-    Simulation.get_one_stuck,
-    Simulation.start_a_twin,
-    Simulation.change_a_subscription,
-    Simulation.have_one_rejoin,
-    Simulation.let_an_admin_work,
-    Simulation.let_an_admin_work,
-    faults.grow_a_topic,
-    faults.delete_a_topic,
-    faults.cut_the_network,
-    faults.restart_with_a_smaller_maximum,
-]

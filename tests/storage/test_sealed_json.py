@@ -25,7 +25,7 @@ def test_every_flipped_byte_is_noticed_or_changes_nothing(tmp_path: Path, mask: 
     for byte in range(len(data)):
         path.write_bytes(data[:byte] + bytes([data[byte] ^ mask]) + data[byte + 1 :])
         try:
-            found = read_sealed(Files(), path, "file")
+            found = read_sealed(Files(), path, "file", dict)
         except StorageError:
             noticed += 1
         else:
@@ -41,14 +41,24 @@ def test_every_cut_length_is_noticed(tmp_path: Path) -> None:
     for length in range(len(data)):
         path.write_bytes(data[:length])
         with pytest.raises(StorageError, match="not a file"):
-            read_sealed(Files(), path, "file")
+            read_sealed(Files(), path, "file", dict)
 
 
 def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
-    assert read_sealed(Files(), path, "file") is None
+    assert read_sealed(Files(), path, "file", dict) is None
     path.write_text(json.dumps(DOCUMENT))
-    assert read_sealed(Files(), path, "file") == DOCUMENT
+    assert read_sealed(Files(), path, "file", dict) == DOCUMENT
+
+
+def test_another_format_and_what_cannot_be_parsed_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    write_sealed(Files(), path, DOCUMENT)
+    assert read_sealed(Files(), path, "file", lambda document: len(document["topics"]), 1) == 1
+    with pytest.raises(StorageError, match=r"not a file: ValueError\('format 1, known is 2'\)"):
+        read_sealed(Files(), path, "file", dict, 2)
+    with pytest.raises(StorageError, match=r"not a file: KeyError\('levels'\)"):
+        read_sealed(Files(), path, "file", lambda document: document["levels"])
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync"])

@@ -7,7 +7,6 @@ on, and a second topic whose name begins with the first's.
 from __future__ import annotations
 
 import signal
-import threading
 from collections import defaultdict
 from typing import Any
 
@@ -22,6 +21,7 @@ from confluent_kafka import (
 )
 
 from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from tests.clients.workers.sharing import share_with_a_second_member
 from tests.messages import offset_of, partition_of
 
 Offsets = dict[int, list[int]]
@@ -197,7 +197,9 @@ class Walk:
                 self.consumer.seek(self._partition(number, 30))
             self._take(lambda seen: seen[0] and seen[1])
             revocations.clear()  # Subscribing again revoked too.
-            self._share_with_a_second_member()
+            share_with_a_second_member(
+                self.consumer, self.topic, self._new_consumer, lambda consumer: consumer.poll(0.1)
+            )
             first = revocations[0]
             require(first.keys() == {0, 1} and min(first.values()) > 30, f"positions at revocation: {first}")
             self._await_assignment(2)
@@ -208,30 +210,6 @@ class Walk:
     def _unsubscribe(self) -> None:
         self.consumer.unsubscribe()
         eventually(lambda: self.consumer.poll(0.1) or not self.consumer.assignment(), "no assignment")
-
-    def _share_with_a_second_member(self) -> None:
-        """A second consumer joins from another thread until both have one partition, and leaves again."""
-        has_joined, may_leave = threading.Event(), threading.Event()
-
-        def second() -> None:
-            consumer = self._new_consumer()
-            consumer.subscribe([self.topic])
-            while not may_leave.is_set():
-                consumer.poll(0.1)
-                if len(consumer.assignment()) == 1:
-                    has_joined.set()
-            consumer.close()
-
-        thread = threading.Thread(target=second, daemon=True)
-        thread.start()
-
-        def shared() -> bool:
-            self.consumer.poll(0.1)
-            return has_joined.is_set() and len(self.consumer.assignment()) == 1
-
-        eventually(shared, "both members have one partition")
-        may_leave.set()
-        eventually(lambda: self.consumer.poll(0.1) or not thread.is_alive(), "the second member left")
 
     def _await_assignment(self, count: int) -> None:
         def assigned() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ from kafka import (
 )
 
 from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from tests.clients.workers.sharing import share_with_a_second_member
 
 Offsets = dict[int, list[int]]
 
@@ -185,7 +185,9 @@ class Walk:
                 self.consumer.seek(tp, 30)
             self._take(lambda seen: seen[0] and seen[1])
             listener.revocations.clear()  # Subscribing again revoked too.
-            self._share_with_a_second_member()
+            share_with_a_second_member(
+                self.consumer, self.topic, self._new_consumer, lambda consumer: consumer.poll(timeout_ms=100)
+            )
             first = listener.revocations[0]
             require(first.keys() == {0, 1} and min(first.values()) > 30, f"positions at revocation: {first}")
             for tp in self.both:
@@ -195,32 +197,6 @@ class Walk:
         with step("unsubscribe"):
             self.consumer.unsubscribe()
             require_equal(self.consumer.assignment(), set(), "assignment")
-
-    def _share_with_a_second_member(self) -> None:
-        """A second consumer joins from another thread until both have one partition, and leaves again."""
-        has_joined, may_leave = threading.Event(), threading.Event()
-
-        def second() -> None:
-            consumer = self._new_consumer()
-            consumer.subscribe([self.topic])
-            while not may_leave.is_set():
-                consumer.poll(timeout_ms=100)
-                if len(consumer.assignment()) == 1:
-                    has_joined.set()
-            consumer.close()
-
-        thread = threading.Thread(target=second, daemon=True)
-        thread.start()
-
-        def shared() -> bool:
-            self.consumer.poll(timeout_ms=100)
-            return has_joined.is_set() and len(self.consumer.assignment()) == 1
-
-        eventually(shared, "both members have one partition")
-        may_leave.set()
-        eventually(
-            lambda: self.consumer.poll(timeout_ms=100) or not thread.is_alive(), "the second member left"
-        )
 
     def _await_assignment(self, count: int) -> None:
         def assigned() -> bool:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from coordinator.groups.partitioning import partition_for
 from coordinator.topics.names import GROUP_METADATA_TOPIC
@@ -56,6 +56,8 @@ Finish = Callable[[], Awaitable[Any]]
 """Sends the last request about a group; what is to be found later, or None if the broker refuses."""
 Prepare = Callable[[str, str], Awaitable[Finish]]
 """All that comes before it, for a group, by a client of that name."""
+Find: TypeAlias = "Callable[[Client, Answered], Awaitable[Answered]]"
+"""What there is of these groups afterwards."""
 
 
 class Client(Actor):
@@ -64,6 +66,14 @@ class Client(Actor):
     async def ask(self, request: Any, version: int) -> Any:
         connection = await self.run.free_connection(self.name)
         return await connection.send(request, version)
+
+    def last(self, request: Any, version: int, error_of: Callable[[Any], int], found: Any) -> Finish:
+        """Ask that; `found` is what has to be there once it is answered without an error."""
+
+        async def finish() -> Any:
+            return None if error_of(await self.ask(request, version)) else found
+
+        return finish
 
     async def enter_alone(self, group_id: str, version: int) -> None:
         """Join as the only member, and sync."""
@@ -74,13 +84,19 @@ class Client(Actor):
         assert (reply.error_code, synced.error_code) == (0, 0)
 
 
-async def ended_amid(run: Run, prepare: Prepare, *others: Lane) -> Answered:
-    """End the broker while the last requests of many groups, and `others`, are under way; what was answered."""
+async def keeps(run: Run, prepare: Prepare, find: Find, *others: Lane) -> None:
+    """End the broker while the last requests of many groups, and `others`, are under way.
+
+    All that was answered has to be found.
+    """
     answered: Answered = {}
     names = [f"lane-{number}" for number in range(LANES)]
     prepared = await asyncio.gather(*[_prepared(run, prepare, name) for name in names])
     await run.ended_amid(*[_lane(each, answered) for each in prepared], *others)
-    return answered
+    found = await find(Client(run, "looker"), answered)
+    lost = sorted(group_id for group_id, value in answered.items() if found.get(group_id) != value)
+    run.saw("what was answered and is not there", lost)
+    run.expect(bool(answered) and not lost, f"{len(lost)} of {len(answered)} answered are lost: {lost[:3]}")
 
 
 def busy_disk(run: Run) -> Iterator[Lane]:
@@ -125,21 +141,30 @@ def _lane(prepared: dict[str, Finish], answered: Answered) -> Lane:
     return go
 
 
-async def check(run: Run, answered: Answered, found: Answered) -> None:
-    """All that was answered has to be found."""
-    lost = sorted(group_id for group_id, value in answered.items() if found.get(group_id) != value)
-    run.saw("what was answered and is not there", lost)
-    run.expect(bool(answered) and not lost, f"{len(lost)} of {len(answered)} answered are lost: {lost[:3]}")
+async def described(looker: Client, answered: Answered) -> list[DescribedGroup]:
+    return list((await looker.ask(DescribeGroupsRequest(groups=list(answered)), 6)).groups)
 
 
-async def described(run: Run, answered: Answered) -> dict[str, DescribedGroup]:
-    reply = await Client(run, "looker").ask(DescribeGroupsRequest(groups=list(answered)), 6)
-    return {group.group_id: group for group in reply.groups}
+async def states(looker: Client, answered: Answered) -> Answered:
+    return {group.group_id: group.group_state for group in await described(looker, answered)}
 
 
-async def offsets(run: Run, answered: Answered) -> dict[str, int]:
+async def member_ids(looker: Client, answered: Answered) -> Answered:
+    return {group.group_id: group.members[0].member_id for group in await described(looker, answered)}
+
+
+async def followers(looker: Client, answered: Answered) -> Answered:
+    """Of the member that was answered: its id and its assignment."""
+    return {
+        group.group_id: (member.member_id, member.member_assignment)
+        for group in await described(looker, answered)
+        for member in group.members
+        if member.member_id == answered[group.group_id][0]
+    }
+
+
+async def offsets(looker: Client, answered: Answered) -> Answered:
     """The stable offset of each group; -1 where there is none, or a transaction is open."""
-    looker = Client(run, "looker")
     request = looker.fetch_request(9, [(TOPIC, 0)], *answered, require_stable=True)
     reply = await looker.ask(request, 9)
     return {group.group_id: group.topics[0].partitions[0].committed_offset for group in reply.groups}
@@ -150,15 +175,9 @@ async def every_commit_that_was_answered_is_there(run: Run) -> None:
     async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
         request = client.commit_request(9, {(TOPIC, 0): COMMITTED}, group_id=group_id)
+        return client.last(request, 9, lambda reply: reply.topics[0].partitions[0].error_code, COMMITTED)
 
-        async def commit() -> int | None:
-            reply = await client.ask(request, 9)
-            return None if reply.topics[0].partitions[0].error_code else COMMITTED
-
-        return commit
-
-    answered = await ended_amid(run, prepare, *busy_disk(run))
-    await check(run, answered, await offsets(run, answered))
+    await keeps(run, prepare, offsets, *busy_disk(run))
 
 
 @scenario("3.63", "3.64", on="restarted", restarts=BOTH)
@@ -166,16 +185,10 @@ async def every_group_whose_last_member_was_let_go_is_empty(run: Run) -> None:
     async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
         await client.enter_alone(group_id, DYNAMIC)
+        request = client.leave_request(0, group_id=group_id)
+        return client.last(request, 0, lambda reply: reply.error_code, "Empty")
 
-        async def leave() -> str | None:
-            reply = await client.ask(client.leave_request(0, group_id=group_id), 0)
-            return None if reply.error_code else "Empty"
-
-        return leave
-
-    answered = await ended_amid(run, prepare)
-    groups = await described(run, answered)
-    await check(run, answered, {group_id: group.group_state for group_id, group in groups.items()})
+    await keeps(run, prepare, states)
 
 
 @scenario("3.33", "3.64", on="restarted", restarts=BOTH)
@@ -191,9 +204,7 @@ async def every_static_member_that_was_given_an_id_is_known_by_it(run: Run) -> N
 
         return come_again
 
-    answered = await ended_amid(run, prepare)
-    groups = await described(run, answered)
-    await check(run, answered, {group_id: group.members[0].member_id for group_id, group in groups.items()})
+    await keeps(run, prepare, member_ids)
 
 
 @scenario("3.44", "3.64", on="restarted", restarts=BOTH)
@@ -214,15 +225,7 @@ async def every_assignment_that_a_follower_was_given_is_there(run: Run) -> None:
 
         return sync
 
-    answered = await ended_amid(run, prepare)
-    groups = await described(run, answered)
-    found = {
-        group_id: (member.member_id, member.member_assignment)
-        for group_id, group in groups.items()
-        for member in group.members
-        if member.member_id == answered[group_id][0]
-    }
-    await check(run, answered, found)
+    await keeps(run, prepare, followers)
 
 
 async def _join_beside(leader: Client, follower: Client, group_id: str) -> None:
@@ -247,16 +250,10 @@ async def every_group_that_was_deleted_stays_deleted(run: Run) -> None:
     async def prepare(name: str, group_id: str) -> Finish:
         client = Client(run, name)
         await client.ask(client.commit_request(9, {(TOPIC, 0): COMMITTED}, group_id=group_id), 9)
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        return client.last(request, 2, lambda reply: reply.results[0].error_code, "Dead")
 
-        async def delete() -> str | None:
-            reply = await client.ask(DeleteGroupsRequest(groups_names=[group_id]), 2)
-            return None if reply.results[0].error_code else "Dead"
-
-        return delete
-
-    answered = await ended_amid(run, prepare)
-    groups = await described(run, answered)
-    await check(run, answered, {group_id: group.group_state for group_id, group in groups.items()})
+    await keeps(run, prepare, states)
 
 
 @scenario("O15", "O14", on="restarted", restarts=BOTH)
@@ -271,16 +268,12 @@ async def every_marker_that_was_answered_is_there(run: Run) -> None:
         held = await client.ask(_held_offset(group_id, **own), 4)
         errors = (made.error_code, added.error_code, held.topics[0].partitions[0].error_code)
         assert errors == (0, 0, 0)
+        request = _marker(group_id, **own)
+        return client.last(
+            request, 1, lambda reply: reply.markers[0].topics[0].partitions[0].error_code, COMMITTED
+        )
 
-        async def mark() -> int | None:
-            marked = await client.ask(_marker(group_id, **own), 1)
-            (topic,) = marked.markers[0].topics
-            return None if topic.partitions[0].error_code else COMMITTED
-
-        return mark
-
-    answered = await ended_amid(run, prepare)
-    await check(run, answered, await offsets(run, answered))
+    await keeps(run, prepare, offsets)
 
 
 def _held_offset(group_id: str, *, producer_id: int, producer_epoch: int) -> TxnOffsetCommitRequest:
