@@ -34,6 +34,7 @@ from coordinator.settings_types import (
     WordList,
     Words,
 )
+from coordinator.topics.dynamic_kinds import MAX_CLEANER_THREADS
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
@@ -143,7 +144,9 @@ class Settings(BaseModel):
     log_cleaner_enable: Switch = Field(
         True, description="Whether topics with cleanup.policy=compact are cleaned."
     )
-    log_cleaner_threads: Count = Field(1, description="Logs that are cleaned side by side.")
+    log_cleaner_threads: Annotated[int, Whole(1, MAX_CLEANER_THREADS)] = Field(
+        1, description="Logs that are cleaned side by side."
+    )
     log_cleaner_backoff_ms: LongCountOrZero = Field(
         15_000, description="How often the cleaner looks for logs, if there are none to clean."
     )
@@ -197,7 +200,9 @@ class Settings(BaseModel):
     offsets_topic_num_partitions: Count = Field(
         50, description="Partitions of __consumer_offsets; fixed once data exists."
     )
-    offsets_topic_segment_bytes: Count = Field(104_857_600, description="Segment size of __consumer_offsets.")
+    offsets_topic_segment_bytes: Annotated[int, Whole(1 << 20)] = Field(
+        104_857_600, description="Segment size of __consumer_offsets, from when it is made on."
+    )
     offsets_topic_compression_codec: Annotated[int, Whole(0, 4)] = Field(
         0, description="Compression of its batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
     )
@@ -226,8 +231,8 @@ class Settings(BaseModel):
     transaction_state_log_num_partitions: Count = Field(
         50, description="Partitions of __transaction_state; fixed once data exists."
     )
-    transaction_state_log_segment_bytes: Count = Field(
-        104_857_600, description="Segment size of __transaction_state."
+    transaction_state_log_segment_bytes: Annotated[int, Whole(1 << 20)] = Field(
+        104_857_600, description="Segment size of __transaction_state, from when it is made on."
     )
     transaction_state_log_replication_factor: Annotated[int, Whole(1, 2**15 - 1)] = Field(
         3, description="Accepted; there is one node, so one replica."

@@ -28,10 +28,17 @@ DIFFERENT_DEFAULTS: Final = {
 }
 """Options whose default is not Kafka's, and why."""
 
+SEGMENTS_OF_TOPICS: Final = (
+    "Kafka takes less as well; segments of a topic have 1 MiB at least, there and here"
+)
+
 NARROWER_RANGES: Final = {
-    "log.cleaner.threads": "Kafka takes 0 as well, for no cleaning: here that is log.cleaner.enable=false",
+    "log.cleaner.threads": "Kafka takes 0 as well, for no cleaning: here that is log.cleaner.enable=false; "
+    "and any number above, though threads beyond the processors clean no faster",
     "log.flush.offset.checkpoint.interval.ms": "Kafka takes 0 as well, and then writes them once",
     "max.connection.creation.rate": "Kafka takes 0 as well, with which no client could connect",
+    "offsets.topic.segment.bytes": SEGMENTS_OF_TOPICS,
+    "transaction.state.log.segment.bytes": SEGMENTS_OF_TOPICS,
 }
 """Options whose range leaves out what Kafka's has, and why."""
 
