@@ -112,8 +112,9 @@ class Cleaner:
         for number in range(self._settings.log_cleaner_threads):
             if number not in self._threads:
                 name = f"cleaner-{number}"
-                self._threads[number] = Thread(target=self._work, args=(number,), name=name, daemon=True)
-                self._threads[number].start()
+                thread = Thread(target=self._work, args=(number,), name=name, daemon=True)
+                thread.start()  # Which the system may refuse: `stop` waits for those that run.
+                self._threads[number] = thread
 
     def _work(self, number: int) -> None:
         while not self._stopping.is_set():

@@ -189,6 +189,20 @@ def test_threads_clean_until_they_are_stopped(directory: LogDirectory, files: Fa
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
 
 
+def test_it_can_be_stopped_where_the_system_gave_no_thread(
+    directory: LogDirectory, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = cleaner(directory, files)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError):
+        made.start()
+    made.stop()
+    assert made.threads == 0
+
+
 def cleaner_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("cleaner-")}
 
