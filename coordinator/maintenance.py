@@ -119,11 +119,12 @@ class Maintenance:
 
     def _snapshot(self, partition_log: PartitionLog) -> None:
         """Write down where the log's producers stand, if so much came since the last time that it is worth it."""
-        producers = partition_log.producers
-        snapshot = producers.take_snapshot()
+        snapshot = partition_log.producers.take_snapshot()
         if snapshot is not None:
             name = partition_log.directory.name
-            self._workers.submit(lambda: producers.write(snapshot), lambda done: _report(name, done))
+            self._workers.submit(
+                lambda: partition_log.producers.write(snapshot), lambda done: _report(name, done)
+            )
 
 
 def _report(task: str, done: Future[Any]) -> None:

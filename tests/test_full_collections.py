@@ -6,31 +6,22 @@ import gc
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from coordinator import full_collections
 from coordinator.full_collections import (
     CHECK_EVERY_MS,
-    DELETED_DUE,
     DUE,
     OVERDUE,
     QUIET_MS,
     SHARE,
     FullCollections,
 )
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.daemon import MusterDaemon
 from tests.processes import wait_until
 from tests.server.daemon_thread import Daemon
 from tests.storage.faulty_files import FaultyFiles
-from tests.wire import WireClient
 
 THRESHOLDS = gc.get_threshold()
-PARTITIONS = 4_000
-FREED_BYTES = 4_000_000  # Of some 17 MB; the allocator keeps what it can use.
-TIMEOUT_MS = 20_000
 
 
 class World:
@@ -38,7 +29,6 @@ class World:
         self.now_ms = 10**6
         self.connected_ms = 0
         self.since_last = 0
-        self.deleted = 0
         self.collections = 0
         self.armed_ms = 0
         self.made = FullCollections(
@@ -47,7 +37,6 @@ class World:
             lambda: self.connected_ms,
             self._collect,
             lambda: (0, 0, self.since_last),
-            lambda: self.deleted,
         )
         self.made.start()
 
@@ -77,17 +66,6 @@ def test_nothing_is_collected_before_it_is_worth_it(world: World) -> None:
     world.since_last = DUE - 1
     assert [world.tick() for _ in range(5)] == [0] * 5
     world.since_last = DUE
-    assert [world.tick(), world.tick()] == [1, 0]
-
-
-def test_deleted_topics_are_worth_one_once_nobody_connects(world: World) -> None:
-    world.deleted = DELETED_DUE - 1
-    assert world.tick() == 0
-    world.deleted += 1
-    world.connected_ms = world.now_ms + CHECK_EVERY_MS
-    assert world.tick() == 0
-    assert [world.tick(), world.tick()] == [1, 0]
-    world.deleted += DELETED_DUE
     assert [world.tick(), world.tick()] == [1, 0]
 
 
@@ -147,16 +125,3 @@ def test_a_daemon_does_it_once_nobody_connects(tmp_path: Path, monkeypatch: pyte
         finally:
             gc.callbacks.remove(watch)
             gc.set_threshold(*THRESHOLDS)
-
-
-def test_what_deleted_topics_leave_is_freed_soon(tmp_path: Path) -> None:
-    """In a daemon as users run it, which has nothing else to do then."""
-    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
-    doomed = DeleteTopicState(name="t")
-    with MusterDaemon(tmp_path) as daemon, WireClient(daemon.bootstrap) as client:
-        process = psutil.Process(daemon.pid)
-        made = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 5)
-        most = process.memory_info().rss
-        gone = client.ask(DeleteTopicsRequest(topics=[doomed], timeout_ms=TIMEOUT_MS), 6)
-        assert (made.topics[0].error_code, gone.responses[0].error_code) == (0, 0)
-        wait_until(lambda: process.memory_info().rss < most - FREED_BYTES, "memory is free again", 20)
