@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-CHECK_EVERY_MS: Final = 1_000
+CHECK_EVERY_MS: Final = 60_000
+"""While nothing is due: what does nothing is seldom woken."""
 
 DUE: Final = 100
 """Collections of what is younger since the last of all: after so many another is worth it."""
@@ -51,15 +52,17 @@ class FullCollections:
 
     def timer_fired(self) -> None:
         now_ms = self._now_ms()
-        self._arm(now_ms)
         if now_ms >= self._not_before_ms and self._is_time(now_ms):
             start_s = time.monotonic()
             self._collect()
             took_ms = int((time.monotonic() - start_s) * 1000)
             self._not_before_ms = now_ms + took_ms * SHARE
+        self._arm(now_ms)
 
     def _arm(self, now_ms: int) -> None:
-        self._set_timer((self,), now_ms + CHECK_EVERY_MS)
+        is_due = self._count()[2] >= DUE
+        next_ms = max(now_ms + QUIET_MS, self._not_before_ms) if is_due else now_ms + CHECK_EVERY_MS
+        self._set_timer((self,), next_ms)
 
     def _is_time(self, now_ms: int) -> bool:
         since_last = self._count()[2]

@@ -22,6 +22,7 @@ from tests.server.daemon_thread import Daemon
 from tests.storage.faulty_files import FaultyFiles
 
 THRESHOLDS = gc.get_threshold()
+TOOK_MS = 2_500
 
 
 class World:
@@ -48,10 +49,10 @@ class World:
         self.collections += 1
         self.since_last = 0
 
-    def tick(self) -> int:
-        """Collections by the next check."""
+    def tick(self, after_ms: int) -> int:
+        """Collections by the next check, which is due then."""
         before = self.collections
-        assert self.armed_ms == self.now_ms + CHECK_EVERY_MS
+        assert self.armed_ms == self.now_ms + after_ms
         self.now_ms = self.armed_ms
         self.made.timer_fired()
         return self.collections - before
@@ -64,36 +65,40 @@ def world() -> World:
 
 def test_nothing_is_collected_before_it_is_worth_it(world: World) -> None:
     world.since_last = DUE - 1
-    assert [world.tick() for _ in range(5)] == [0] * 5
+    start_ms = world.now_ms
+    assert [world.tick(CHECK_EVERY_MS) for _ in range(5)] == [0] * 5
+    assert world.now_ms - start_ms >= 5 * 60_000  # What does nothing sleeps.
     world.since_last = DUE
-    assert [world.tick(), world.tick()] == [1, 0]
+    assert [world.tick(CHECK_EVERY_MS), world.tick(CHECK_EVERY_MS)] == [1, 0]
 
 
 def test_clients_that_connect_are_waited_for(world: World) -> None:
     world.since_last = OVERDUE - 1
+    world.connected_ms = world.now_ms + CHECK_EVERY_MS - QUIET_MS + 1
+    assert world.tick(CHECK_EVERY_MS) == 0
     for _ in range(100):
-        world.connected_ms = world.now_ms + CHECK_EVERY_MS - QUIET_MS + 1
-        assert world.tick() == 0
-    assert world.tick() == 1
+        world.connected_ms = world.now_ms + 1
+        assert world.tick(QUIET_MS) == 0
+    assert world.tick(QUIET_MS) == 1
 
 
 def test_clients_that_connect_for_ever_are_not_waited_for(world: World) -> None:
     world.since_last = OVERDUE
     world.connected_ms = world.now_ms + CHECK_EVERY_MS
-    assert world.tick() == 1
+    assert world.tick(CHECK_EVERY_MS) == 1
 
 
 def test_little_of_the_time_goes_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock_s = iter((5.0, 5.25))
+    clock_s = iter((5.0, 5.0 + TOOK_MS / 1000))
     monkeypatch.setattr("coordinator.full_collections.time.monotonic", lambda: next(clock_s))
     world.since_last = OVERDUE
-    assert world.tick() == 1
-    end_ms = world.now_ms + 250 * SHARE
-    world.since_last = OVERDUE
-    while world.now_ms + CHECK_EVERY_MS < end_ms:
-        assert world.tick() == 0
+    assert world.tick(CHECK_EVERY_MS) == 1
     monkeypatch.undo()
-    assert world.tick() == 1
+    end_ms = world.now_ms + TOOK_MS * SHARE
+    assert world.tick(CHECK_EVERY_MS) == 0
+    world.since_last = OVERDUE
+    assert world.tick(CHECK_EVERY_MS) == 0
+    assert world.tick(end_ms - world.now_ms) == 1
 
 
 def test_real_cycles_are_found() -> None:
