@@ -151,10 +151,7 @@ class Daemon:
         self.broker = self._broker(files)
         self.server = self._server()
         self._full_collections = FullCollections(
-            self.runtime.set_timer,
-            self._clock.now_ms,
-            lambda: self.server.last_connected_ms,
-            partitions_deleted=lambda: self.registry.partitions_deleted,
+            self.runtime.set_timer, self._clock.now_ms, lambda: self.server.last_connected_ms
         )
         self.registry.on_altered.append(self._on_altered)
         self._on_altered(self.registry.settings)

@@ -1,9 +1,9 @@
 """When Python looks for cycles among all that lives: not while clients connect.
 
 With 10,000 members that is some 150 ms of the loop, in which nothing is accepted; clients that come in thousands
-overflow the system's queue meanwhile, and find nothing answered. It finds next to nothing: what requests, members
-and connections leave behind is no cycle, only deleted topics are, and they bring it on. `muster serve` turns off
-what Python does by itself; where it has not, nothing is due here but for deleted topics.
+overflow the system's queue meanwhile, and find nothing answered. It finds next to nothing: what requests, members,
+connections and topics leave behind is no cycle. `muster serve` turns off what Python does by itself; where it has
+not, nothing is due here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-CHECK_EVERY_MS: Final = 1_000
+CHECK_EVERY_MS: Final = 60_000
+"""While nothing is due: what does nothing is seldom woken."""
 
 DUE: Final = 100
 """Collections of what is younger since the last of all: after so many another is worth it."""
-
-DELETED_DUE: Final = 1_000
-"""Partitions of deleted topics since the last of all: each keeps some 4 KB until then."""
 
 OVERDUE: Final = 1_000
 """After so many it comes, whoever connects: what is kept without need has a bound."""
@@ -41,15 +39,12 @@ class FullCollections:
         last_connected_ms: Callable[[], int],
         collect: Callable[[], object] = gc.collect,
         count: Callable[[], tuple[int, int, int]] = gc.get_count,
-        partitions_deleted: Callable[[], int] = lambda: 0,
     ) -> None:
         self._set_timer = set_timer
         self._now_ms = now_ms
         self._last_connected_ms = last_connected_ms
         self._collect = collect
         self._count = count
-        self._partitions_deleted = partitions_deleted
-        self._deleted_before = 0  # The last collection.
         self._not_before_ms = 0
 
     def start(self) -> None:
@@ -57,19 +52,19 @@ class FullCollections:
 
     def timer_fired(self) -> None:
         now_ms = self._now_ms()
-        self._arm(now_ms)
         if now_ms >= self._not_before_ms and self._is_time(now_ms):
             start_s = time.monotonic()
-            self._deleted_before = self._partitions_deleted()
             self._collect()
             took_ms = int((time.monotonic() - start_s) * 1000)
             self._not_before_ms = now_ms + took_ms * SHARE
+        self._arm(now_ms)
 
     def _arm(self, now_ms: int) -> None:
-        self._set_timer((self,), now_ms + CHECK_EVERY_MS)
+        is_due = self._count()[2] >= DUE
+        next_ms = max(now_ms + QUIET_MS, self._not_before_ms) if is_due else now_ms + CHECK_EVERY_MS
+        self._set_timer((self,), next_ms)
 
     def _is_time(self, now_ms: int) -> bool:
         since_last = self._count()[2]
         is_quiet = now_ms - self._last_connected_ms() >= QUIET_MS
-        is_due = since_last >= DUE or self._partitions_deleted() - self._deleted_before >= DELETED_DUE
-        return since_last >= OVERDUE or (is_due and is_quiet)
+        return since_last >= OVERDUE or (since_last >= DUE and is_quiet)

@@ -5,9 +5,11 @@ Driven by the runtime's timers like everything else; what waits for the disk doe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 
@@ -18,6 +20,12 @@ from storage.files import StorageError
 from storage.log_config import INT64_MAX
 from storage.log_directory import LogDirectory
 from storage.partition_log import PartitionLog
+
+LOGS_A_PIECE: Final = 500
+"""That one piece of work for the thread goes through: a piece for each of 20,000 held the loop up for seconds."""
+
+Outcome: TypeAlias = int | StorageError | None
+"""Of the work on one log: how many segments went, or why it failed."""
 
 log = structlog.get_logger("muster.maintenance")
 
@@ -86,26 +94,20 @@ class Maintenance:
     def _retain(self) -> None:
         """Let segments go that are too old or too many; topics that are only compacted keep theirs."""
         wall_ms = self._runtime.wall_ms()
-        for topic in self._registry.all():
-            if topic.config.is_deleting:
-                for partition in topic.partitions:
-                    self._retain_one(partition.log, wall_ms)
-
-    def _retain_one(self, partition_log: PartitionLog, wall_ms: int) -> None:
-        name = partition_log.directory.name
-        self._workers.submit(lambda: partition_log.apply_retention(wall_ms), lambda done: _report(name, done))
+        topics = (topic for topic in self._registry.all() if topic.config.is_deleting)
+        logs = [partition.log for topic in topics for partition in topic.partitions]
+        self._aside(logs, lambda each: each.apply_retention(wall_ms))
 
     def _sync(self) -> None:
         """Sync the logs that `flush.ms` asks for; most have nothing that was not synced."""
         wall_ms = self._runtime.wall_ms()
-        for topic in self._registry.all():
-            for partition in topic.partitions:
-                if partition.log.recovery_point < partition.log.durable_offset:
-                    self._sync_one(partition.log, wall_ms)
+        logs = [partition.log for topic in self._registry.all() for partition in topic.partitions]
+        self._aside(logs, lambda each: _sync_one(each, wall_ms))
 
-    def _sync_one(self, partition_log: PartitionLog, wall_ms: int) -> None:
-        name = partition_log.directory.name
-        self._workers.submit(lambda: partition_log.sync(wall_ms), lambda done: _report(name, done))
+    def _aside(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
+        for first in range(0, len(logs), LOGS_A_PIECE):
+            piece = logs[first : first + LOGS_A_PIECE]
+            self._workers.submit(partial(_on_each, piece, work), _report_each)
 
     def _forget_producers(self) -> None:
         self._registry.expire_producers()
@@ -119,19 +121,49 @@ class Maintenance:
 
     def _snapshot(self, partition_log: PartitionLog) -> None:
         """Write down where the log's producers stand, if so much came since the last time that it is worth it."""
-        producers = partition_log.producers
-        snapshot = producers.take_snapshot()
+        snapshot = partition_log.producers.take_snapshot()
         if snapshot is not None:
             name = partition_log.directory.name
-            self._workers.submit(lambda: producers.write(snapshot), lambda done: _report(name, done))
+            self._workers.submit(
+                lambda: partition_log.producers.write(snapshot), lambda done: _report(name, done)
+            )
 
 
-def _report(task: str, done: Future[Any]) -> None:
-    """A failure here loses nothing: the task is tried again at its next time."""
-    try:
-        outcome = done.result()
-    except StorageError as error:
-        log.error("maintenance failed", task=task, error=str(error))
-    else:
+def _sync_one(partition_log: PartitionLog, wall_ms: int) -> None:
+    if partition_log.recovery_point < partition_log.durable_offset:  # Else its lock need not be waited for.
+        partition_log.sync(wall_ms)
+
+
+def _on_each(
+    logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]
+) -> list[tuple[str, Outcome]]:
+    """What came of it, by the name of the log; one that fails does not keep the others from their turn."""
+    outcomes: list[tuple[str, Outcome]] = []
+    for each in logs:
+        try:
+            outcome = work(each)
+        except StorageError as error:
+            outcome = error
         if outcome:
-            log.info("segments deleted", task=task, count=outcome)
+            outcomes.append((each.directory.name, outcome))
+    return outcomes
+
+
+def _report_each(done: Future[list[tuple[str, Outcome]]]) -> None:
+    for name, outcome in done.result():
+        _report_outcome(name, outcome)
+
+
+def _report(task: str, done: Future[None]) -> None:
+    try:
+        done.result()
+    except StorageError as error:
+        _report_outcome(task, error)
+
+
+def _report_outcome(task: str, outcome: Outcome) -> None:
+    """A failure here loses nothing: the task is tried again at its next time."""
+    if isinstance(outcome, StorageError):
+        log.error("maintenance failed", task=task, error=str(outcome))
+    else:
+        log.info("segments deleted", task=task, count=outcome)

@@ -14,6 +14,7 @@ from pathlib import Path
 from struct import Struct
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import ref
 
 from protocol.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, NO_PRODUCER_ID, CorruptBatch, parse_header
 from storage.batch_walk import WINDOW_BYTES, Window, walk_headers
@@ -67,11 +68,17 @@ class LogProducers:
 
     def __init__(self, log: PartitionLog, files: Files, disk: Lock) -> None:
         self.state: ProducerState | None = None
-        self._log = log
+        self._owner = ref(log)  # It holds us: both would wait for a collection once it is deleted.
         self._files = files
         self._disk = disk
         self._bytes_since_snapshot = 0
         self._snapshot_offset: int | None = None  # Of the newest one on the disk.
+
+    @property
+    def _log(self) -> PartitionLog:
+        log = self._owner()
+        assert log is not None, "a log outlives the use of its producers"
+        return log
 
     # The event loop.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.history import TOPIC as HISTORY_TOPIC
 from coordinator.maintenance import Intervals, Maintenance
@@ -16,10 +17,11 @@ from storage.checkpoints import RECOVERY_POINTS
 from storage.log_config import FlushPolicy
 from storage.partition_log import PartitionLog
 from tests.topics.requests import produce
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import WALL_MS, World, batch, topic_of
 
 INTERVALS = Intervals(retention_ms=10**9, checkpoint_ms=60_000, producers_ms=10**9)
 RARELY_MS = 10**9
+PARTITIONS = 1_000
 WORK_BY_SETTING = {
     "log_retention_check_interval_ms": "retention",
     "log_flush_offset_checkpoint_interval_ms": "checkpoint",
@@ -158,6 +160,47 @@ def test_retention_comes_to_every_partition_of_every_topic_that_is_deleted_from(
     maintenance_of(timers, world, intervals).start()
     timers.fire()
     assert [log.log_start_offset for log in logs] == [1, 1, 1]
+
+
+def test_all_partitions_together_are_a_few_pieces_of_work(tmp_path: Path) -> None:
+    """The loop hands each over, and 20,000 pieces took it seconds; the last partition has its turn as well."""
+    world = World(tmp_path)
+    world.topic("t", PARTITIONS, retention_ms="60000", segment_ms="30000")
+    for at_ms in (WALL_MS - 120_000, WALL_MS):
+        produce(world, batch(b"x", at_ms=at_ms), partition=PARTITIONS - 1)
+    last = topic_of(world, "t").partitions[-1].log
+    last.config = replace(last.config, flush_ms=0)
+    timers = Timers(world)
+    maintenance_of(timers, world, replace(INTERVALS, retention_ms=1, sync_ms=2)).start()
+    handed_over = []
+    for interval_ms in (2, 1):
+        for owner, task in [key for key, due_ms in timers.armed.items() if due_ms == 1000 + interval_ms]:
+            owner.timer_fired(task)
+            handed_over.append(len(world.queue))
+            world.settle()
+    assert (last.recovery_point, last.log_start_offset) == (2, 1)
+    assert len(handed_over) == 2
+    assert max(handed_over) <= PARTITIONS // 100
+
+
+def test_a_log_that_fails_leaves_the_others_their_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.topic("t", 2, retention_ms="60000", segment_ms="30000")
+    logs = [partition.log for partition in topic_of(world, "t").partitions]
+    for index in range(2):
+        for at_ms in (WALL_MS - 120_000, WALL_MS):
+            produce(world, batch(b"x", at_ms=at_ms), partition=index)
+    logs[0].abandon()  # As when its topic is deleted meanwhile.
+    timers = Timers(world)
+    intervals = replace(INTERVALS, retention_ms=INTERVALS.checkpoint_ms, checkpoint_ms=RARELY_MS)
+    maintenance_of(timers, world, intervals).start()
+    with capture_logs() as lines:
+        timers.fire()
+    assert [log.log_start_offset for log in logs] == [0, 1]
+    assert [(line["event"], line["task"]) for line in lines] == [
+        ("maintenance failed", "t-0"),
+        ("segments deleted", "t-1"),
+    ]
 
 
 def done(world: World) -> set[str]:

@@ -70,7 +70,6 @@ class TopicRegistry:
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
         self.on_deleted: list[Deleted] = []
-        self.partitions_deleted = 0  # Of topics that went; the objects of each are cycles.
         self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
         self._machinery = machinery
@@ -300,7 +299,6 @@ class TopicRegistry:
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.release()
-        self.partitions_deleted += len(topic.partitions)
         log.info("topic deleted", topic=topic.name)
         for told in self.on_deleted:
             told(topic.name, topic.topic_id)

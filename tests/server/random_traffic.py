@@ -16,13 +16,14 @@ from typing import Final
 import psutil
 
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.daemon import MusterDaemon
 from tests.processes import HOST, wait_until
-from tests.protocol.random_messages import intact_frame, random_frame
+from tests.protocol.random_messages import NAMES, SMALL, intact_frame, random_frame
 from tests.wire import WireClient
 
 Frame = Callable[[Random, int, int], bytes]
@@ -61,6 +62,13 @@ class RandomTraffic:
     def send_intact(self) -> None:
         """One frame of every API and version, as clients send it: each codec is compiled by its first."""
         self._send(len(self.pairs), intact_frame)
+
+    def make_largest_topic(self) -> None:
+        """One of as many partitions as random frames ever ask for."""
+        topic = CreatableTopic(name=NAMES[0], num_partitions=max(SMALL), replication_factor=1)
+        with WireClient(self._daemon.bootstrap) as client:
+            made = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        assert made.topics[0].error_code == 0
 
     def send(self, count: int) -> None:
         """So many frames; every API and version in turn. Fails if an honest client is not served meanwhile."""

@@ -1,4 +1,4 @@
-"""What requests, members and connections leave behind goes at once: no cycle waits for a garbage collection.
+"""What requests, members, connections and topics leave goes at once: no cycle waits for a garbage collection.
 
 The daemon's own (`muster.serve`) counts on it, and looks at all that lives a tenth as often as Python would. On
 asyncio's own loop it does not: transports are cycles there.
@@ -19,6 +19,8 @@ import uvloop
 
 from coordinator.server.connection import Connection
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.list_groups import ListGroupsRequest
@@ -28,7 +30,8 @@ from tests.server.daemon_thread import DEADLINE_S, Daemon
 from tests.server.joining import beat, join, leave, sync
 from tests.server.test_transactional_offsets import begin, hold
 from tests.storage.faulty_files import FaultyFiles
-from tests.topics.requests import fetch_request
+from tests.topics.requests import fetch_request, produce_request
+from tests.topics.world import batch
 from tests.wire import WireClient
 
 OURS = ("coordinator.", "protocol.", "storage.", "uvloop.", "asyncio.")
@@ -92,11 +95,23 @@ def transaction(bootstrap: str) -> None:
         assert client.ask(EndTxnRequest(committed=True, **producer), 5).error_code == 0
 
 
+def topic(bootstrap: str) -> None:
+    """Made, written, read and deleted."""
+    with WireClient(bootstrap) as client:
+        made = CreatableTopic(name="brief", num_partitions=3, replication_factor=1)
+        assert client.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5).topics[0].error_code == 0
+        written = client.ask(produce_request(batch(b"v"), "brief", 1), 9).responses[0]
+        assert written.partition_responses[0].error_code == 0
+        client.ask(fetch_request(("brief", 1, 0)), 12)
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="brief")], timeout_ms=10_000)
+        assert client.ask(gone, 6).responses[0].error_code == 0
+
+
 def no_connection_is_open() -> bool:
     return not any(isinstance(each, Connection) and each.is_open for each in gc.get_objects())
 
 
-@pytest.mark.parametrize("life", [member, data, transaction])
+@pytest.mark.parametrize("life", [member, data, transaction, topic])
 def test_nothing_that_has_gone_waits_for_a_collection(tmp_path: Path, life: Callable[[str], None]) -> None:
     settings = {"group_initial_rebalance_delay_ms": 20}
     with Daemon(tmp_path, FaultyFiles(tmp_path), uvloop.new_event_loop, **settings) as daemon:

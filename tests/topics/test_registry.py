@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from coordinator.topics.catalogue import FILE_NAME
 from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.partition import Partition
 from coordinator.topics.registry import PartitionCountMismatch
 from coordinator.topics.settings import TopicSettings
+from coordinator.topics.topic import Topic
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.records import Record, encode_batch
 from storage.files import StorageError
 from storage.log_config import FlushPolicy
+from storage.log_producers import LogProducers
+from storage.partition_log import PartitionLog
+from storage.segment import Segment
 from tests.storage.faulty_files import FaultyFiles
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
 from tests.topics.world import WALL_MS, World, batch
+
+PARTS: Final = (Topic, Partition, PartitionLog, LogProducers, Segment)
 
 
 def create_request(name: str = "t", partitions: int = 2) -> CreateTopicsRequest:
@@ -257,3 +267,34 @@ def test_ids_of_deleted_topics_are_remembered_through_a_crash(faulty: World) -> 
     after = crashed(faulty)
     assert after.registry.was_deleted(topic_id)
     assert not after.registry.was_deleted(after.registry.topic_id("t") or b"")
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collections")
+def test_a_deleted_topic_is_freed_at_once(world: World) -> None:
+    """Its partitions and their logs: one whose producers were read again, one that is waited for, an empty one."""
+    world.ask(create_request(partitions=3), 7)
+    produce(world, batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0))
+    world = world.restart()
+    produce(world, batch(b"b", producer_id=7, producer_epoch=0, base_sequence=1))
+    produce(world, batch(b"c"), partition=1)
+    waiting = world.start(fetch_request(("t", 1, 1), max_wait_ms=1000), 12)
+    ids = {id(each) for each in parts_of(world.registry.get("t"))}
+    assert len(ids) == 1 + 3 * 3 + 2
+    assert world.ask(delete_request(), 6).responses[0].error_code == 0
+    assert waiting.is_answered
+    assert [each for each in gc.get_objects() if id(each) in ids and isinstance(each, PARTS)] == []
+
+
+def parts_of(topic: Topic | None) -> list[object]:
+    """What of a topic takes memory."""
+    assert topic is not None
+    logs = [each.log for each in topic.partitions]
+    segments = [segment for each in logs for segment in each.segments]
+    return [topic, *topic.partitions, *logs, *(each.producers for each in logs), *segments]
