@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -193,8 +194,18 @@ def test_a_shift_by_nothing_is_still_a_target() -> None:
         chosen_target(False, False, None, None, None)
 
 
-def test_a_time_without_a_zone_is_utc() -> None:
-    assert parse_datetime("1970-01-01T00:00:00") == parse_datetime("1970-01-01T01:00:00+01:00") == 0
+@pytest.mark.parametrize("zone", ["UTC0", "EST5", "IST-5:30"])
+def test_a_time_without_a_zone_is_utc_wherever_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    try:
+        with monkeypatch.context() as there:
+            there.setenv("TZ", zone)
+            time.tzset()
+            found = [parse_datetime(text) for text in ("1970-01-01T00:00:00", "1970-01-01T01:00:00+01:00")]
+    finally:
+        time.tzset()
+    assert found == [0, 0]
 
 
 def test_topics_may_name_partitions() -> None:

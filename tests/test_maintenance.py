@@ -50,6 +50,7 @@ class Timers:
         due_ms = self._world.time_ms + INTERVALS.checkpoint_ms
         for (owner, task), deadline_ms in list(self.armed.items()):
             if deadline_ms <= due_ms:
+                del self.armed[owner, task]
                 owner.timer_fired(task)
         self._world.settle()
 
@@ -121,6 +122,26 @@ def test_producers_are_written_down_with_the_checkpoint(
     produce(world, batch(b"x" * 2000))
     timers.fire()
     assert len(list(directory.glob("*.snapshot"))) == 1
+
+
+def test_work_that_fails_comes_round_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    timers = Timers(world)
+    maintenance_of(timers, world, replace(INTERVALS, producers_ms=INTERVALS.checkpoint_ms)).start()
+    produce(world, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0))
+    partition = world.registry.partition("t", 0)
+    assert partition is not None
+    assert partition.producers is not None
+
+    def fail() -> None:
+        raise RuntimeError("a bug of ours")
+
+    with monkeypatch.context() as once:
+        once.setattr(world.registry, "expire_producers", fail)
+        with pytest.raises(RuntimeError, match="a bug of ours"):
+            timers.fire()
+    world.wall += world.settings.producer_id_expiration_ms
+    timers.fire()
+    assert not len(partition.producers)
 
 
 @pytest.mark.parametrize("setting", WORK_BY_SETTING)

@@ -130,6 +130,19 @@ def several_leave_at_once(driver: Driver) -> GroupEvent:
 
 
 @case(CauseKind.MEMBER_LEFT)
+def a_member_leaves_behind_an_id_that_was_not_used(driver: Driver) -> GroupEvent:
+    _, second = group_of(driver, "a", "b")
+    pending = hand_out_id(driver, "c")
+    members = [MemberIdentity(member_id=one.member_id, reason="scale down") for one in (pending, second)]
+    driver.call(LeaveGroupRequest(group_id="g", members=members), 5)
+    return step(
+        driver, 1, (STABLE, PREPARING), "member left: 2 at once: scale down", cause="member_left",
+        client_reason="scale down", member_count=1, phase_ms={STABLE: 5_000}, **by(second),
+        **gone(second.member_id),
+    )  # fmt: skip
+
+
+@case(CauseKind.MEMBER_LEFT)
 def one_leaves_within_the_phase(driver: Driver) -> GroupEvent:
     leader, second, _ = group_of(driver, "a", "b", "c")
     leader.join()

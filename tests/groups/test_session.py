@@ -173,6 +173,18 @@ def test_3_56_the_session_starts_in_full_after_join_and_after_sync(driver: Drive
     assert len(driver.group().members) == 0
 
 
+def test_3_56_an_assignment_begins_no_session_of_a_member_that_did_not_ask_for_it(driver: Driver) -> None:
+    leader, silent = Consumer(driver, "a"), Consumer(driver, "b")
+    leader.join(), silent.join()
+    driver.advance(6_000)
+    leader.collect_join(), silent.collect_join()
+    driver.advance(SESSION_MS - 1)
+    leader.sync()
+    assert silent.member_id in driver.group().members
+    driver.advance(1)
+    assert list(driver.group().members) == [leader.member_id]
+
+
 def test_3_57_a_commit_refreshes_the_session_in_stable_and_preparing(driver: Driver) -> None:
     first, second = Consumer(driver, "a"), Consumer(driver, "b")
     form_group(driver, first, second)

@@ -164,6 +164,20 @@ def test_3_38_if_the_new_id_cannot_be_stored_the_old_one_is_back(driver: Driver)
     driver.assert_replay_agrees()
 
 
+def test_3_38_the_old_id_is_back_with_the_session_that_it_had(driver: Driver) -> None:
+    leader, follower = static(driver, "a"), static(driver, "b")
+    form_group(driver, leader, follower)
+    again = restarted(follower)
+    again.session_ms = SESSION_MS * 3
+    with driver.refusing_records(ErrorCode.KAFKA_STORAGE_ERROR):
+        again.send_join()
+    driver.advance(SESSION_MS - 1)
+    leader.heartbeat()
+    assert follower.member_id in driver.group().members
+    driver.advance(1)
+    assert list(driver.group().members) == [leader.member_id]
+
+
 def test_a_rebalance_that_begins_before_the_id_is_durable_answers_the_returner(driver: Driver) -> None:
     leader, follower = static(driver, "a"), static(driver, "b")
     form_group(driver, leader, follower)

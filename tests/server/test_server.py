@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from coordinator.clock import Clock
+from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
+from coordinator.server.pending import Pending
 from coordinator.server.server import Server
 from coordinator.settings import Settings
 from coordinator.topics.workers import InlineWorkers
-from tests.server.test_connection import LISTENER, FakeTransport
+from tests.server.test_connection import JOINED, LISTENER, FakeTransport, join
 
 IDLE_MS = 1_000
+JOIN_GROUP = 11
 
 
 class Transport(FakeTransport):
@@ -55,6 +58,30 @@ async def test_an_idle_connection_is_closed_once_its_answers_are_out(
 ) -> None:
     server.timer_fired(idle(server, transport))
     assert (transport.is_closed, transport.is_aborted) == (True, False)
+
+
+async def test_a_connection_that_waits_for_its_answer_is_not_idle(transport: Transport) -> None:
+    """The silence is the daemon's: a parked JoinGroup may wait for longer than a connection may be silent."""
+    parked: list[Pending] = []
+    armed: list[int | None] = []
+    server = Server(
+        api_table({JOIN_GROUP: lambda request, pending: parked.append(pending)}),
+        Settings(connections_max_idle_ms=IDLE_MS),
+        Clock(),
+        lambda key, deadline_ms: armed.append(deadline_ms),
+        InlineWorkers(),
+    )
+    connection = idle(server, transport)
+    connection.data_received(join(1))
+    connection.last_request_ms -= IDLE_MS
+    asked_ms = server.clock.now_ms()
+    server.timer_fired(connection)
+    assert not transport.is_closed
+    assert armed[-1] is not None
+    assert armed[-1] >= asked_ms + IDLE_MS
+    parked[0].reply(JOINED)
+    server.timer_fired(connection)
+    assert (transport.answered(), transport.is_closed) == ([1], True)
 
 
 async def test_an_idle_peer_that_does_not_read_is_cut_off(server: Server, transport: Transport) -> None:

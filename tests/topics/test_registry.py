@@ -131,6 +131,22 @@ def test_a_deletion_that_the_disk_refuses_leaves_the_topic_in_use(faulty: World)
     assert produce(faulty, batch(b"a")).base_offset == 0
 
 
+def test_what_was_sent_before_a_deletion_that_fails_is_still_written_and_answered(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"before"))
+    assert isinstance(faulty.files, FaultyFiles)
+    first = faulty.start(produce_request(batch(b"a")), 9)
+    faulty.queue.popleft()()  # The flush of the first, which the second has to come after.
+    second = faulty.start(produce_request(batch(b"b")), 9)
+    faulty.files.fail_always("rename")
+    deletion = faulty.start(delete_request(), 6)
+    faulty.settle()
+    assert deletion.answer.responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (first.is_answered, second.is_answered) == (True, True)
+    assert second.answer.responses[0].partition_responses[0].error_code == 0
+    assert fetch(crashed(faulty)).high_watermark == 3
+
+
 def test_directories_that_were_never_ours_are_left_alone(world: World) -> None:
     (world.directory / "photos-2024").mkdir()
     (world.directory / "photos-2024" / "beach").write_text("sand")
