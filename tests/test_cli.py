@@ -80,9 +80,13 @@ def test_settings_that_are_wrong_end_serve_with_status_2_and_one_line_each() -> 
     ]
 
 
-def test_an_override_without_a_value_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    done = muster("serve", "--override", "group.max.size")
-    assert (done.returncode, done.stderr) == (2, "muster: --override group.max.size must be NAME=VALUE\n")
+def test_an_override_without_a_value_is_reported_with_what_else_is_wrong() -> None:
+    done = muster("serve", "--override", "group.max.size", "--override", "num.partitions=0")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "muster: --override group.max.size must be NAME=VALUE",
+        "muster: num.partitions=0 (flag) must be a whole number from 1 to 2147483647",
+    ]
 
 
 @pytest.mark.parametrize(
