@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster import group_tables as tables
+from muster.closed_output import STATUS_NOT_READ
 from muster.group_admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
 from muster.groups import UsageError, chosen_target
 from muster.reset_offsets import (
@@ -25,7 +26,9 @@ from muster.reset_offsets import (
 )
 from muster.serve import parsed_overrides
 from protocol.errors import ErrorCode
-from tests.processes import free_port
+from storage.files import Files
+from storage.log_directory import LogDirectory
+from tests.processes import free_port, unread
 
 ROOT = Path(__file__).parent.parent
 
@@ -137,6 +140,31 @@ def test_serve_imports_nothing_that_would_slow_its_start() -> None:
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not loaded & {"rich", "cyclopts", "aiokafka", "pandas", "pyspark", "numpy", "hypothesis"}
     assert {"structlog", "pydantic"} <= loaded  # Else this would prove nothing.
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("serve", "--help"), ("log", "verify", "{}")]
+)
+def test_a_command_whose_output_is_not_read_ends_quietly(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    LogDirectory.open(tmp_path, Files(), node_id=1).close()
+    command = [sys.executable, "-m", "muster", *(each.format(tmp_path) for each in arguments)]
+    assert unread(command) == (STATUS_NOT_READ, "")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_broken_pipe_of_something_else_is_no_matter_of_the_output(is_read: bool) -> None:
+    """A connection of the command's own: its traceback is seen, unless the output is read no further too."""
+    script = (
+        "import sys; from muster.closed_output import status_of\n"
+        "def fail(): raise BrokenPipeError('a connection')\n"
+        "sys.exit(status_of(fail))"
+    )
+    if is_read:
+        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr.endswith("BrokenPipeError: a connection\n")
+    else:
+        assert unread([sys.executable, "-c", script]) == (STATUS_NOT_READ, "")
 
 
 @pytest.mark.parametrize("command", [("list",), ("describe", "g"), ("delete", "g"), ("history", "g")])

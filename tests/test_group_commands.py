@@ -21,11 +21,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.structs import TopicPartition
 
+from muster.closed_output import STATUS_NOT_READ
 from muster.cluster import connected
 from muster.group_admin import committed_offsets
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess
+from tests.processes import ServerProcess, unread
 
 ROOT = Path(__file__).parent.parent
 PARTITIONS = 2
@@ -169,6 +170,26 @@ async def test_reset_moves_the_committed_offsets_within_the_log(
     assert await committed(server, group) == {0: 3, 1: 5}  # Only shown so far.
     await groups(server, "reset-offsets", group, "--all-topics", *flags, "--execute")
     assert await committed(server, group) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("describe", "unread", "--json"),
+        ("history", "unread", "--json"),
+        ("reset-offsets", "unread", "--all-topics", "--to-latest"),
+    ],
+)
+async def test_a_command_whose_output_is_not_read_ends_quietly(
+    server: ServerProcess, command: tuple[str, ...]
+) -> None:
+    await commit(server, "unread", 3, 5)
+    known = [sys.executable, "-m", "muster", "groups", *command, "--bootstrap", server.bootstrap]
+    status, errors = await asyncio.to_thread(unread, known)
+    assert status == STATUS_NOT_READ, errors
+    assert "Traceback" not in errors
+    assert "Error" not in errors
 
 
 async def test_reset_of_one_partition_leaves_the_others(server: ServerProcess) -> None:
