@@ -203,6 +203,33 @@ async def test_reset_gives_a_group_offsets_before_its_first_member(server: Serve
     assert await committed(server, "reset-new") == {0: 6, 1: 6}
 
 
+async def test_reset_of_all_that_a_group_has_not_committed_moves_nothing_and_is_no_failure(
+    server: ServerProcess,
+) -> None:
+    """As kafka-consumer-groups of Apache Kafka 4.3.1 has it: an empty table, and status 0."""
+    reset = ["reset-offsets", "reset-nothing", "--all-topics", "--to-latest", "--execute"]
+    assert await groups(server, *reset) == {"executed": True, "moves": []}
+    command = [sys.executable, "-m", "muster", "groups", *reset, "--bootstrap", server.bootstrap]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["topic", "partition", "committed", "new", "offset"])
+    assert done.stderr == "nothing to move: group reset-nothing has committed no offset\n"
+    listed = await groups(server, "list")
+    assert "reset-nothing" not in {group["group_id"] for group in listed}
+
+
+async def test_a_shift_of_what_is_not_committed_is_refused(server: ServerProcess) -> None:
+    """As kafka-consumer-groups of Apache Kafka 4.3.1 has it: it would leave out what was named."""
+    await commit(server, "reset-half", 3)
+    reset = ["reset-offsets", "reset-half", "--shift-by", "1", "--execute"]
+    told = await groups(server, *reset, "--topic", "orders", status=1)
+    assert told == "muster: group reset-half has committed no offset to shift: orders:1\n"
+    assert await committed(server, "reset-half") == {0: 3}
+    await groups(server, *reset, "--topic", "orders:0")
+    assert await committed(server, "reset-half") == {0: 4}
+
+
 async def test_reset_of_a_group_with_members_is_refused(server: ServerProcess) -> None:
     async with member(server, "reset-live"):
         arguments = ["reset-offsets", "reset-live", "--topic", "orders", "--to-latest", "--execute"]
