@@ -9,7 +9,7 @@ bytes as Latin-1, UTF-8 is tried first, since that is what editors write today.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,10 +21,6 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX_DIGITS: Final = re.compile(r"[0-9a-fA-F]{4}")
 
 
-class PropertiesError(ValueError):
-    """The file cannot be read, or an escape in it is malformed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Property:
     """One entry: `line` is where it begins, counted from 1."""
@@ -34,24 +30,60 @@ class Property:
     line: int
 
 
+class PropertiesError(ValueError):
+    """The file cannot be read, or escapes in it are malformed: a sentence for each of the `problems`.
+
+    `entries` could be read, and those of the names `unread` could not; None stands for all names.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[str],
+        entries: Sequence[Property] = (),
+        unread: Sequence[str] | None = None,
+    ) -> None:
+        self.problems = tuple(problems)
+        self.entries = tuple(entries)
+        self.unread = unread
+        super().__init__("\n".join(self.problems))
+
+
+class _Malformed(ValueError):
+    """An escape that is none, of the value of `name` unless that is None."""
+
+    name: str | None = None
+
+
 def read_properties_file(path: Path) -> list[Property]:
-    """The entries of the file at `path`, in its order. Raises PropertiesError in one sentence."""
+    """The entries of the file at `path`, in its order. Raises PropertiesError."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise PropertiesError(f"cannot read {path}: {error.strerror or error}") from None
+        raise PropertiesError([f"cannot read {path}: {error.strerror or error}"]) from None
     if len(content) > MAX_FILE_BYTES:
-        raise PropertiesError(f"{path} is larger than {MAX_FILE_BYTES} bytes: is it a properties file?")
+        raise PropertiesError([f"{path} is larger than {MAX_FILE_BYTES} bytes: is it a properties file?"])
     try:
         return parse_properties(_text(content))
     except PropertiesError as error:
-        raise PropertiesError(f"{path}, {error}") from None
+        problems = [f"{path}, {problem}" for problem in error.problems]
+        raise PropertiesError(problems, error.entries, error.unread) from None
 
 
 def parse_properties(text: str) -> list[Property]:
-    """The entries of `text`, in order; of a name given twice both come out."""
-    return [_property(line, number) for number, line in _logical_lines(text)]
+    """The entries of `text`, in order; of a name given twice both come out. Raises PropertiesError."""
+    entries: list[Property] = []
+    problems: list[str] = []
+    unread: list[str] = []
+    for number, line in _logical_lines(text):
+        try:
+            entries.append(_property(line, number))
+        except _Malformed as error:
+            problems.append(f"line {number}: {error}")
+            unread += [error.name] if error.name is not None else []
+    if problems:
+        raise PropertiesError(problems, entries, unread)
+    return entries
 
 
 def _text(content: bytes) -> str:
@@ -84,7 +116,12 @@ def _property(line: str, number: int) -> Property:
     rest = line[end:].lstrip(_BLANKS)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANKS)
-    return Property(_unescaped(line[:end], number), _unescaped(rest, number), number)
+    name = _unescaped(line[:end])
+    try:
+        return Property(name, _unescaped(rest), number)
+    except _Malformed as error:
+        error.name = name
+        raise
 
 
 def _key_end(line: str) -> int:
@@ -94,7 +131,7 @@ def _key_end(line: str) -> int:
     return min(position, len(line))
 
 
-def _unescaped(text: str, number: int) -> str:
+def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     out: list[str] = []
@@ -102,19 +139,19 @@ def _unescaped(text: str, number: int) -> str:
     while position < len(text):
         character, position = text[position], position + 1
         if character == "\\" and position < len(text):
-            character, position = _escape(text, position, number)
+            character, position = _escape(text, position)
         elif character == "\\":
             break  # A lone backslash at the very end says nothing.
         out.append(character)
     return "".join(out)
 
 
-def _escape(text: str, position: int, number: int) -> tuple[str, int]:
+def _escape(text: str, position: int) -> tuple[str, int]:
     """The character that the escape at `position` (behind its backslash) stands for, and where it ends."""
     letter = text[position]
     if letter != "u":
         return _ESCAPES.get(letter, letter), position + 1
     match = _HEX_DIGITS.match(text, position + 1)
     if match is None:
-        raise PropertiesError(f"line {number}: \\u must be followed by four hexadecimal digits")
+        raise _Malformed("\\u must be followed by four hexadecimal digits")
     return chr(int(match[0], 16)), match.end()

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from coordinator.listeners import Listener, parse_listeners
+from coordinator.settings_rules import ConflictsError, conflicts
 from coordinator.settings_types import (
     INT64_MAX,
     AddressCounts,
@@ -35,7 +36,6 @@ from coordinator.settings_types import (
     Words,
 )
 from coordinator.topics.dynamic_kinds import MAX_CLEANER_THREADS
-from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
 FLOAT_MAX: Final = sys.float_info.max
@@ -339,32 +339,8 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        problems = []
-        if self.broker_id not in (-1, self.node_id):
-            problems.append(f"broker.id={self.broker_id} and node.id={self.node_id} must be the same")
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
-            problems.append(
-                f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} must not be above "
-                f"group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
-            )
-        is_given = "queued_max_request_bytes" in self.model_fields_set
-        if is_given and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
-            problems.append(
-                f"queued.max.request.bytes={self.queued_max_request_bytes} must not be below "
-                f"socket.request.max.bytes={self.socket_request_max_bytes}"
-            )
-        if len(self.log_dirs) > 1:
-            problems.append(f"log.dirs={','.join(self.log_dirs)} must be one directory")
-        directory = self.log_dirs[0] if self.log_dirs else self.log_dir
-        problems += cordon_problems(self.cordoned_log_dirs, directory)
-        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
-            problems.append(NO_CONNECTIONS)
-        try:
-            self.endpoints  # noqa: B018 - read for its checks
-        except ValueError as error:
-            problems += str(error).splitlines()
-        if problems:
-            raise ValueError("\n".join(problems))
+        if found := tuple(conflicts(self)):
+            raise ConflictsError(found)
         return self
 
     @property

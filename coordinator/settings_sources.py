@@ -7,16 +7,17 @@ from, and nothing of what they mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
 from coordinator.kafka_option_names import IGNORED, RETIRED, is_ignored
-from coordinator.properties_file import PropertiesError, read_properties_file
+from coordinator.properties_file import PropertiesError, Property, read_properties_file
 from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
+from coordinator.settings_rules import ConflictsError
 
 ENVIRONMENT_PREFIX: Final = "MUSTER_"
 _OURS: Final = "muster."
@@ -54,6 +55,7 @@ class _Gathering:
     ignored: set[str] = field(default_factory=set)
     foreign_variables: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)  # Options whose value could not be read, or cannot be.
 
     def add_layer(self, given: Iterable[tuple[str, _Given]]) -> None:
         layer: dict[str, _Given] = {}
@@ -75,17 +77,17 @@ class _Gathering:
 
 
 def load(
-    overrides: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str | None] | None = None,
     environment: Mapping[str, str] | None = None,
     config: Path | None = None,
 ) -> Loaded:
     """The settings from `overrides` (flags), then `environment`, then the file `config`, then defaults.
 
-    Raises SettingsError with everything that is wrong: unknown names, mistyped and out-of-range values,
-    and settings that do not fit together.
+    Raises SettingsError with everything that is wrong: flags without a value (None), malformed escapes, unknown
+    names, mistyped and out-of-range values, and settings that do not fit together.
     """
     gathering = _Gathering()
-    gathering.add_layer((name.strip(), _Given(text, "flag")) for name, text in (overrides or {}).items())
+    gathering.add_layer(_from_flags(overrides or {}, gathering))
     gathering.add_layer(_from_environment(environment or {}, gathering))
     if config is not None:
         gathering.add_layer(_from_file(config, gathering))
@@ -100,12 +102,26 @@ def environment_variable(option: str) -> str:
     return ENVIRONMENT_PREFIX + option.removeprefix(_OURS).upper().replace(".", "_")
 
 
+def _from_flags(overrides: Mapping[str, str | None], gathering: _Gathering) -> list[tuple[str, _Given]]:
+    given = []
+    for name, text in overrides.items():
+        if text is None:
+            gathering.problems.append(f"--override {name} must be NAME=VALUE")
+            gathering.doubtful.add(name.strip())
+        else:
+            given.append((name.strip(), _Given(text, "flag")))
+    return given
+
+
 def _from_file(path: Path, gathering: _Gathering) -> list[tuple[str, _Given]]:
+    entries: Sequence[Property]
     try:
         entries = read_properties_file(path)
     except PropertiesError as error:
-        gathering.problems.append(str(error))
-        return []
+        gathering.problems += error.problems
+        unread = OPTIONS if error.unread is None else error.unread
+        gathering.doubtful.update(unread - gathering.winning().keys())
+        entries = error.entries
     return [(entry.name, _Given(entry.value, f"{path.name}:{entry.line}")) for entry in entries]
 
 
@@ -131,21 +147,38 @@ def _from_environment(environment: Mapping[str, str], gathering: _Gathering) -> 
 
 
 def _checked(gathering: _Gathering) -> Settings | None:
+    """The settings; None if something is wrong with them, which is among the problems then."""
     given = {attribute_name(option): text for option, text in gathering.winning().items()}
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
+        wrong = {
+            str(details["loc"][0]): details for details in error.errors(include_url=False) if details["loc"]
+        }
+        for attribute, details in wrong.items():
+            option = option_name(attribute)
+            allowed = details["msg"].removeprefix("Value error, ")
+            gathering.problems.append(
+                f"{option}={details['input']} ({gathering.origin_of(option)}) must be {allowed}"
+            )
+            gathering.doubtful.add(option)
+    _check_together({name: text for name, text in given.items() if name not in wrong}, gathering)
+    return None
+
+
+def _check_together(given: Mapping[str, str], gathering: _Gathering) -> None:
+    """Whether these, each right by itself, fit together; nothing is said of those that are in doubt."""
+    try:
+        Settings.model_validate(given)
+    except ValidationError as error:
         for details in error.errors(include_url=False):
-            gathering.problems += _sentences(details["loc"], details["msg"], details["input"], gathering)
-        return None
-
-
-def _sentences(location: tuple[int | str, ...], message: str, given: Any, gathering: _Gathering) -> list[str]:
-    message = message.removeprefix("Value error, ")
-    if not location:
-        return message.splitlines()  # Several settings that do not fit together: sentences of their own.
-    option = option_name(str(location[0]))
-    return [f"{option}={given} ({gathering.origin_of(option)}) must be {message}"]
+            conflicts = details["ctx"]["error"]
+            assert isinstance(conflicts, ConflictsError)
+            gathering.problems += [
+                conflict.sentence
+                for conflict in conflicts.conflicts
+                if gathering.doubtful.isdisjoint(conflict.options)
+            ]
 
 
 def _unknown(name: str, origin: str) -> str:

@@ -7,12 +7,18 @@ import gc
 import sys
 import time
 
+from muster.closed_output import status_of
+
 STARTED_S = time.monotonic()
 """When this process began to run our code, for the ready line."""
 
 
 def main() -> int:
-    """Run the command line; return the exit status: 0 well, 1 failed, 2 not understood."""
+    """Run the command line; return the exit status: 0 well, 1 failed, 2 not understood, 141 read no further."""
+    return status_of(_run)
+
+
+def _run() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
         gc.disable()  # Nothing that is imported is garbage; `serve` looks for some again when all has been.

@@ -115,7 +115,12 @@ def reset_offsets(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> int:
-    """Move a group's committed offsets. The group must have no members."""
+    """Move a group's committed offsets. The group must have no members.
+
+    One that does not exist is given offsets by --topic, so that its first member goes on from there; by
+    --all-topics there is nothing to move. Neither is a failure, while --shift-by needs an offset of each
+    partition that is named: all as kafka-consumer-groups has it.
+    """
 
     async def run() -> int:
         if bool(topic) == all_topics:
@@ -133,7 +138,9 @@ def reset_offsets(
             tables.show_json({"executed": execute, "moves": tables.moves_json(moves)})
             return 0
         tables.show(tables.moves_table(moves))
-        if not execute:
+        if not moves:
+            print(f"nothing to move: group {group} has committed no offset", file=sys.stderr)
+        elif not execute:
             print("nothing was changed: add --execute to commit this", file=sys.stderr)
         return 0
 

@@ -80,9 +80,13 @@ async def plan_reset(
 ) -> list[Move]:
     """What a reset would change; no `topics` means all that the group committed. Raises ClusterError."""
     committed = await committed_offsets(cluster, group_id)
+    named = topics is not None
     if topics is None:
         topics = {where.topic: None for where in committed}
     leaders = await _chosen(cluster, topics)
+    if named and isinstance(target, ShiftBy) and (missing := sorted(leaders.keys() - committed.keys())):
+        wanted = ", ".join(f"{where.topic}:{where.partition}" for where in missing)
+        raise ClusterError(f"group {group_id} has committed no offset to shift: {wanted}")
     earliest = await offsets_at(cluster, leaders, EARLIEST)
     latest = await offsets_at(cluster, leaders, LATEST)
     if isinstance(target, ShiftBy):

@@ -52,7 +52,7 @@ def serve_command(arguments: Sequence[str], started_s: float) -> int:
     return _run(loaded.settings, started_s)
 
 
-def parsed_overrides(arguments: Sequence[str]) -> dict[str, str]:
+def parsed_overrides(arguments: Sequence[str]) -> dict[str, str | None]:
     """The settings in these command line arguments. Exits with status 2 if they are not understood."""
     return overrides_of(_parser().parse_args(arguments))
 
@@ -80,12 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def overrides_of(flags: argparse.Namespace) -> dict[str, str]:
-    """The settings given by flags. Raises SettingsError for an --override without a value."""
-    malformed = [text for text in flags.override if "=" not in text]
-    if malformed:
-        raise SettingsError(f"--override {text} must be NAME=VALUE" for text in malformed)
-    overrides = {name.strip(): value for name, _, value in (text.partition("=") for text in flags.override)}
+def overrides_of(flags: argparse.Namespace) -> dict[str, str | None]:
+    """The settings given by flags; None for an --override without a value."""
+    parts = [text.partition("=") for text in flags.override]
+    overrides: dict[str, str | None] = {name.strip(): value for name, equals, value in parts if equals}
+    overrides |= {name: None for name, equals, _ in parts if not equals}
     for name in ("listeners", "advertised.listeners", "log.dirs"):
         text = getattr(flags, name.replace(".", "_"))
         if text is not None:

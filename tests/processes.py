@@ -16,7 +16,7 @@ import struct
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -75,6 +75,26 @@ def answers_api_versions(host: str, port: int) -> bool:
     except OSError:
         return False
     return len(reply) == 10 and struct.unpack(">ih", reply[4:]) == (7, 0)
+
+
+def unread(command: Sequence[str], timeout_s: float = 60) -> tuple[int, str]:
+    """Run a program whose standard output has no reader any more; its exit status and what it says on stderr."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    try:
+        done = subprocess.run(
+            command,
+            env=buffered,  # As users have it: then the end of the interpreter writes what is left.
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr
 
 
 class ServerProcess(ABC):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster import group_tables as tables
+from muster.closed_output import STATUS_NOT_READ
 from muster.group_admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
 from muster.groups import UsageError, chosen_target
 from muster.reset_offsets import (
@@ -26,7 +27,9 @@ from muster.reset_offsets import (
 )
 from muster.serve import parsed_overrides
 from protocol.errors import ErrorCode
-from tests.processes import free_port
+from storage.files import Files
+from storage.log_directory import LogDirectory
+from tests.processes import free_port, unread
 
 ROOT = Path(__file__).parent.parent
 
@@ -81,9 +84,13 @@ def test_settings_that_are_wrong_end_serve_with_status_2_and_one_line_each() -> 
     ]
 
 
-def test_an_override_without_a_value_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    done = muster("serve", "--override", "group.max.size")
-    assert (done.returncode, done.stderr) == (2, "muster: --override group.max.size must be NAME=VALUE\n")
+def test_an_override_without_a_value_is_reported_with_what_else_is_wrong() -> None:
+    done = muster("serve", "--override", "group.max.size", "--override", "num.partitions=0")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "muster: --override group.max.size must be NAME=VALUE",
+        "muster: num.partitions=0 (flag) must be a whole number from 1 to 2147483647",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +141,31 @@ def test_serve_imports_nothing_that_would_slow_its_start() -> None:
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not loaded & {"rich", "cyclopts", "aiokafka", "pandas", "pyspark", "numpy", "hypothesis"}
     assert {"structlog", "pydantic"} <= loaded  # Else this would prove nothing.
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("serve", "--help"), ("log", "verify", "{}")]
+)
+def test_a_command_whose_output_is_not_read_ends_quietly(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    LogDirectory.open(tmp_path, Files(), node_id=1).close()
+    command = [sys.executable, "-m", "muster", *(each.format(tmp_path) for each in arguments)]
+    assert unread(command) == (STATUS_NOT_READ, "")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_broken_pipe_of_something_else_is_no_matter_of_the_output(is_read: bool) -> None:
+    """A connection of the command's own: its traceback is seen, unless the output is read no further too."""
+    script = (
+        "import sys; from muster.closed_output import status_of\n"
+        "def fail(): raise BrokenPipeError('a connection')\n"
+        "sys.exit(status_of(fail))"
+    )
+    if is_read:
+        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr.endswith("BrokenPipeError: a connection\n")
+    else:
+        assert unread([sys.executable, "-c", script]) == (STATUS_NOT_READ, "")
 
 
 @pytest.mark.parametrize("command", [("list",), ("describe", "g"), ("delete", "g"), ("history", "g")])

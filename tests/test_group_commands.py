@@ -21,11 +21,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.structs import TopicPartition
 
+from muster.closed_output import STATUS_NOT_READ
 from muster.cluster import connected
 from muster.group_admin import committed_offsets
 from tests.daemon import MusterDaemon
 from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess
+from tests.processes import ServerProcess, unread
 
 ROOT = Path(__file__).parent.parent
 PARTITIONS = 2
@@ -171,6 +172,26 @@ async def test_reset_moves_the_committed_offsets_within_the_log(
     assert await committed(server, group) == expected
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("describe", "unread", "--json"),
+        ("history", "unread", "--json"),
+        ("reset-offsets", "unread", "--all-topics", "--to-latest"),
+    ],
+)
+async def test_a_command_whose_output_is_not_read_ends_quietly(
+    server: ServerProcess, command: tuple[str, ...]
+) -> None:
+    await commit(server, "unread", 3, 5)
+    known = [sys.executable, "-m", "muster", "groups", *command, "--bootstrap", server.bootstrap]
+    status, errors = await asyncio.to_thread(unread, known)
+    assert status == STATUS_NOT_READ, errors
+    assert "Traceback" not in errors
+    assert "Error" not in errors
+
+
 async def test_reset_of_one_partition_leaves_the_others(server: ServerProcess) -> None:
     await commit(server, "reset-one", 3, 5)
     await groups(server, "reset-offsets", "reset-one", "--topic", "orders:1", "--to-earliest", "--execute")
@@ -180,6 +201,33 @@ async def test_reset_of_one_partition_leaves_the_others(server: ServerProcess) -
 async def test_reset_gives_a_group_offsets_before_its_first_member(server: ServerProcess) -> None:
     await groups(server, "reset-offsets", "reset-new", "--topic", "orders", "--to-offset", "6", "--execute")
     assert await committed(server, "reset-new") == {0: 6, 1: 6}
+
+
+async def test_reset_of_all_that_a_group_has_not_committed_moves_nothing_and_is_no_failure(
+    server: ServerProcess,
+) -> None:
+    """As kafka-consumer-groups of Apache Kafka 4.3.1 has it: an empty table, and status 0."""
+    reset = ["reset-offsets", "reset-nothing", "--all-topics", "--to-latest", "--execute"]
+    assert await groups(server, *reset) == {"executed": True, "moves": []}
+    command = [sys.executable, "-m", "muster", "groups", *reset, "--bootstrap", server.bootstrap]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["topic", "partition", "committed", "new", "offset"])
+    assert done.stderr == "nothing to move: group reset-nothing has committed no offset\n"
+    listed = await groups(server, "list")
+    assert "reset-nothing" not in {group["group_id"] for group in listed}
+
+
+async def test_a_shift_of_what_is_not_committed_is_refused(server: ServerProcess) -> None:
+    """As kafka-consumer-groups of Apache Kafka 4.3.1 has it: it would leave out what was named."""
+    await commit(server, "reset-half", 3)
+    reset = ["reset-offsets", "reset-half", "--shift-by", "1", "--execute"]
+    told = await groups(server, *reset, "--topic", "orders", status=1)
+    assert told == "muster: group reset-half has committed no offset to shift: orders:1\n"
+    assert await committed(server, "reset-half") == {0: 3}
+    await groups(server, *reset, "--topic", "orders:0")
+    assert await committed(server, "reset-half") == {0: 4}
 
 
 async def test_reset_of_a_group_with_members_is_refused(server: ServerProcess) -> None:

@@ -114,6 +114,25 @@ def test_another_number_of_offsets_partitions_ends_the_start_in_one_sentence(tmp
     assert "Traceback" not in errors
 
 
+def test_what_was_set_at_run_time_and_conflicts_with_this_start_is_named_and_does_not_keep_it_from_starting(
+    tmp_path: Path,
+) -> None:
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    stored = {"format": 1, "node": {least: "100000"}, "all": {}}
+    (tmp_path / "dynamic-settings.json").write_text(json.dumps(stored))
+    daemon = serve(tmp_path, 0, "--override", f"{most}=50000")
+    assert daemon.stdout is not None
+    ready = daemon.stdout.readline()
+    daemon.terminate()
+    _, errors = daemon.communicate(timeout=TIMEOUT_S)
+    assert READY.fullmatch(ready), errors
+    lines = [json.loads(line) for line in errors.splitlines()]
+    (line,) = [line for line in lines if line["level"] == "error"]
+    assert line["file"] == str(tmp_path / "dynamic-settings.json")
+    assert f"{least}=100000" in line["settings"]
+    assert f"{most}=50000" in line["settings"]
+
+
 @pytest.mark.parametrize("topic", ["offsets.topic", "transaction.state.log"])
 def test_segments_too_small_for_an_internal_topic_end_the_start_in_one_sentence(
     tmp_path: Path, topic: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def properties(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def problems(overrides: dict[str, str] | None = None, **sources: object) -> list[str]:
+def problems(overrides: Mapping[str, str | None] | None = None, **sources: object) -> list[str]:
     with pytest.raises(SettingsError) as refused:
         load(overrides, **sources)  # type: ignore[arg-type]
     return list(refused.value.problems)
@@ -420,9 +421,53 @@ def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
 
 
 def test_a_malformed_escape_is_refused_with_file_and_line(tmp_path: Path) -> None:
-    config = properties(tmp_path, "a=1\nlog.dir=\\u12")
+    config = properties(tmp_path, "node.id=1\nlog.dir=\\u12")
     (told,) = problems(config=config)
     assert told == f"{config}, line 2: \\u must be followed by four hexadecimal digits"
+
+
+MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+MIN_LAG, MAX_LAG = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+
+
+def test_what_is_wrong_in_every_way_is_reported_at_once(tmp_path: Path) -> None:
+    config = properties(tmp_path, f"log.dir=\\u12\n{MIN_LAG}=9\n\\u=1\ngroup.mx.size=1\n{MAX_LAG}=8\n")
+    flags = {"bla": None, "group.max.size": "0", MIN_SESSION: "7", MAX_SESSION: "6"}
+    escape = "\\u must be followed by four hexadecimal digits"
+    assert problems(flags, config=config) == [
+        "--override bla must be NAME=VALUE",
+        f"{config}, line 1: {escape}",
+        f"{config}, line 3: {escape}",
+        "unknown setting group.mx.size (server.properties:4); did you mean group.max.size?",
+        "group.max.size=0 (flag) must be a whole number from 1 to 2147483647",
+        f"{MIN_SESSION}=7 must not be above {MAX_SESSION}=6",
+        f"{MIN_LAG}=9 must not be above {MAX_LAG}=8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "reported"),
+    [
+        ({MIN_SESSION: "x"}, "", f"{MIN_SESSION}=x (flag) must be a whole number from 0 to 2147483647"),
+        ({MIN_SESSION: None}, "", f"--override {MIN_SESSION} must be NAME=VALUE"),
+        ({}, f"{MIN_SESSION}=\\u", "line 1: \\u must be followed by four hexadecimal digits"),
+        ({}, None, "No such file or directory"),
+    ],
+    ids=["of a wrong value", "of none", "of a malformed escape", "of a file that is not there"],
+)
+def test_nothing_is_said_of_how_a_setting_fits_others_when_its_value_is_not_known(
+    tmp_path: Path, flags: dict[str, str | None], text: str | None, reported: str
+) -> None:
+    """The default of the lowest session timeout is above this highest one: it was not asked for."""
+    config = tmp_path / "absent" if text is None else properties(tmp_path, text)
+    (told,) = problems({MAX_SESSION: "500", **flags}, config=config)
+    assert told.endswith(reported)
+
+
+def test_a_flag_counts_where_the_file_cannot_be_read(tmp_path: Path) -> None:
+    config = properties(tmp_path, f"{MIN_SESSION}=\\u")
+    told = problems({MIN_SESSION: "7", MAX_SESSION: "6"}, config=config)
+    assert f"{MIN_SESSION}=7 must not be above {MAX_SESSION}=6" in told
 
 
 def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE, OF_ONE_NODE
-from coordinator.topics.dynamic_rules import check_step
+from coordinator.topics.dynamic_rules import NO_CONNECTIONS, check_step
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
 from coordinator.topics.topic_config import KAFKA_DEFAULTS
 from protocol.messages.describe_configs import ConfigSource
@@ -82,6 +82,29 @@ def values_of(name: str, settings: TopicSettings) -> Iterator[tuple[str, ConfigS
         yield plain_text(default), ConfigSource.DEFAULT_CONFIG
     elif name in BROKER_OPTIONS and (text := BROKER_OPTIONS[name].default) is not None:
         yield text, ConfigSource.DEFAULT_CONFIG
+
+
+def check_connections(settings: TopicSettings) -> None:
+    """Whether some client can connect, to change a setting for instance. Raises InvalidConfig."""
+    if settings.max_connections_per_ip == 0 and not settings.max_connections_per_ip_overrides:
+        raise InvalidConfig(NO_CONNECTIONS)
+
+
+def lags_in_conflict(settings: TopicSettings) -> str | None:
+    """Which of the daemon's settings keep records from being cleaned in time, and where they stand; else None.
+
+    No change at run time is taken that leads to it; a start with other settings than before may.
+    """
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    if settings.log_cleaner_min_compaction_lag_ms <= settings.log_cleaner_max_compaction_lag_ms:
+        return None
+    return f"{_with_origin(least, settings)} is above {_with_origin(most, settings)}"
+
+
+def _with_origin(name: str, settings: TopicSettings) -> str:
+    text, source = next(values_of(name, settings))
+    is_dynamic = source in (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    return f"{name}={text} ({f'set at run time, in {FILE_NAME}' if is_dynamic else 'given at the start'})"
 
 
 def plain_text(value: object) -> str:

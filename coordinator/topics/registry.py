@@ -18,14 +18,20 @@ import structlog
 
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_settings import check_change, with_dynamic
+from coordinator.topics.dynamic_settings import (
+    FILE_NAME,
+    check_change,
+    check_connections,
+    lags_in_conflict,
+    with_dynamic,
+)
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import collision_key
 from coordinator.topics.partition import Machinery, Partition
 from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
-from coordinator.topics.topic_config import TopicConfig, topic_config
+from coordinator.topics.topic_config import TopicConfig, accepted_config, lag_conflict
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode
 from storage.files import StorageError
@@ -46,6 +52,8 @@ DEFAULTS: Final = ""
 
 FEATURES: Final = "/features"
 """What a change of feature levels is called: no topic has that name either."""
+
+COMPACTION_LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
 
 T = TypeVar("T")
 
@@ -83,16 +91,37 @@ class TopicRegistry:
         """At a start, before anything is served: clear what a crash left and open every log.
 
         `flush_policies` are for topics that do not follow the policy of all topics. Waits for the disk.
-        Raises StorageError; InvalidConfig if the catalogue, or the defaults of new topics, hold
-        settings that this version refuses.
+        Raises StorageError; InvalidConfig if the catalogue, or what was changed at run time, holds settings that
+        this version refuses. Settings that were accepted and conflict with those of this start do not keep it
+        from starting: as in Kafka all of them are in force, and the log names them.
         """
-        self.settings = with_dynamic(self._static_settings, self._store.dynamic_settings())
+        self.settings = self._settings_of_this_start()
         self.features = self._store.features()
-        topic_config({}, self.settings)  # The defaults that new topics get.
         self._store.clear_leftovers()
         for entry in self._store.entries():
-            config = topic_config(entry.overrides, self.settings, flush_policies.get(entry.name))
+            config = self._config_of_this_start(entry, flush_policies.get(entry.name))
             self._add(entry.name, entry.topic_id, config, self._store.open_logs(entry, config.log))
+
+    def _settings_of_this_start(self) -> TopicSettings:
+        path = f"{self.log_directory}/{FILE_NAME}"
+        try:
+            settings = with_dynamic(self._static_settings, self._store.dynamic_settings())
+            check_connections(settings)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{path}: {error}") from error
+        if conflict := lags_in_conflict(settings):
+            log.error("settings in conflict", settings=conflict, file=path)
+        return settings
+
+    def _config_of_this_start(self, entry: CatalogueEntry, flush: FlushPolicy | None) -> TopicConfig:
+        try:
+            config = accepted_config(entry.overrides, self.settings, flush)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"topic {entry.name}: {error}") from error
+        conflict = lag_conflict(config)
+        if conflict and entry.overrides.keys() & COMPACTION_LAGS:
+            log.error("a topic in conflict with the settings", topic=entry.name, conflict=conflict)
+        return config
 
     def internal(self, name: str, partitions: int, overrides: Mapping[str, str], flush: FlushPolicy) -> Topic:
         """At a start: the topic `name` of the daemon's own, made if it is not there. Waits for the disk.
@@ -101,7 +130,7 @@ class TopicRegistry:
         """
         topic = self._by_name.get(name)
         if topic is None:
-            config = topic_config(overrides, self.settings, flush)
+            config = accepted_config(overrides, self.settings, flush)
             entry = CatalogueEntry(name, new_topic_id(), partitions, dict(overrides))
             topic = self._add(name, entry.topic_id, config, self._store.create(entry, config.log))
         if len(topic.partitions) != partitions:
@@ -112,7 +141,7 @@ class TopicRegistry:
         """At a start: let a topic of the daemon's own follow settings that were changed. Waits for the disk."""
         if topic.config.overrides == overrides:
             return
-        config = topic_config(overrides, self.settings, flush)
+        config = accepted_config(overrides, self.settings, flush)
         self._store.configure(topic.name, dict(overrides))
         self._apply(topic, config)
 
@@ -227,11 +256,16 @@ class TopicRegistry:
         self._change(topic.name, lambda: self._store.configure(topic.name, overrides), on_altered, done, 0)
 
     def checked_defaults(self, dynamic: DynamicSettings) -> TopicSettings:
-        """The daemon's settings with these on top. Raises InvalidConfig: they, or some topic, would not work."""
+        """The daemon's settings with these on top. Raises InvalidConfig: they, or some topic, would not work.
+
+        A conflict that is there already, by a start with other settings, stands in no other setting's way.
+        """
         settings = with_dynamic(self._static_settings, dynamic)
         check_change(self.settings, settings, self.log_directory)
         for overrides in ({}, *(topic.config.overrides for topic in self._by_name.values())):
-            topic_config(overrides, settings)
+            conflict = lag_conflict(accepted_config(overrides, settings))
+            if conflict and conflict != lag_conflict(accepted_config(overrides, self.settings)):
+                raise InvalidConfig(conflict)
         return settings
 
     def alter_defaults(self, settings: TopicSettings, done: Done) -> None:
@@ -265,11 +299,7 @@ class TopicRegistry:
         """`config` over the settings as they are now, which may have changed since it was made."""
         if config.settings is self.settings:
             return config
-        try:
-            return topic_config(config.overrides, self.settings, config.log.flush)
-        except InvalidConfig as error:  # Both were changed at once; the next start would refuse it.
-            log.error("a topic keeps to the settings of before", reason=str(error))
-            return config
+        return accepted_config(config.overrides, self.settings, config.log.flush)
 
     def _apply(self, topic: Topic, config: TopicConfig) -> None:
         topic.config = config

@@ -250,14 +250,31 @@ def topic_config(
 ) -> TopicConfig:
     """Check `overrides` and read them out. Raises InvalidConfig: unknown name, bad value, or a conflict.
 
-    `flush` is the topic flush policy unless the caller, who makes an internal topic, says otherwise.
+    A topic without settings of its own is taken whatever the daemon's are, as Kafka does.
+    """
+    config = accepted_config(overrides, settings, flush)
+    if overrides and (conflict := lag_conflict(config)):
+        raise InvalidConfig(conflict)
+    return config
+
+
+def lag_conflict(config: TopicConfig) -> str | None:
+    """Why the two compaction lags do not go together, in Kafka's words; None if they do."""
+    least_ms, most_ms = config.log.min_compaction_lag_ms, config.log.max_compaction_lag_ms
+    if least_ms <= most_ms:
+        return None
+    return f"conflict topic config setting min.compaction.lag.ms ({least_ms}) > max.compaction.lag.ms ({most_ms})"
+
+
+def accepted_config(
+    overrides: Mapping[str, str], settings: TopicSettings, flush: FlushPolicy | None = None
+) -> TopicConfig:
+    """`overrides` that a topic has, read out, also where the daemon's settings of today conflict with them.
+
+    `flush` is the topic flush policy unless the caller, who makes an internal topic, says otherwise. Raises
+    InvalidConfig: unknown name or bad value.
     """
     values = _values(overrides, settings)
-    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
-        raise InvalidConfig(
-            "conflict topic config setting min.compaction.lag.ms "
-            f"({values['min.compaction.lag.ms']}) > max.compaction.lag.ms ({values['max.compaction.lag.ms']})"
-        )
     if values["remote.storage.enable"]:
         raise InvalidConfig(
             "Tiered Storage functionality is disabled in the broker. "

@@ -6,7 +6,6 @@ could not be carried out. What is heavy is imported by the command that needs it
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -227,14 +226,9 @@ def _tell(sentence: str) -> None:
 def _status(command: Callable[[], int]) -> int:
     """Run a command; tell what went wrong in a sentence."""
     try:
-        status = command()
-        sys.stdout.flush()
-        return status
+        return command()
     except LogToolError as error:
         _tell(str(error))
     except StorageError as error:
         _tell(f"cannot {error}")
-    except BrokenPipeError:  # Whoever read the output has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return STATUS_CANNOT

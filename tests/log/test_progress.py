@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.closed_output import STATUS_NOT_READ
 from tests.log.directories import history, make_directory
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ def test_a_pipe_sees_nothing(directory: Path) -> None:
     os.close(ours)
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(directory: Path) -> None:
+def test_a_reader_that_has_seen_enough_ends_it_quietly(directory: Path) -> None:
     command = f"{sys.executable} -m muster log inspect {directory} --json | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
@@ -59,5 +60,5 @@ def test_a_reader_that_has_seen_enough_is_no_error(directory: Path) -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (STATUS_NOT_READ, "")
     assert len(done.stdout.splitlines()) == 1
