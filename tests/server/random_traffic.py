@@ -1,6 +1,6 @@
 """Random requests of every API and version, sent to a live daemon in waves: each on a connection of its own.
 
-A peer that is answered keeps its connection, one that is closed on or parked gets another. Between the waves an
+A peer that is answered keeps its connection, one that is closed on or parked gets another. Behind each wave an
 honest client has to be served.
 """
 
@@ -37,7 +37,7 @@ SETTINGS: Final = {
 }
 WAVE: Final = 200
 PATIENCE_S: Final = 0.02
-"""For the answers of a wave; who is parked longer is left."""
+"""Without another answer, once an honest client was served behind the wave; who is parked longer is left."""
 
 HONEST_S: Final = 10.0
 BAD_WORDS: Final = ("Traceback", "request failed", "a timer failed", "never retrieved", "AssertionError")
@@ -78,7 +78,6 @@ class RandomTraffic:
         while count > 0:
             self._wave(min(WAVE, count), frame)
             count -= WAVE
-            self.check_honest()
 
     def check_honest(self) -> None:
         start = time.monotonic()
@@ -108,9 +107,9 @@ class RandomTraffic:
                 continue
             waiting[peer.fileno()] = peer
             poll.register(peer, select.EPOLLIN)
-        end = time.monotonic() + PATIENCE_S
-        while waiting and time.monotonic() < end:
-            for descriptor, _ in poll.poll(PATIENCE_S):
+        self.check_honest()
+        while waiting and (answered := poll.poll(PATIENCE_S)):
+            for descriptor, _ in answered:
                 poll.unregister(descriptor)
                 self._took(waiting.pop(descriptor))
         poll.close()
