@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import structlog
 
 from coordinator.settings import Settings
+from coordinator.topics.partition import Partition
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.workers import Workers
 from storage.files import StorageError
@@ -23,6 +24,9 @@ from storage.partition_log import PartitionLog
 
 LOGS_A_PIECE: Final = 500
 """That one piece of work for the thread goes through: a piece for each of 20,000 held the loop up for seconds."""
+
+PARTITIONS_A_TURN: Final = 1_000
+"""That what belongs to the loop looks at: some 2 ms, between which requests are answered."""
 
 Outcome: TypeAlias = int | StorageError | None
 """Of the work on one log: how many segments went, or why it failed."""
@@ -88,7 +92,8 @@ class Maintenance:
         self._runtime.set_timer((self, task), self._runtime.now_ms() + self._intervals_ms[task])
 
     def timer_fired(self, task: Any) -> None:
-        self._arm(task)  # First: should it fail, it is tried again at its next time.
+        if task in self._intervals_ms:
+            self._arm(task)  # First: should it fail, it is tried again at its next time.
         task()
 
     def _retain(self) -> None:
@@ -101,7 +106,7 @@ class Maintenance:
     def _sync(self) -> None:
         """Sync the logs that `flush.ms` asks for; most have nothing that was not synced."""
         wall_ms = self._runtime.wall_ms()
-        logs = [partition.log for topic in self._registry.all() for partition in topic.partitions]
+        logs = [partition.log for partition in self._registry.partitions()]
         self._aside(logs, lambda each: _sync_one(each, wall_ms))
 
     def _aside(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
@@ -110,14 +115,32 @@ class Maintenance:
             self._workers.submit(partial(_on_each, piece, work), _report_each)
 
     def _forget_producers(self) -> None:
-        self._registry.expire_producers()
+        self._in_turns(self._registry.partitions(), self._registry.expire_producers)
 
     def _checkpoint(self) -> None:
-        for topic in self._registry.all():
-            for partition in topic.partitions:
-                if not partition.append_error:
-                    self._snapshot(partition.log)
+        self._in_turns(self._registry.partitions(), self._snapshot_all, self._write_checkpoint)
+
+    def _in_turns(
+        self,
+        partitions: Sequence[Partition],
+        visit: Callable[[Sequence[Partition]], object],
+        at_the_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Visit some now and the others in turns of the loop to come, unless the daemon stops before."""
+        visit(partitions[:PARTITIONS_A_TURN])
+        if rest := partitions[PARTITIONS_A_TURN:]:
+            go_on = partial(self._in_turns, rest, visit, at_the_end)
+            self._runtime.set_timer((self, go_on), self._runtime.now_ms())
+        else:
+            at_the_end()
+
+    def _write_checkpoint(self) -> None:
         self._workers.submit(self._directory.checkpoint, lambda done: _report("checkpoint", done))
+
+    def _snapshot_all(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            if not partition.append_error:
+                self._snapshot(partition.log)
 
     def _snapshot(self, partition_log: PartitionLog) -> None:
         """Write down where the log's producers stand, if so much came since the last time that it is worth it."""

@@ -10,7 +10,7 @@ It is also what the groups know of topics (`TopicCatalog`). It knows no requests
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
@@ -164,6 +164,10 @@ class TopicRegistry:
     def all(self) -> list[Topic]:
         """Every topic, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def partitions(self) -> list[Partition]:
+        """Those of every topic, in its order."""
+        return [partition for topic in self.all() for partition in topic.partitions]
 
     def partition(self, topic: str, index: int) -> Partition | None:
         found = self._by_name.get(topic)
@@ -379,14 +383,11 @@ class TopicRegistry:
             lambda: store.delete_records(topic, index, partition.log, offset, wall_ms), on_worked
         )
 
-    def expire_producers(self) -> int:
-        """Forget producers that were silent for `producer.id.expiration.ms`; return how many.
-
-        The runtime calls this now and then.
-        """
+    def expire_producers(self, partitions: Sequence[Partition]) -> int:
+        """Forget producers that were silent for `producer.id.expiration.ms`; return how many."""
         wall_ms, expiration_ms = self._machinery.wall_ms(), self.settings.producer_id_expiration_ms
         expired = 0
-        for partition in (partition for topic in self._by_name.values() for partition in topic.partitions):
+        for partition in partitions:
             partition.verifications.expire(wall_ms, expiration_ms)
             if partition.producers is not None:
                 expired += partition.producers.expire(wall_ms, expiration_ms)

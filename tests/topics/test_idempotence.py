@@ -115,7 +115,7 @@ def test_appends_keep_their_order_while_the_log_is_read_back(world: World) -> No
 def test_silent_producers_expire_and_may_then_begin_anywhere(world: World) -> None:
     outcome(world, numbered(0))
     world.pass_time(world.settings.producer_id_expiration_ms)
-    assert world.registry.expire_producers() == 1
+    assert world.registry.expire_producers(world.registry.partitions()) == 1
     assert outcome(world, numbered(9)) == (0, 1)
 
 

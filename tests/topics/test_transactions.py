@@ -240,10 +240,10 @@ def test_a_plain_reader_is_not_kept_waiting_for_what_it_does_not_ask(world: Worl
 def test_a_producer_with_an_open_transaction_is_not_forgotten(world: World) -> None:
     send(world, within(0))
     world.pass_time(2 * DAY_MS)
-    assert world.registry.expire_producers() == 0
+    assert world.registry.expire_producers(world.registry.partitions()) == 0
     finish(world)
     world.pass_time(2 * DAY_MS)
-    assert world.registry.expire_producers() == 1
+    assert world.registry.expire_producers(world.registry.partitions()) == 1
 
 
 # Verification.

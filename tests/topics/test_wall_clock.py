@@ -83,12 +83,12 @@ def test_a_clock_that_goes_back_forgets_no_producer(world: World) -> None:
     expiration_ms = world.settings.producer_id_expiration_ms
     produce(world, numbered(0))
     world.wall -= HOUR_MS
-    assert world.registry.expire_producers() == 0
+    assert world.registry.expire_producers(world.registry.partitions()) == 0
     assert produce(world, numbered(5)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     world.wall = WALL_MS + expiration_ms - 1
-    assert world.registry.expire_producers() == 0
+    assert world.registry.expire_producers(world.registry.partitions()) == 0
     world.wall += 1
-    assert world.registry.expire_producers() == 1
+    assert world.registry.expire_producers(world.registry.partitions()) == 1
 
 
 def test_a_producer_that_a_leap_of_the_clock_has_forgotten_goes_on(world: World) -> None:
@@ -96,7 +96,7 @@ def test_a_producer_that_a_leap_of_the_clock_has_forgotten_goes_on(world: World)
     world.topic("t")
     produce(world, numbered(0))
     world.wall += 2 * world.settings.producer_id_expiration_ms
-    assert world.registry.expire_producers() == 1
+    assert world.registry.expire_producers(world.registry.partitions()) == 1
     world.wall = WALL_MS
     assert produce(world, numbered(1)).error_code == ErrorCode.NONE
     assert produce(world, numbered(1)).base_offset == 1, "known again, so it is seen to be repeated"
