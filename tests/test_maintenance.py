@@ -132,7 +132,7 @@ def test_work_that_fails_comes_round_again(world: World, monkeypatch: pytest.Mon
     assert partition is not None
     assert partition.producers is not None
 
-    def fail() -> None:
+    def fail(partitions: object) -> None:
         raise RuntimeError("a bug of ours")
 
     with monkeypatch.context() as once:
