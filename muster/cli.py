@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
+
+from muster.sentences import say
+
+STATUS_NOT_UNDERSTOOD = 2
 
 
 def _version() -> str:
@@ -39,6 +43,10 @@ def serve(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> i
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; return its exit status. Arguments that are not understood exit with status 2."""
-    status = app(list(arguments))
+    """Run one command; return its exit status, 2 for arguments that are not understood."""
+    try:
+        status = app(list(arguments), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        say(error)
+        return STATUS_NOT_UNDERSTOOD
     return status if isinstance(status, int) else 0

@@ -7,7 +7,6 @@ This module holds what users type; `group_admin` knows what is asked, `group_tab
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Coroutine
 from typing import Annotated, TypeAlias
 
@@ -30,6 +29,7 @@ from muster.reset_offsets import (
     parse_topics,
     plan_reset,
 )
+from muster.sentences import remark, say
 from protocol.errors import ErrorCode
 
 app = App(name="groups", help="Look at groups, and change them: works on any Kafka cluster.")
@@ -139,9 +139,9 @@ def reset_offsets(
             return 0
         tables.show(tables.moves_table(moves))
         if not moves:
-            print(f"nothing to move: group {group} has committed no offset", file=sys.stderr)
+            remark(f"nothing to move: group {group} has committed no offset")
         elif not execute:
-            print("nothing was changed: add --execute to commit this", file=sys.stderr)
+            remark("nothing was changed: add --execute to commit this")
         return 0
 
     return _status(run())
@@ -163,8 +163,8 @@ def history(
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
         async with connected(bootstrap) as cluster:
             found = await read_history(cluster, bootstrap, group, newest)
-        for remark in history_tables.remarks(group, found):
-            print(remark, file=sys.stderr)
+        for sentence in history_tables.remarks(group, found):
+            remark(sentence)
         if as_json:
             tables.show_json(history_tables.history_json(found.events))
         elif events:
@@ -217,8 +217,8 @@ def _status(command: Coroutine[None, None, int]) -> int:
     try:
         return asyncio.run(command)
     except UsageError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        say(error)
         return STATUS_NOT_UNDERSTOOD
     except ClusterError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        say(error)
         return STATUS_FAILED

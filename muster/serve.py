@@ -13,15 +13,15 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from coordinator.log_output import configure_log, structlog  # Before all that imports structlog.
 from coordinator.settings import Settings
 from coordinator.settings_sources import Loaded, SettingsError, load
+from muster.sentences import cut, say
 
 STATUS_FAILED: Final = 1
 STATUS_NOT_UNDERSTOOD: Final = 2
@@ -45,7 +45,7 @@ def serve_command(arguments: Sequence[str], started_s: float) -> int:
         loaded = load(overrides_of(flags), os.environ, flags.config)
     except SettingsError as error:
         for problem in error.problems:
-            print(f"muster: {problem}", file=sys.stderr)
+            say(problem)
         return STATUS_NOT_UNDERSTOOD
     configure_log(loaded.settings.muster_log_level)
     _tell_what_was_passed_over(loaded)
@@ -57,8 +57,13 @@ def parsed_overrides(arguments: Sequence[str]) -> dict[str, str | None]:
     return overrides_of(_parser().parse_args(arguments))
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(cut(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="muster serve",
         description="Run the daemon in the foreground.",
         epilog=_EPILOG,
@@ -97,7 +102,7 @@ def _tell_what_was_passed_over(loaded: Loaded) -> None:
     if loaded.ignored:
         log.warning("settings of Kafka's that mean nothing here are ignored", names=", ".join(loaded.ignored))
     if loaded.foreign_variables:
-        log.info("variables that name no setting", names=", ".join(loaded.foreign_variables))
+        log.info("variables that name no setting", names=", ".join(map(cut, loaded.foreign_variables)))
 
 
 def _run(settings: Settings, started_s: float) -> int:
@@ -111,7 +116,7 @@ def _run(settings: Settings, started_s: float) -> int:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve_until_signalled(settings, started_s))
     except StartupError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        say(error)
         return STATUS_FAILED
     return 0
 

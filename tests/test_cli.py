@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from muster.reset_offsets import (
     parse_datetime,
     parse_topics,
 )
+from muster.sentences import MAX_CHARACTERS, cut
 from muster.serve import parsed_overrides
 from protocol.errors import ErrorCode
 from storage.files import Files
@@ -166,6 +168,68 @@ def test_a_broken_pipe_of_something_else_is_no_matter_of_the_output(is_read: boo
         assert done.stderr.endswith("BrokenPipeError: a connection\n")
     else:
         assert unread([sys.executable, "-c", script]) == (STATUS_NOT_READ, "")
+
+
+LONG = "x" * 100_000  # The system takes no longer argument than 131,072 bytes.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begin", "end"),
+    [
+        (("serve", "--override", f"group.max.size={LONG}"), "group.max.size=xx", "from 1 to 2147483647"),
+        (("serve", "--override", f"{LONG}=1"), "unknown setting xx", "neither Kafka nor Muster has it"),
+        (("serve", "--override", LONG), "--override xx", "must be NAME=VALUE"),
+        (("serve", "--config", LONG), "cannot read xx", "File name too long"),
+        (("serve", "--log-dirs", LONG), "log directory xx", "File name too long"),
+        (("serve", LONG), "unrecognized arguments: xx", "xx"),
+        ((LONG,), 'Unknown command "xx', "spark, serve."),
+        (("groups", "list", "--bootstrap", LONG), "no Kafka broker answers on xx", "too long))"),
+        (
+            ("groups", "reset-offsets", "g", "--topic", f"{LONG}:a", "--to-latest"),
+            "--topic 'xx",
+            "PARTITION,...",
+        ),
+        (("log", "verify", LONG), "cannot list ", "File name too long"),
+        (("spark", "report", "--tables", ".", "--out", LONG), "File name too long: 'xx", "xx'"),
+    ],
+    ids=lambda given: " ".join(given).replace(LONG, "LONG") if isinstance(given, tuple) else "",
+)
+def test_what_was_given_is_repeated_only_as_far_as_it_can_be_read(
+    arguments: tuple[str, ...], begin: str, end: str
+) -> None:
+    done = muster(*arguments)
+    assert done.returncode in (1, 2)
+    assert len(done.stderr) < 1_500
+    assert begin in done.stderr
+    assert done.stderr.endswith(f"{end}\n")
+    assert re.search(
+        r"xx \[\.\.\. \d{2,3},\d{3} of [12]00,\d{3} characters left out \.\.\.\] xx", done.stderr
+    )
+
+
+def test_a_value_of_a_file_is_repeated_only_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(f"group.max.size={'9' * 300_000}\n")
+    done = muster("serve", "--config", str(config))
+    assert done.returncode == 2
+    assert len(done.stderr) < 1_500
+    assert re.search(r"of 300,0\d\d characters left out", done.stderr)
+    assert done.stderr.endswith("(server.properties:1) must be a whole number from 1 to 2147483647\n")
+
+
+def test_a_text_is_cut_only_beyond_its_longest() -> None:
+    whole = "a" * (MAX_CHARACTERS - 1) + "z"
+    assert cut(whole) == whole
+    assert cut(whole + "z") == f"{'a' * 600} [... 101 of 1,001 characters left out ...] {'a' * 298}zz"
+
+
+def test_every_sentence_on_standard_error_goes_through_the_one_place_that_cuts() -> None:
+    by_themselves = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "muster").rglob("*.py")
+        if re.search(r"file=sys\.stderr|sys\.stderr\.write", path.read_text())
+    }
+    assert by_themselves == {"muster/sentences.py"}
 
 
 @pytest.mark.parametrize("command", [("list",), ("describe", "g"), ("delete", "g"), ("history", "g")])

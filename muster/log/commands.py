@@ -15,6 +15,7 @@ from typing import Annotated, Final, TypeAlias
 from cyclopts import App, Parameter
 
 from muster.log.places import LogToolError, Source, chosen_places, open_source
+from muster.sentences import say
 from storage.files import StorageError
 
 app = App(name="log", help="Look into logs on the disk, check and repair them, move groups' offsets.")
@@ -220,7 +221,7 @@ def _opened(path: Path) -> Source:
 
 
 def _tell(sentence: str) -> None:
-    print(f"muster: {sentence}", file=sys.stderr)
+    say(sentence)
 
 
 def _status(command: Callable[[], int]) -> int:

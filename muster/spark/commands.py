@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from muster.cluster import DEFAULT_BOOTSTRAP
+from muster.sentences import say
 from muster.spark.java import SparkUnavailableError, require_spark
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def flights(
         with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
             return _run_flights(bootstrap, topic, output, checkpoint, as_json)
     except SparkUnavailableError as missing:
-        print(f"muster: {missing}", file=sys.stderr)
+        say(missing)
         return STATUS_FAILED
 
 
@@ -76,12 +76,12 @@ def simulate(
         from muster.spark.simulation import command
         from muster.spark.simulation.simulate import Options
     except ModuleNotFoundError as missing:
-        print(f"muster: {missing.name} is missing: install Muster with its extra `spark`", file=sys.stderr)
+        say(f"{missing.name} is missing: install Muster with its extra `spark`")
         return STATUS_FAILED
     try:
         end_ms = command.parse_end(end)
     except ValueError:
-        print(f"muster: --end {end} is no ISO date or time", file=sys.stderr)
+        say(f"--end {end} is no ISO date or time")
         return STATUS_FAILED
     options = Options(
         groups=groups, days=days, end_ms=end_ms, seed=seed, partitions=partitions, sample=sample,
@@ -135,7 +135,7 @@ def run(
         require_spark()
         return _run_job(name, options, master, as_json)
     except (given.RefusedRunError, SparkUnavailableError) as error:
-        print(f"muster: {error}", file=sys.stderr)
+        say(error)
         return STATUS_FAILED
 
 
@@ -160,10 +160,11 @@ def report(
     from muster.spark.report.errors import ReportError
 
     try:
-        print(write_report(tables, out, group, begin, end, title))
-    except ReportError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        written = write_report(tables, out, group, begin, end, title)
+    except (ReportError, OSError) as error:
+        say(error)
         return STATUS_FAILED
+    print(written)
     return 0
 
 
@@ -174,7 +175,7 @@ def _run_job(name: str, options: RunOptions, master: str | None, as_json: bool) 
     try:
         run_job(name, options, master, as_json)
     except JobFailedError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        say(error)
         return STATUS_FAILED
     return 0
 
@@ -195,7 +196,7 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
         rows = job.read_flights(spark, bootstrap, topic)
         job.finish(job.start(rows, output, checkpoint), tell)
     except PySparkException as error:
-        print(f"muster: Spark gave up: {_first_line(error)}", file=sys.stderr)
+        say(f"Spark gave up: {_first_line(error)}")
         return STATUS_FAILED
     finally:
         spark.stop()

@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from muster.sentences import say
 from muster.spark.java import PYSPARK_VERSION, SparkUnavailableError, require_spark
 
 CONNECTOR: Final = "spark-sql-kafka-0-10_2.13"
@@ -83,7 +84,7 @@ def resolve_by_ivy(folder: Path) -> None:
     """Put the jars into `folder`, from Ivy's default repository; a JVM's own settings name a proxy."""
     jars = _pyspark_jars()
     (ivy,) = jars.glob("ivy-*.jar")
-    print("muster: fetching the jars of Spark's Kafka source, this once", file=sys.stderr, flush=True)
+    say("fetching the jars of Spark's Kafka source, this once")
     with TemporaryDirectory(prefix="ivy-", dir=folder.parent) as scratch:
         module = Path(scratch, "ivy.xml")
         module.write_text(_IVY_MODULE)

@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, Self
 
+from muster.sentences import say
 from muster.spark.java import SparkUnavailableError, require_spark
 
 LOOPBACK: Final = "127.0.0.1"
@@ -223,7 +224,7 @@ def main(arguments: list[str] | None = None) -> int:
         with TemporaryDirectory(prefix="muster-spark-cluster-") as folder:
             return _run(Path(folder), options)
     except SparkUnavailableError as missing:
-        print(f"muster: {missing}", file=sys.stderr)
+        say(missing)
         return 1
     except KeyboardInterrupt:
         return 0
@@ -233,7 +234,7 @@ def _run(folder: Path, options: argparse.Namespace) -> int:
     cluster = StandaloneCluster(folder, workers=options.workers, cores=options.cores, memory=options.memory)
     with cluster:
         print(f"{cluster.master} has {options.workers} workers; end it by Ctrl-C", flush=True)
-        print(f"muster: the Spark {cluster.wait()} has ended, and the cluster with it", file=sys.stderr)
+        say(f"the Spark {cluster.wait()} has ended, and the cluster with it")
     return 1
 
 

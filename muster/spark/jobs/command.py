@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Final
 
 from rich.console import Console
 
+from muster.sentences import say
 from muster.spark.errors import PassingError
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RefusedRunError, RunOptions
@@ -44,7 +44,7 @@ class Teller:
             print(json.dumps(self._figures(progress, per_second)), flush=True)
             return
         for note in progress.notes:
-            print(f"muster: {note}", file=sys.stderr, flush=True)
+            say(note)
         line = (
             f"{progress.batches:,} batches, {progress.records:,} records, {per_second:,} a second, "
             f"newest {shown(progress.newest_ms)}, {progress.dead_letters:,} dead letters"

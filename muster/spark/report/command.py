@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from muster.sentences import say
 from muster.spark.report.errors import ReportError
 
 NEEDED: Final = ("pyarrow", "pandas", "plotly")
@@ -36,7 +36,7 @@ def write_report(
     report = make_report(tables, Selection(tuple(groups), from_ms, to_ms))
     size = write_page(html_page(report, title, datetime.now(UTC)), out)
     for problem in report.problems:
-        print(f"muster: {problem}", file=sys.stderr)
+        say(problem)
     return f"{out}: {report.groups:,} groups, {report.rebalances:,} rebalances, {size / 1e6:.1f} MB"
 
 

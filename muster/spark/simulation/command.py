@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.log.progress import progress
+from muster.sentences import say
 from muster.spark.simulation.log_files import refuse_unless_empty
 from muster.spark.simulation.production import DAY_MS
 from muster.spark.simulation.sample import Estimate
@@ -88,7 +88,7 @@ def parse_end(text: str | None) -> int:
 
 
 def _refuse(sentence: str) -> int:
-    print(f"muster: {sentence}", file=sys.stderr)
+    say(sentence)
     return 1
 
 
