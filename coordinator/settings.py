@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from coordinator.listeners import Listener, parse_listeners
 from coordinator.settings_rules import ConflictsError, conflicts
 from coordinator.settings_types import (
-    INT64_MAX,
     AddressCounts,
     Choice,
     Count,
@@ -35,6 +34,7 @@ from coordinator.settings_types import (
     WordList,
     Words,
 )
+from coordinator.topics.config_values import INT32_MAX, INT64_MAX
 from coordinator.topics.dynamic_kinds import MAX_CLEANER_THREADS
 
 DEFAULT_NODE_ID: Final = 1  # What Kafka's own quick start uses.
@@ -270,7 +270,7 @@ class Settings(BaseModel):
     group_initial_rebalance_delay_ms: CountOrZero = Field(
         3000, description="Wait for more members before the first rebalance."
     )
-    group_max_size: Count = Field(2**31 - 1, description="Most members of one group.")
+    group_max_size: Count = Field(INT32_MAX, description="Most members of one group.")
 
     # Connections.
     socket_request_max_bytes: Count = Field(104_857_600, description="Largest request.")
@@ -289,10 +289,10 @@ class Settings(BaseModel):
     socket_receive_buffer_bytes: CountOrNone = Field(
         102_400, description="Receive buffer of a socket; -1: the system's."
     )
-    max_connections: CountOrZero = Field(2**31 - 1, description="Most connections of one listener set.")
-    max_connections_per_ip: CountOrZero = Field(2**31 - 1, description="Most connections from one address.")
+    max_connections: CountOrZero = Field(INT32_MAX, description="Most connections of one listener set.")
+    max_connections_per_ip: CountOrZero = Field(INT32_MAX, description="Most connections from one address.")
     max_connection_creation_rate: Count = Field(
-        2**31 - 1, description="Connections that are accepted in a second; more wait in the system's queue."
+        INT32_MAX, description="Connections that are accepted in a second; more wait in the system's queue."
     )
     max_connections_per_ip_overrides: Annotated[str, AddressCounts()] = Field(
         "", description="Most connections from single addresses; names are not looked up."

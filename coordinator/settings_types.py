@@ -16,11 +16,9 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.config_values import INT32_MAX, INT64_MAX, InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 64-bit value.
 
 

@@ -223,8 +223,8 @@ async def test_a_shift_of_what_is_not_committed_is_refused(server: ServerProcess
     """As kafka-consumer-groups of Apache Kafka 4.3.1 has it: it would leave out what was named."""
     await commit(server, "reset-half", 3)
     reset = ["reset-offsets", "reset-half", "--shift-by", "1", "--execute"]
-    told = await groups(server, *reset, "--topic", "orders", status=1)
-    assert told == "muster: group reset-half has committed no offset to shift: orders:1\n"
+    refused = await groups(server, *reset, "--topic", "orders", status=1)
+    assert refused == "muster: group reset-half has committed no offset to shift: orders:1\n"
     assert await committed(server, "reset-half") == {0: 3}
     await groups(server, *reset, "--topic", "orders:0")
     assert await committed(server, "reset-half") == {0: 4}

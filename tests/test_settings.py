@@ -460,14 +460,14 @@ def test_nothing_is_said_of_how_a_setting_fits_others_when_its_value_is_not_know
 ) -> None:
     """The default of the lowest session timeout is above this highest one: it was not asked for."""
     config = tmp_path / "absent" if text is None else properties(tmp_path, text)
-    (told,) = problems({MAX_SESSION: "500", **flags}, config=config)
-    assert told.endswith(reported)
+    (problem,) = problems({MAX_SESSION: "500", **flags}, config=config)
+    assert problem.endswith(reported)
 
 
 def test_a_flag_counts_where_the_file_cannot_be_read(tmp_path: Path) -> None:
     config = properties(tmp_path, f"{MIN_SESSION}=\\u")
-    told = problems({MIN_SESSION: "7", MAX_SESSION: "6"}, config=config)
-    assert f"{MIN_SESSION}=7 must not be above {MAX_SESSION}=6" in told
+    found = problems({MIN_SESSION: "7", MAX_SESSION: "6"}, config=config)
+    assert f"{MIN_SESSION}=7 must not be above {MAX_SESSION}=6" in found
 
 
 def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import structlog
 
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.descriptors import Descriptors
+from coordinator.topics.config_values import INT32_MAX
 
 log = structlog.get_logger("muster.server")
 
@@ -32,9 +33,6 @@ MAX_ACCEPTED: Final = 4096
 
 ACCEPT_EVERY_MS: Final = 10
 """While connections are opened and requests handled: a turn of the loop may last longer than the queue."""
-
-UNLIMITED: Final = 2**31 - 1
-"""The rate that Kafka has by default, which is none."""
 
 TRY_AGAIN_S: Final = 1.0
 """While accepting is paused: descriptors may become free otherwise than by a connection that goes."""
@@ -124,7 +122,7 @@ class Acceptor:
 
     def keep_rate(self, per_second: int) -> None:
         """Take no more connections a second than these, from now on; those that are more wait to be accepted."""
-        if per_second >= UNLIMITED:
+        if per_second >= INT32_MAX:  # Kafka's default, which is no limit.
             self._rate = None
         elif self._rate is None or self._rate.per_second != per_second:
             self._rate = CreationRate(per_second, time.monotonic())

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coordinator.topics.config_values import INT32_MAX, INT64_MAX
 from storage.log_config import FlushPolicy
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 FLOAT_MAX = sys.float_info.max
 
 

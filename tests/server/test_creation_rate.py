@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.server.acceptor import UNLIMITED, Acceptor, bind
+from coordinator.server.acceptor import Acceptor, bind
 from coordinator.server.creation_rate import MIN_WAIT_S, CreationRate
 from coordinator.server.descriptors import Descriptors
+from coordinator.topics.config_values import INT32_MAX
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from tests.daemon import MusterDaemon
 from tests.processes import HOST
@@ -103,7 +104,7 @@ def test_without_a_limit_all_are_accepted_in_one_go() -> None:
 
     def prepare(acceptor: Acceptor) -> None:
         acceptor.keep_rate(1)
-        asyncio.get_running_loop().call_later(0.1, acceptor.keep_rate, UNLIMITED)
+        asyncio.get_running_loop().call_later(0.1, acceptor.keep_rate, INT32_MAX)
 
     times = accepted_within(5, prepare)
     assert len(times) == CLIENTS
