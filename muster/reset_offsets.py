@@ -1,6 +1,7 @@
 """Plans a reset of a group's offsets: which partitions, and to which offsets. Commits nothing.
 
-The targets are those of Kafka's own tool. An offset outside the log is drawn to its nearer end.
+The targets are those of Kafka's own tool. An offset outside the log is drawn to its nearer end. A shift needs an
+offset to start from: it is refused where a topic was named and one of its partitions has none.
 """
 
 from __future__ import annotations
@@ -80,17 +81,13 @@ async def plan_reset(
 ) -> list[Move]:
     """What a reset would change; no `topics` means all that the group committed. Raises ClusterError."""
     committed = await committed_offsets(cluster, group_id)
-    named = topics is not None
-    if topics is None:
-        topics = {where.topic: None for where in committed}
-    leaders = await _chosen(cluster, topics)
-    if named and isinstance(target, ShiftBy) and (missing := sorted(leaders.keys() - committed.keys())):
-        wanted = ", ".join(f"{where.topic}:{where.partition}" for where in missing)
-        raise ClusterError(f"group {group_id} has committed no offset to shift: {wanted}")
+    leaders = await _chosen(cluster, {where.topic: None for where in committed} if topics is None else topics)
+    if isinstance(target, ShiftBy):
+        if topics is not None:
+            _require_committed(group_id, leaders, committed)
+        leaders = {where: leader for where, leader in leaders.items() if where in committed}
     earliest = await offsets_at(cluster, leaders, EARLIEST)
     latest = await offsets_at(cluster, leaders, LATEST)
-    if isinstance(target, ShiftBy):
-        leaders = {where: leader for where, leader in leaders.items() if where in committed}
     aimed = await _aimed(cluster, leaders, target, committed, earliest, latest)
     return [
         Move(
@@ -115,6 +112,14 @@ async def _chosen(cluster: Cluster, topics: Mapping[str, frozenset[int] | None])
         for where, leader in leaders.items()
         if (numbers := topics[where.topic]) is None or where.partition in numbers
     }
+
+
+def _require_committed(
+    group_id: str, leaders: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
+) -> None:
+    if lacking := sorted(leaders.keys() - committed.keys()):
+        names = ", ".join(f"{where.topic}:{where.partition}" for where in lacking)
+        raise ClusterError(f"group {group_id} has committed no offset to shift: {names}")
 
 
 async def _aimed(

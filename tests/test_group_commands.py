@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
 from muster.closed_output import STATUS_NOT_READ
@@ -196,6 +196,29 @@ async def test_reset_of_one_partition_leaves_the_others(server: ServerProcess) -
     await commit(server, "reset-one", 3, 5)
     await groups(server, "reset-offsets", "reset-one", "--topic", "orders:1", "--to-earliest", "--execute")
     assert await committed(server, "reset-one") == {0: 3, 1: 0}
+
+
+async def test_a_shift_takes_what_is_committed_and_is_refused_where_a_named_partition_has_nothing(
+    server: ServerProcess,
+) -> None:
+    """As with Kafka's own tool, which changes nothing at all then."""
+    await commit(server, "shifted", 3)
+    arguments = ["reset-offsets", "shifted", "--shift-by", "2", "--execute"]
+    refused = await groups(server, *arguments, "--topic", "orders", status=1)
+    assert refused == "muster: group shifted has committed no offset to shift: orders:1\n"
+    assert await committed(server, "shifted") == {0: 3}
+    await groups(server, *arguments, "--all-topics")
+    assert await committed(server, "shifted") == {0: 5}
+
+
+async def test_reset_does_not_lead_below_the_start_of_a_log(server: ServerProcess) -> None:
+    await fill_topic(server.bootstrap, "trimmed")
+    admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
+    await admin.start()
+    await admin.delete_records({TopicPartition("trimmed", 0): RecordsToDelete(before_offset=4)})
+    await admin.close()
+    await groups(server, "reset-offsets", "drawn-up", "--topic", "trimmed", "--to-offset", "1", "--execute")
+    assert await committed(server, "drawn-up") == {0: 4, 1: 1}
 
 
 async def test_reset_gives_a_group_offsets_before_its_first_member(server: ServerProcess) -> None:

@@ -224,6 +224,29 @@ def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
     flusher.close()
 
 
+def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop) -> None:
+    """Their wake-up is the one that the bug ended; the next may come with the next flush, or never."""
+    flusher, broken, sound, next_one = Flusher(1, loop.post), SlowLog(), SlowLog(), SlowLog()
+    seen: list[str] = []
+
+    def note(name: str, _: StorageError | None) -> None:
+        seen.append(name)
+
+    for name, log in (("broken", broken), ("sound", sound), ("next", next_one)):
+        log.stage()
+        flusher.schedule(log, partial(note, name))
+    broken.end_flush(AssertionError("ours"))
+    sound.end_flush()
+    next_one.started.get(timeout=PATIENCE_S)  # Its only worker is through with the two before.
+    with pytest.raises(AssertionError, match="ours"):
+        loop.turn()
+    assert not loop.posted.empty(), "the loop sleeps, and an outcome lies there"
+    loop.turn()
+    assert seen == ["broken", "sound"]
+    next_one.end_flush()
+    flusher.close()
+
+
 def test_what_was_cut_back_before_its_flush_is_not_flushed_for_ever(loop: Loop, flusher: Flusher) -> None:
     """Whoever cut the log back has told those who waited; there is nothing left that could become durable."""
     log = SlowLog()

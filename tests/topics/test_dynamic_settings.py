@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.dynamic_kinds import CHANGEABLE, OF_ONE_NODE, THROTTLES, is_refused, overrides_of
 from coordinator.topics.settings import TopicSettings
+from coordinator.topics.workers import InlineWorkers
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import (
@@ -28,8 +31,9 @@ from protocol.messages.incremental_alter_configs import AlterableConfig as Opera
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.topics.requests import produce
-from tests.topics.world import World, batch
+from tests.topics.world import World, batch, topic_of
 
+T = TypeVar("T")
 BROKER, TOPIC = 4, 2
 SET, DELETE, APPEND = range(3)
 NODE, ALL = "1", ""
@@ -279,6 +283,33 @@ def test_how_often_a_log_is_synced_follows_the_broker_and_the_topic_at_once(worl
     assert world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
     produce(world, batch(b"c"))
     assert log.recovery_point == 3
+
+
+class Hurried(World):
+    """Its worker goes on to the next piece of work before the loop has heard of the last, as a thread may."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        def later(worked: Future[T]) -> None:
+            self.queue.append(lambda: done(worked))
+
+        self.queue.append(lambda: InlineWorkers().submit(work, later))
+
+
+def test_partitions_that_are_added_while_a_default_changes_follow_it_as_well(tmp_path: Path) -> None:
+    """The worker opens their logs by the settings of before: the loop has not heard of the change yet."""
+    world = Hurried(tmp_path)
+    world.topic("t")
+    own = Operation(name="log.flush.interval.messages", config_operation=SET, value="2")
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=ALL, configs=[own])
+    altered = world.start(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    wider = CreatePartitionsTopic(name="t", count=3, assignments=None)
+    grown = world.start(CreatePartitionsRequest(topics=[wider], timeout_ms=1), 3)
+    world.settle()
+    assert (altered.answer.responses[0].error_code, grown.answer.results[0].error_code) == (0, 0)
+    for index in range(3):
+        produce(world, batch(b"a"), partition=index)
+        produce(world, batch(b"b"), partition=index)
+    assert [each.log.recovery_point for each in topic_of(world, "t").partitions] == [2, 2, 2]
 
 
 def test_those_who_follow_the_settings_hear_of_a_change_once_it_is_kept(world: World) -> None:

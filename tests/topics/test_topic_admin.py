@@ -99,6 +99,15 @@ def test_each_topic_stands_for_itself(world: World) -> None:
     assert outcomes(results) == [("a", 0), ("there", 36), ("b", 37), ("c", 0)]
 
 
+def test_the_bound_on_partitions_counts_those_that_are_there_or_being_made(tmp_path: Path) -> None:
+    world = World(tmp_path, TopicSettings(max_partitions=5))
+    world.topic("there", partitions=2)
+    results = create(world, topic("a", partitions=2), topic("b", partitions=2), topic("c"))
+    assert outcomes(results) == [("a", 0), ("b", ErrorCode.POLICY_VIOLATION), ("c", 0)]
+    assert widen(world, "a", 3)[0] == ErrorCode.POLICY_VIOLATION
+    assert widen(world, "c", 2)[0] == ErrorCode.POLICY_VIOLATION
+
+
 def test_a_topic_named_twice_is_refused_once(world: World) -> None:
     (result,) = create(world, topic("a"), topic("a"))
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
