@@ -235,6 +235,7 @@ def test_the_indexes_of_a_deleted_segment_are_removed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     fill(log, 30)
     log.segments[0].path.unlink()
+    (tmp_path / "t-0" / f"{FIRST}.txnindex").touch()
     log = open_log(tmp_path / "t-0")
     assert not list((tmp_path / "t-0").glob(f"{FIRST}.*"))
     assert log.log_start_offset > 0

@@ -250,6 +250,20 @@ def test_a_failed_flush_refuses_what_waited_and_then_the_partition_serves_again(
     assert fetch(crashed(faulty)).high_watermark == 2
 
 
+def test_bytes_that_were_lost_are_none_that_a_parked_fetch_waits_for(faulty: World) -> None:
+    faulty.ask(create_request(), 7)
+    produce(faulty, batch(b"kept"))
+    large = batch(b"x" * 1000)
+    parked = faulty.start(fetch_request(("t", 0, 1), max_wait_ms=10_000, min_bytes=len(large)), 12)
+    assert isinstance(faulty.files, FaultyFiles)
+    faulty.files.fail(0)
+    assert produce(faulty, large).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce(faulty, batch(b"small")).base_offset == 1
+    assert not parked.is_answered
+    assert produce(faulty, large).base_offset == 2
+    assert parked.is_answered
+
+
 def test_a_partition_whose_disk_stays_broken_refuses_and_can_still_be_read(faulty: World) -> None:
     faulty.ask(create_request(), 7)
     produce(faulty, batch(b"kept"))
