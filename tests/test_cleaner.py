@@ -238,6 +238,20 @@ def test_a_shorter_backoff_is_not_waited_for(
     made.stop()
 
 
+def test_it_looks_again_as_soon_as_its_backoff_says(
+    directory: LogDirectory, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cleaner(directory, files)
+    rounds: list[int] = []
+    clean_all = made.clean_all
+    monkeypatch.setattr(made, "clean_all", lambda: rounds.append(clean_all()))
+    made.start()
+    wait_until(lambda: rounds, "nothing was to be cleaned", 10)
+    log = dirty(directory, "c", 5)
+    wait_until(lambda: len(texts(log)) == 2, "it is cleaned, long before the 15 s of the default", 10)
+    made.stop()
+
+
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
 def test_a_rate_that_nothing_could_be_done_at_limits_nothing(rate: float) -> None:
     pace = Pace(threading.Event(), lambda: rate)

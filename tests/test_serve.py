@@ -156,3 +156,14 @@ def test_what_is_ignored_of_kafkas_settings_is_one_line_of_json(tmp_path: Path) 
     lines = [json.loads(line) for line in errors.splitlines()]  # Not a terminal: every line is JSON.
     (line,) = [line for line in lines if "ignored" in line["event"]]
     assert (line["names"], line["level"]) == ("num.io.threads, process.roles", "warning")
+
+
+def test_lines_below_the_level_of_the_log_are_left_out(tmp_path: Path) -> None:
+    """What is ignored of a file is a warning."""
+    config = tmp_path / "server.properties"
+    config.write_text("num.io.threads=8\nmuster.log.level=error\n")
+    daemon = serve(tmp_path / "data", 0, "--config", str(config))
+    assert daemon.stdout is not None
+    assert READY.fullmatch(daemon.stdout.readline())
+    daemon.terminate()
+    assert daemon.communicate(timeout=TIMEOUT_S) == ("", "")

@@ -1,0 +1,291 @@
+"""Every setting of a daemon arrives, as it was given, at the part that works by it.
+
+A daemon is put together with every setting at a value of its own, so that a default in the place of a
+setting, or one setting in the place of another, does not go unseen. What a part then makes of its value is
+the matter of that part's own tests.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from coordinator.daemon import Daemon, open_directory
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.history import TOPIC as HISTORY_TOPIC
+from coordinator.server.creation_rate import CreationRate
+from coordinator.settings import Settings
+from coordinator.settings_page import kind_of
+from coordinator.settings_types import Whole
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.topics.settings import TopicSettings
+from coordinator.transactions.shard import TransactionShard
+from storage.files import Files
+from storage.log_config import LogConfig
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+FIRST_NUMBER: Final = 5_000_000
+"""Settings that may be any number get this and those that follow, in their order: no two are alike."""
+
+GIVEN: Final[dict[str, Any]] = {
+    "listeners": ("PLAINTEXT://127.0.0.1:0",),
+    "broker_rack": "west",
+    "log_cleanup_policy": ("compact", "delete"),
+    "log_message_timestamp_type": "LogAppendTime",
+    "log_cleaner_enable": False,
+    "log_cleaner_threads": 3,
+    "log_cleaner_min_cleanable_ratio": 0.25,
+    "log_cleaner_io_max_bytes_per_second": 1_234_567.5,
+    "auto_create_topics_enable": False,
+    "delete_topic_enable": False,
+    "compression_type": "zstd",
+    "compression_gzip_level": 7,
+    "compression_lz4_level": 8,
+    "compression_zstd_level": 5,
+    "offsets_topic_num_partitions": 3,
+    "offsets_topic_compression_codec": 4,
+    "offsets_topic_replication_factor": 5,
+    "transaction_state_log_num_partitions": 2,
+    "transaction_state_log_replication_factor": 4,
+    "transaction_partition_verification_enable": False,
+    "socket_send_buffer_bytes": 20_000,
+    "socket_receive_buffer_bytes": 30_000,
+    "max_connections_per_ip_overrides": "127.0.0.9:17",
+    "muster_flush_policy": "os",
+    "muster_flush_threads": 6,
+    "muster_history_events_per_group": 77,
+    "muster_log_level": "warning",
+}
+
+HELD_OTHERWISE: Final = {
+    "listeners": "tests/server/test_listeners.py::test_each_listener_tells_its_own_endpoint",
+    "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_tells_its_own_endpoint",
+    "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_tells_its_own_endpoint",
+    "controller_listener_names": "tests/test_settings.py::"
+    "test_a_stock_brokers_file_works_and_what_means_nothing_is_listed",
+    "broker_id": "tests/test_settings.py::test_a_file_of_the_zookeeper_days_works",
+    "log_dirs": "tests/test_settings.py::test_a_stock_brokers_file_works_and_what_means_nothing_is_listed",
+    "cordoned_log_dirs": "tests/test_settings.py::test_only_the_log_directory_can_be_cordoned",
+    "log_roll_hours": "tests/test_settings.py::test_the_finer_unit_of_rolling_wins",
+    "log_roll_jitter_hours": "tests/test_settings.py::test_the_finer_unit_of_rolling_wins",
+    "log_retention_minutes": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
+    "log_retention_hours": "tests/test_settings.py::test_the_finest_unit_of_retention_wins",
+    "muster_log_level": "tests/test_serve.py::test_lines_below_the_level_of_the_log_are_left_out",
+}
+"""Settings that say where the daemon is, or are read before it is built; with a test that notices."""
+
+ONLY_SHOWN: Final = {
+    "offsets_topic_replication_factor",
+    "transaction_state_log_replication_factor",
+    "transaction_state_log_min_isr",
+}
+"""Settings that are accepted, and change nothing where there is one node."""
+
+Arrival: TypeAlias = tuple[str, Callable[[Daemon], object]]
+"""A setting, and what a daemon has in the place where it is to arrive."""
+
+
+def own_values(directory: Path) -> dict[str, Any]:
+    """Every setting at a value of its own, but for those that would take the daemon elsewhere."""
+    values: dict[str, Any] = {"log_dir": str(directory)}
+    for number, attribute in enumerate(Settings.model_fields, FIRST_NUMBER):
+        if attribute in GIVEN:
+            values[attribute] = GIVEN[attribute]
+        elif isinstance(kind_of(attribute), Whole) and attribute != "broker_id":
+            values[attribute] = number
+    return values
+
+
+def log_config(daemon: Daemon, topic: str) -> LogConfig:
+    found = daemon.registry.get(topic)
+    assert found is not None
+    return found.partitions[-1].log.config
+
+
+def of_topics(name: str) -> Arrival:
+    return name, lambda daemon: getattr(daemon.broker.registry.settings, name)
+
+
+def of_groups(name: str) -> Arrival:
+    def arrived(daemon: Daemon) -> object:
+        shard = daemon.runtime.runners[-1].shard
+        assert shard is not None
+        return getattr(shard.settings, name)
+
+    return name, arrived
+
+
+def of_transactions(name: str) -> Arrival:
+    def arrived(daemon: Daemon) -> object:
+        shard = daemon.runtime.transaction_runners[-1].shard
+        assert isinstance(shard, TransactionShard)
+        return getattr(shard.settings, name)
+
+    return name, arrived
+
+
+def of_cleaner(name: str) -> Arrival:
+    return name, lambda daemon: getattr(daemon._cleaner._settings, name)
+
+
+def partitions_of_groups(daemon: Daemon) -> object:
+    """Those that transactions spread the groups over whose offsets they commit."""
+    shard = daemon.runtime.transaction_runners[-1].shard
+    assert isinstance(shard, TransactionShard)
+    return len({shard._surroundings.offsets_partition(f"group {number}") for number in range(100)})
+
+
+def largest_transaction_record(daemon: Daemon) -> object:
+    shard = daemon.runtime.transaction_runners[-1].shard
+    assert isinstance(shard, TransactionShard)
+    return shard.settings.max_record_bytes
+
+
+def creation_rate(daemon: Daemon) -> object:
+    rate = daemon.server._acceptor._rate
+    assert isinstance(rate, CreationRate)
+    return rate.per_second
+
+
+def buffer_bytes(daemon: Daemon, option: int) -> int:
+    (listening,) = daemon.server._acceptor._listening
+    size_bytes = listening.socket.getsockopt(socket.SOL_SOCKET, option)
+    return size_bytes // 2 if sys.platform == "linux" else size_bytes  # Linux doubles what it is given.
+
+
+def events_per_group(daemon: Daemon) -> object:
+    assert daemon._history is not None
+    return daemon._history._history._events_per_group
+
+
+ARRIVALS: Final[tuple[Arrival, ...]] = (
+    # What the data plane has in the form it is given in, and what it knows in another.
+    *map(
+        of_topics,
+        sorted(
+            {field.name for field in fields(TopicSettings)}
+            & Settings.model_fields.keys() - {"cordoned_log_dirs", "log_cleanup_policy"}
+        ),
+    ),
+    ("broker_rack", lambda daemon: daemon.registry.settings.rack),
+    ("log_cleanup_policy", lambda daemon: tuple(daemon.registry.settings.log_cleanup_policy.split(","))),
+    ("max_incremental_fetch_session_cache_slots", lambda daemon: daemon.broker.fetch_sessions._slots),
+    # The coordinators, each with the settings of its own core.
+    *(of_groups(field.name) for field in fields(GroupSettings)),
+    of_transactions("transaction_max_timeout_ms"),
+    of_transactions("transactional_id_expiration_ms"),
+    of_transactions("transaction_remove_expired_transaction_cleanup_interval_ms"),
+    ("transaction_partition_verification_enable", lambda daemon: daemon._verifier.is_enabled),
+    # Their topics.
+    ("offsets_topic_num_partitions", lambda daemon: len(daemon.runtime.runners)),
+    ("offsets_topic_num_partitions", partitions_of_groups),
+    ("transaction_state_log_num_partitions", lambda daemon: len(daemon.runtime.transaction_runners)),
+    ("offsets_topic_segment_bytes", lambda daemon: log_config(daemon, GROUP_METADATA_TOPIC).segment_bytes),
+    (
+        "transaction_state_log_segment_bytes",
+        lambda daemon: log_config(daemon, TRANSACTION_STATE_TOPIC).segment_bytes,
+    ),
+    ("message_max_bytes", lambda daemon: daemon.runtime.runners[-1]._open._max_batch_bytes),
+    ("message_max_bytes", lambda daemon: daemon.runtime.transaction_runners[-1]._open._max_batch_bytes),
+    ("message_max_bytes", largest_transaction_record),
+    ("muster_flush_policy", lambda daemon: log_config(daemon, GROUP_METADATA_TOPIC).flush.value),
+    ("muster_flush_policy", lambda daemon: log_config(daemon, TRANSACTION_STATE_TOPIC).flush.value),
+    ("offsets_topic_compression_codec", lambda daemon: daemon.runtime.runners[-1]._open._codec.value),
+    ("offsets_commit_timeout_ms", lambda daemon: daemon.runtime.runners[-1]._held._timeout_ms),
+    ("offsets_commit_timeout_ms", lambda daemon: daemon.runtime.transaction_runners[-1]._held._timeout_ms),
+    ("offsets_load_buffer_size", lambda daemon: daemon.runtime._loader._buffer_bytes),
+    # The log, and what is done to it now and then.
+    ("log_dir", lambda daemon: daemon.broker.registry.log_directory),
+    ("log_dir", lambda daemon: str(daemon.broker.producer_ids._path.parent)),
+    ("muster_flush_threads", lambda daemon: len(daemon._flusher._threads)),
+    ("log_retention_check_interval_ms", lambda daemon: interval_ms(daemon, daemon._maintenance._retain)),
+    (
+        "log_flush_offset_checkpoint_interval_ms",
+        lambda daemon: interval_ms(daemon, daemon._maintenance._checkpoint),
+    ),
+    (
+        "producer_id_expiration_check_interval_ms",
+        lambda daemon: interval_ms(daemon, daemon._maintenance._forget_producers),
+    ),
+    ("log_flush_scheduler_interval_ms", lambda daemon: interval_ms(daemon, daemon._maintenance._sync)),
+    ("log_cleaner_enable", lambda daemon: daemon._cleaner.threads > 0),
+    of_cleaner("log_cleaner_threads"),
+    of_cleaner("log_cleaner_backoff_ms"),
+    of_cleaner("log_cleaner_dedupe_buffer_size"),
+    of_cleaner("log_cleaner_io_max_bytes_per_second"),
+    of_cleaner("producer_id_expiration_ms"),
+    # The history of groups.
+    ("muster_history_events_per_group", events_per_group),
+    ("muster_history_topic_retention_ms", lambda daemon: log_config(daemon, HISTORY_TOPIC).retention_ms),
+    (
+        "muster_history_topic_retention_bytes",
+        lambda daemon: log_config(daemon, HISTORY_TOPIC).retention_bytes,
+    ),
+    # Connections.
+    ("socket_request_max_bytes", lambda daemon: daemon.server.max_request_bytes),
+    ("queued_max_request_bytes", lambda daemon: daemon.server.memory_pool.capacity_bytes),
+    ("socket_listen_backlog_size", lambda daemon: daemon.server._settings.socket_listen_backlog_size),
+    ("socket_send_buffer_bytes", lambda daemon: buffer_bytes(daemon, socket.SO_SNDBUF)),
+    ("socket_receive_buffer_bytes", lambda daemon: buffer_bytes(daemon, socket.SO_RCVBUF)),
+    ("connections_max_idle_ms", lambda daemon: daemon.server._settings.connections_max_idle_ms),
+    ("max_connections", lambda daemon: daemon.server.max_connections),
+    ("max_connections_per_ip", lambda daemon: daemon.server.max_connections_per_ip),
+    (
+        "max_connections_per_ip_overrides",
+        lambda daemon: ",".join(f"{ip}:{most}" for ip, most in daemon.server.max_connections_of_ip.items()),
+    ),
+    ("max_connection_creation_rate", creation_rate),
+)
+
+
+def interval_ms(daemon: Daemon, task: Callable[[], None]) -> int:
+    return daemon._maintenance._intervals_ms[task]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(**own_values(tmp_path / "logs"))
+
+
+@pytest.fixture
+async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
+    directory = open_directory(settings, Files())
+    built = Daemon(settings, directory, Files())
+    await built.start()
+    yield built
+    await built.stop()
+    assert directory.close() == []
+
+
+async def test_every_setting_arrives_where_it_counts(daemon: Daemon, settings: Settings) -> None:
+    astray = [
+        f"{name}: {arrived(daemon)} instead of {getattr(settings, name)}"
+        for name, arrived in ARRIVALS
+        if arrived(daemon) != getattr(settings, name)
+    ]
+    assert astray == []
+
+
+def test_no_setting_that_is_looked_for_is_at_its_default(settings: Settings) -> None:
+    """There, a default in its place would not be noticed."""
+    defaults = Settings()
+    assert [name for name, _ in ARRIVALS if getattr(settings, name) == getattr(defaults, name)] == []
+
+
+def test_every_setting_is_looked_for_or_held_by_a_test_of_its_own() -> None:
+    looked_for = {name for name, _ in ARRIVALS}
+    assert looked_for | HELD_OTHERWISE.keys() | ONLY_SHOWN == Settings.model_fields.keys()
+    assert not looked_for & (HELD_OTHERWISE.keys() | ONLY_SHOWN)
+
+
+@pytest.mark.parametrize("test", sorted(set(HELD_OTHERWISE.values())))
+def test_the_tests_that_hold_the_others_are_there(test: str) -> None:
+    path, name = test.split("::")
+    assert f"def {name}(" in (ROOT / path).read_text()
