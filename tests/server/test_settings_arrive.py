@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from coordinator.daemon import Daemon, open_directory
+from coordinator.daemon import Daemon, open_directory, transaction_settings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history import TOPIC as HISTORY_TOPIC
 from coordinator.server.creation_rate import CreationRate
@@ -296,6 +296,12 @@ async def test_every_setting_arrives_where_it_counts(settings: Settings) -> None
     for _ in range(2):
         async with started(settings) as daemon:
             assert astray(daemon, settings) == []
+
+
+def test_a_transactions_record_fits_into_a_segment_of_its_topic() -> None:
+    """Also where batches may be larger than that."""
+    given = Settings(message_max_bytes=2 << 20, transaction_state_log_segment_bytes=1 << 20)
+    assert transaction_settings(given).max_record_bytes == 1 << 20
 
 
 def test_no_setting_that_is_looked_for_is_at_its_default(settings: Settings) -> None:
