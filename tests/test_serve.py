@@ -120,9 +120,9 @@ def test_segments_too_small_for_an_internal_topic_end_the_start_in_one_sentence(
 ) -> None:
     daemon = serve(tmp_path, free_port(), "--override", f"{topic}.segment.bytes=16384")
     _, errors = daemon.communicate(timeout=TIMEOUT_S)
-    assert daemon.returncode == 1
+    assert daemon.returncode == 2
     (sentence,) = [line for line in errors.splitlines() if line.startswith("muster: ")]
-    assert {"segment.bytes", "16384", "1048576"} <= set(re.findall(r"[\w.]+", sentence))
+    assert {f"{topic}.segment.bytes", "16384", "1048576"} <= set(re.findall(r"[\w.]+", sentence))
     assert "Traceback" not in errors
 
 
