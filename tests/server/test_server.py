@@ -53,6 +53,22 @@ def idle(server: Server, transport: Transport) -> Connection:
     return connection
 
 
+@pytest.mark.parametrize(("idle_ms", "looked_after_ms"), [(IDLE_MS, [IDLE_MS]), (-1, [])])
+async def test_a_connection_is_looked_at_after_the_idle_time_and_never_without_one(
+    transport: Transport, idle_ms: int, looked_after_ms: list[int]
+) -> None:
+    deadlines_ms: list[int] = []
+
+    def set_timer(key: Any, deadline_ms: int | None) -> None:
+        assert deadline_ms is not None
+        deadlines_ms.append(deadline_ms)
+
+    settings = Settings(connections_max_idle_ms=idle_ms)
+    connection = Connection(Server({}, settings, Clock(), set_timer, InlineWorkers()), LISTENER)
+    connection.connection_made(transport)
+    assert [each - connection.last_request_ms for each in deadlines_ms] == looked_after_ms
+
+
 async def test_an_idle_connection_is_closed_once_its_answers_are_out(
     server: Server, transport: Transport
 ) -> None:

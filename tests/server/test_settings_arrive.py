@@ -10,16 +10,18 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
 
-from coordinator.daemon import Daemon, open_directory
+from coordinator.daemon import Daemon, open_directory, transaction_settings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history import TOPIC as HISTORY_TOPIC
 from coordinator.server.creation_rate import CreationRate
+from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.settings import Settings
 from coordinator.settings_page import kind_of
 from coordinator.settings_types import Whole
@@ -148,6 +150,18 @@ def largest_transaction_record(daemon: Daemon) -> object:
     return shard.settings.max_record_bytes
 
 
+def found_coordinator(daemon: Daemon) -> object:
+    find = daemon.server.apis[10].handle
+    assert isinstance(find, FindCoordinator)
+    return find._node_id
+
+
+def shown_node_id(daemon: Daemon) -> object:
+    (shown,) = [config.value for config in daemon.broker.broker_configs if config.name == "node.id"]
+    assert shown is not None
+    return int(shown)
+
+
 def creation_rate(daemon: Daemon) -> object:
     rate = daemon.server._acceptor._rate
     assert isinstance(rate, CreationRate)
@@ -175,6 +189,9 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
         ),
     ),
     ("broker_rack", lambda daemon: daemon.registry.settings.rack),
+    ("node_id", found_coordinator),
+    ("node_id", shown_node_id),
+    ("node_id", lambda daemon: daemon._maintenance._directory.properties.node_id),
     ("log_cleanup_policy", lambda daemon: tuple(daemon.registry.settings.log_cleanup_policy.split(","))),
     ("max_incremental_fetch_session_cache_slots", lambda daemon: daemon.broker.fetch_sessions._slots),
     # The coordinators, each with the settings of its own core.
@@ -254,23 +271,37 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(**own_values(tmp_path / "logs"))
 
 
-@pytest.fixture
-async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
+@asynccontextmanager
+async def started(settings: Settings) -> AsyncIterator[Daemon]:
     directory = open_directory(settings, Files())
-    built = Daemon(settings, directory, Files())
-    await built.start()
-    yield built
-    await built.stop()
-    assert directory.close() == []
+    daemon = Daemon(settings, directory, Files())
+    try:
+        await daemon.start()
+        yield daemon
+    finally:
+        await daemon.stop()
+        assert directory.close() == []
 
 
-async def test_every_setting_arrives_where_it_counts(daemon: Daemon, settings: Settings) -> None:
-    astray = [
+def astray(daemon: Daemon, settings: Settings) -> list[str]:
+    return [
         f"{name}: {arrived(daemon)} instead of {getattr(settings, name)}"
         for name, arrived in ARRIVALS
         if arrived(daemon) != getattr(settings, name)
     ]
-    assert astray == []
+
+
+async def test_every_setting_arrives_where_it_counts(settings: Settings) -> None:
+    """In a new directory, and in one whose topics are there already."""
+    for _ in range(2):
+        async with started(settings) as daemon:
+            assert astray(daemon, settings) == []
+
+
+def test_a_transactions_record_fits_into_a_segment_of_its_topic() -> None:
+    """Also where batches may be larger than that."""
+    given = Settings(message_max_bytes=2 << 20, transaction_state_log_segment_bytes=1 << 20)
+    assert transaction_settings(given).max_record_bytes == 1 << 20
 
 
 def test_no_setting_that_is_looked_for_is_at_its_default(settings: Settings) -> None:
