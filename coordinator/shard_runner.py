@@ -124,6 +124,8 @@ class ShardRunner(Generic[S]):
         self._open = OpenBatch(partition_log, max_batch_bytes, codec)
         self._is_dirty = False  # Something was written that no flush has been asked for yet.
         self._is_flushing = False
+        # As the loop knows it: the log's own moves on another thread, ahead of the last stable offset.
+        self._durable_offset = 0
         self._held = HeldQueue(commit_timeout_ms, self._set_overdue_timer)
         # Request and API version of whoever is parked. Weak, so nothing in it may name the key: a request whose
         # connection is gone, and that no member holds any more, needs no answer.
@@ -220,7 +222,7 @@ class ShardRunner(Generic[S]):
 
         If it never will be the log is read again, and a shard that still needs them asks anew.
         """
-        if self.position > self.log.durable_offset:
+        if self.position > self._durable_offset:
             self._hold_markers(self._life, wanted)
         else:
             self._begin_markers(self._life, wanted, ErrorCode.NONE)
@@ -292,7 +294,7 @@ class ShardRunner(Generic[S]):
         asked = self._take_asked(reply.reply_to)
         if error and is_own:  # Replies to others do not speak of what was refused.
             self._fail_one(asked, error)
-        elif reply.reveals_stored and self.position > self.log.durable_offset:
+        elif reply.reveals_stored and self.position > self._durable_offset:
             self._hold(lambda outcome: self._answer(asked, reply.response, outcome))
         else:
             asked.reply_to.reply(reply.response)
@@ -332,7 +334,8 @@ class ShardRunner(Generic[S]):
         if error is not None:
             self._fail_on(error, "flush")
             return
-        self._held.release(self.log.durable_offset)
+        self._durable_offset = self.log.durable_offset
+        self._held.release(self._durable_offset)
         self.end_turn()
         self._on_durable()
 
@@ -367,6 +370,7 @@ class ShardRunner(Generic[S]):
         Without room it writes nothing: `resume` asks again for the records that bring it to life.
         """
         self.shard, self.state = loaded.shard, ShardState.ACTIVE
+        self._durable_offset = self.log.durable_offset
         failure = self.log.failure
         if failure is not None and failure.is_no_room:
             self._stand_still(failure)

@@ -17,6 +17,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupState,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -105,10 +106,12 @@ class Observer:
         consumer.close()
         return _until_end(found)
 
-    def log_ends(self, topic: str, partitions: int) -> dict[int, int]:
-        """The next offset of each partition's log."""
+    def log_ends(
+        self, topic: str, partitions: int, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> dict[int, int]:
+        """The next offset of each partition's log, or of what is decided in it."""
         asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
-        found = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S)
+        found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT_S)
         return {partition.partition: answer.result(TIMEOUT_S).offset for partition, answer in found.items()}
 
     def committed(self, group: str, topic: str) -> dict[int, int]:

@@ -125,6 +125,17 @@ def test_a_reply_leaves_when_what_its_handler_saw_is_durable(world: ShardWorld) 
     assert reader.answer.topics[0].partitions[0].committed_offset == 2
 
 
+def test_a_reply_waits_until_the_loop_hears_that_it_may_leave(world: ShardWorld) -> None:
+    """Readers of the topic are not shown it before: a client would find the one answer ahead of the other."""
+    world.ask(commit(1), COMMIT)
+    world.end_turn()
+    world.log.flush()  # On its thread.
+    reader = world.ask(fetch(), FETCH)
+    assert (reader.answers, world.advanced) == ([], 0)
+    world.end_flush()
+    assert (len(reader.answers), world.advanced) == (1, 1)
+
+
 def test_every_answer_that_was_held_leaves_and_leaves_once(world: ShardWorld) -> None:
     """Of whatever kind, however many they are, and not only the first of them."""
     joins = [world.ask(join(group_id=f"m{number}"), JOIN) for number in range(20)]

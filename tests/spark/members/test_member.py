@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from muster.spark.members import stop
@@ -45,8 +45,13 @@ def write(observer: Observer, topic: str, count: int, prefix: str = "a") -> list
     return sorted(rows)
 
 
-def transact(broker: ServerProcess, topic: str, values: list[str], *, commit: bool) -> None:
-    """Write to partition 0 in a transaction: its marker takes the offset behind the last value."""
+def transact(
+    broker: ServerProcess, observer: Observer, topic: str, values: list[str], *, commit: bool
+) -> None:
+    """Write to partition 0 in a transaction: its marker takes the offset behind the last value.
+
+    A producer is answered before that is there.
+    """
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": unique("writer")})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
@@ -54,6 +59,11 @@ def transact(broker: ServerProcess, topic: str, values: list[str], *, commit: bo
         producer.produce(topic, value, partition=0)
     producer.flush(TIMEOUT_S)
     (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+
+    def decided() -> int:
+        return observer.log_ends(topic, 1, IsolationLevel.READ_COMMITTED)[0]
+
+    wait_until(lambda: decided() == len(values) + 1, "the marker is durable", TIMEOUT_S)
 
 
 def values(sink: Sink) -> list[tuple[int, str]]:
@@ -103,7 +113,7 @@ def test_a_second_run_reads_what_has_come_since_and_nothing_else(
 def test_a_log_that_ends_with_a_marker_has_an_end_all_the_same(
     broker: ServerProcess, observer: Observer, topic: str, group: str, commit: bool
 ) -> None:
-    transact(broker, topic, ["x", "y"], commit=commit)
+    transact(broker, observer, topic, ["x", "y"], commit=commit)
     sink = Sink()
     (report,) = run_threads(plan_for(broker.bootstrap, group, topic, sink.process))
     assert values(sink) == ([(0, "x"), (0, "y")] if commit else [])
