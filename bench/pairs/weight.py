@@ -22,8 +22,9 @@ INTERVAL_S: Final = 3.0
 PACE: Final = 1.1
 """How much longer than planned a span may take: a slower load would make the server look idler."""
 
-CONNECTIONS_MAX: Final = 18_000
-"""A process may have 20,000 descriptors here: some connections beat for two members, one after the other."""
+CONNECTIONS_MAX: Final = 14_000
+"""Of 20,000 descriptors a daemon keeps a quarter for files, and lets who comes then wait. So some connections
+beat for two members, one after the other."""
 
 
 def idle(plan: Plan) -> list[Section]:
