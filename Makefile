@@ -66,7 +66,7 @@ run-compiled: $(COMPILED)/.built
 
 # What is compiled has to pass what its source passes: the core, the protocol, the daemon, and a fifth of the simulation. The tests
 # go to where it is, so that they import what was built.
-BESIDE_COMPILED = pyproject.toml tests bench docs
+BESIDE_COMPILED = pyproject.toml harness tools tests bench docs
 test-compiled: $(COMPILED)/.built
 	cd $(COMPILED) && rm -rf $(BESIDE_COMPILED)
 	cp -R $(BESIDE_COMPILED) $(COMPILED)
@@ -76,7 +76,7 @@ test-compiled: $(COMPILED)/.built
 
 # Kafka's jars come first, where there is Java: fetched by a test they would count as its time.
 test: $(VENV)/.dev
-	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m harness.java_tools
 	rm -rf .cache/spoken
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
@@ -86,12 +86,12 @@ spoken: $(VENV)/.dev
 
 # What takes minutes: executors that are killed, clusters of Spark, jobs over a daemon that restarts.
 test-long: $(VENV)/.dev
-	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m pytest -n 0 tests/long $(PYTEST_ARGS)
 
 # Half of it, which the tree's id chooses: for every change.
 test-long-rotation: $(VENV)/.dev
-	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m pytest -n 0 tests/long --rotate $(PYTEST_ARGS)
 
 check: $(VENV)/.dev
@@ -115,7 +115,7 @@ soak-kill: $(VENV)/.dev
 	MUSTER_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/kill $(PYTEST_ARGS)
 
 conformance: $(VENV)/.dev
-	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m tests.conformance
 
 # The coordinator in virtual time: the 2,000 histories that `make test` plays, too; shows how many reached each mark.
@@ -147,11 +147,11 @@ soak-transactions: $(VENV)/.dev
 
 # Beside Apache Kafka, every scenario, which takes the better part of an hour: writes what docs/performance.md has measured.
 bench: $(COMPILED)/.built
-	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m bench.pairs --write
 
 bench-quick: $(VENV)/.dev
-	$(BIN)/python -m tests.java_tools
+	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m bench.pairs --quick
 
 # Flame graphs of the daemon under load, for docs/performance.md.
@@ -176,8 +176,8 @@ bench-spark: $(VENV)/.dev
 	$(BIN)/python -m bench.spark_scale_history
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m coordinator.settings_page > docs/settings.md
-	$(BIN)/python -m coordinator.state_diagram > docs/states.md
+	$(BIN)/python -m coordinator.settings.page > docs/settings.md
+	$(BIN)/python -m tools.state_diagram > docs/states.md
 
 # Resolves all dependencies anew, in an environment that is thrown away, and pins what came out.
 constraints:

@@ -11,33 +11,37 @@ from glob import glob
 from setuptools import setup
 
 COMPILED = [
-    "coordinator/clock.py",
-    "coordinator/group_runner.py",
     "coordinator/groups/*.py",
-    "coordinator/held.py",
+    "coordinator/groups/classic/*.py",
     "coordinator/offsets/*.py",
-    "coordinator/open_batch.py",
-    "coordinator/runtime.py",
+    "coordinator/runtime/clock.py",
+    "coordinator/runtime/group_runner.py",
+    "coordinator/runtime/held.py",
+    "coordinator/runtime/loop.py",
+    "coordinator/runtime/open_batch.py",
+    "coordinator/runtime/shard_runner.py",
     "coordinator/server/commit_again.py",
     "coordinator/server/connection.py",
     "coordinator/server/group_apis.py",
     "coordinator/server/outgoing.py",
     "coordinator/server/remembered.py",
     "coordinator/server/splitting.py",
-    "coordinator/shard_runner.py",
-    "protocol/codec.py",
+    "coordinator/shard/delete_groups.py",
+    "coordinator/shard/error_responses.py",
+    "coordinator/topic_catalog.py",
+    "protocol/codec/codec.py",
+    "protocol/codec/primitives.py",
+    "protocol/codec/template.py",
     "protocol/framing.py",
-    "protocol/primitives.py",
-    "protocol/record_batch.py",
-    "protocol/records.py",
-    "protocol/template.py",
-    "protocol/varint.py",
-    "storage/indexes.py",
-    "storage/key_map.py",
-    "storage/log_writer.py",
-    "storage/producer_state.py",
-    "storage/segment.py",
-    "storage/segment_indexes.py",
+    "protocol/records/batch.py",
+    "protocol/records/records.py",
+    "protocol/records/varint.py",
+    "storage/cleaning/key_map.py",
+    "storage/index/indexes.py",
+    "storage/index/segment_indexes.py",
+    "storage/log/segment.py",
+    "storage/log/writer.py",
+    "storage/producers/producer_state.py",
 ]
 """What one heartbeat, one commit and one join run through; but for what tests put a double of their own in the
 place of (the log, the flusher, timers), what is referred to weakly (`Pending`), and columns of numbers, which C
@@ -46,9 +50,9 @@ is no quicker with: `struct` and `zip` are C."""
 INTERPRETED = {
     "coordinator/groups/__init__.py",
     "coordinator/groups/causes.py",  # An enum whose members are made by its own `__init__`.
+    "coordinator/groups/classic/__init__.py",
+    "coordinator/groups/classic/states.py",  # Enums and tables: there is nothing in it to run.
     "coordinator/groups/record_schemas.py",  # Read by the decorators that make codecs.
-    "coordinator/groups/shard.py",  # The simulation watches it from a class of its own.
-    "coordinator/groups/states.py",  # Enums and tables: there is nothing in it to run.
     "coordinator/offsets/__init__.py",
 }
 

@@ -21,23 +21,23 @@ from threading import Event
 from bench.pairs.frames import COMMIT
 from bench.pairs.lanes import run
 from bench.pairs.singles import commit_of, lanes_of, make_topic
-from coordinator.cleaner_pace import Pace
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.records import encode_record
+from coordinator.upkeep.cleaner_pace import Pace
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListGroupsRequest
-from protocol.records import Record as LogRecord
-from protocol.records import encode_batch
-from storage.cleanable import cleanable
-from storage.compaction import Cleaned, Compaction
+from protocol.records.records import Record as LogRecord
+from protocol.records.records import encode_batch
+from storage.cleaning.cleanable import cleanable
+from storage.cleaning.compaction import Cleaned, Compaction
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import FlushPolicy, LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
-from tests.wire import WireClient
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.partition_log import PartitionLog
 
 SEGMENT_BYTES = 4 << 20
 KEYS = 20_000

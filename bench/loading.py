@@ -35,6 +35,13 @@ from bench.offsets_log import (
     write_offsets_log,
 )
 from coordinator.groups.partitioning import partition_for
+from harness import java_tools
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.kafka_groups import NOT_YET, await_coordinator
+from harness.processes import ServerProcess
+from harness.swap import swap_in
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.offset_fetch import (
@@ -43,17 +50,10 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
 )
-from protocol.records import Record, encode_batch
+from protocol.records.records import Record, encode_batch
 from storage.files import Files
-from storage.log_config import FlushPolicy
-from storage.partition_log import PartitionLog
-from tests import java_tools
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.kafka_log.groups import NOT_YET, await_coordinator
-from tests.kafka_log.swap import swap_in
-from tests.processes import ServerProcess
-from tests.wire import WireClient
+from storage.log.config import FlushPolicy
+from storage.log.partition_log import PartitionLog
 
 FETCH_VERSION = 9
 HEARTBEAT_VERSION = 4

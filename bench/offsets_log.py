@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record, new_empty_group_metadata_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.records import encode_record, new_empty_group_metadata_record
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.registry import new_topic_id
 from coordinator.topics.store import TopicStore
-from protocol.records import Record as LogRecord
-from protocol.records import encode_batch
+from protocol.records.records import Record as LogRecord
+from protocol.records.records import encode_batch
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import FlushPolicy, LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.partition_log import PartitionLog
 
 SHARDS: Final = 50
 GROUPS: Final = 1000

@@ -22,7 +22,7 @@ from typing import Final
 from google_crc32c import value as crc32c
 
 from coordinator.server.outgoing import PIECE_BYTES
-from coordinator.settings import Settings
+from coordinator.settings.model import Settings
 
 MB: Final = 1_000_000
 BATCH_BYTES: Final = 1 << 20

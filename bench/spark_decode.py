@@ -35,23 +35,23 @@ from bench.offsets_log import (
     topic_name,
 )
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey
-from coordinator.groups.records import encode_record
 from coordinator.topics.catalogue import CatalogueEntry
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.registry import new_topic_id
 from coordinator.topics.store import TopicStore
+from harness.daemon import MusterDaemon
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import Progress, run
 from muster.spark.session import spark_session
-from protocol.records import Record as LogRecord
-from protocol.records import encode_batch
+from protocol.records.records import Record as LogRecord
+from protocol.records.records import encode_batch
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import FlushPolicy
-from storage.log_directory import LogDirectory
-from tests.daemon import MusterDaemon
+from storage.log.config import FlushPolicy
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PARTITIONS_PER_GROUP: Final = 100  # Of four topics.

@@ -27,8 +27,8 @@ from typing import Any, Final
 
 import psutil
 
+from harness.daemon import MusterDaemon
 from muster.spark.simulation.simulate import Options, choose
-from tests.daemon import MusterDaemon
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 # The histories end now: `lag` has a row for each minute in which a group is behind, up to the time of the run.

@@ -30,12 +30,12 @@ import psutil
 from bench.machine import machine
 from bench.offsets_log import SHARDS
 from bench.spark_decode import write_log
+from harness.daemon import MusterDaemon
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import run
 from muster.spark.session import spark_session
 from muster.spark.standalone import StandaloneCluster
-from tests.daemon import MusterDaemon
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WORKERS: Final = (1, 2)  # Of the two drivers.

@@ -23,12 +23,12 @@ from statistics import median
 from typing import Final
 
 from bench.pairs.servers import KAFKA_HEAP, KAFKA_THREADS, cpu_of
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import SMALL, KafkaBroker
+from harness.processes import ServerProcess
+from harness.wire import WireClient
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import SMALL, KafkaBroker
-from tests.processes import ServerProcess
-from tests.wire import WireClient
 
 MB: Final = 1_000_000
 CREATE_VERSION, DELETE_VERSION = 5, 4

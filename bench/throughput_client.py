@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.messages import value_of
+from harness.messages import value_of
 
 BATCH_RECORDS: Final = 1000
 QUEUE_KBYTES: Final = 64 << 10  # librdkafka's own bound for a consumer; its producer's would be a gigabyte.

@@ -14,54 +14,54 @@ from pathlib import Path
 
 import structlog
 
-from coordinator.cleaner import Cleaner
-from coordinator.clock import Clock
+from coordinator.data.broker import Broker
+from coordinator.data.fetch_sessions import FetchSessions
+from coordinator.data.markers import Markers
+from coordinator.data.producer_ids import ProducerIds
 from coordinator.effects import GroupEvent
-from coordinator.full_collections import FullCollections
-from coordinator.group_runner import GroupRunner
-from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.shard import Shard
-from coordinator.history import TOPIC as HISTORY_TOPIC
-from coordinator.history import History
-from coordinator.history_topic import HistoryApart, history_topic_config
-from coordinator.history_writer import HistoryWriter
-from coordinator.internal_topics import COUNT_OPTION, InternalTopics
-from coordinator.maintenance import Intervals, Maintenance
-from coordinator.marker_sender import MarkerSender
-from coordinator.runtime import Runtime
+from coordinator.history.events import TOPIC as HISTORY_TOPIC
+from coordinator.history.events import History
+from coordinator.history.topic import HistoryApart, history_topic_config
+from coordinator.history.writer import HistoryWriter
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.full_collections import FullCollections
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.marker_sender import MarkerSender
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.transaction_shards import transaction_shards
+from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Handler, api_table
 from coordinator.server.descriptors import raise_limit
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.server import BindError, Server
+from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
-from coordinator.settings import Settings, option_name
-from coordinator.shard_runner import ShardRunner
-from coordinator.topics.apis import topic_handlers
-from coordinator.topics.broker import Broker
+from coordinator.settings.model import Settings, option_name
+from coordinator.shard.shard import Shard
 from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_all_of_kafkas
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
-from coordinator.topics.fetch_sessions import FetchSessions
-from coordinator.topics.markers import Markers
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.partition import Machinery, Partition
-from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import PartitionCountMismatch, TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.workers import ThreadWorkers
-from coordinator.transaction_shards import transaction_shards
-from coordinator.transaction_verification import CoordinatorVerifier
 from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.upkeep.cleaner import Cleaner
+from coordinator.upkeep.internal_topics import COUNT_OPTION, InternalTopics
+from coordinator.upkeep.maintenance import Intervals, Maintenance
+from storage.directory.log_directory import LogDirectory, LogDirectoryError
+from storage.directory.room import probe_room
 from storage.files import Files, StorageError
 from storage.flusher import Flusher
-from storage.log_config import FlushPolicy
-from storage.log_directory import LogDirectory, LogDirectoryError
-from storage.room import probe_room
+from storage.log.config import FlushPolicy
 
 log = structlog.get_logger("muster.daemon")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:  # Whoever reads events needs neither checksums nor codecs: Spark's executors may lack both.
-    from protocol.control_records import Marker
+    from protocol.records.control import Marker
 
 ReplyTo: TypeAlias = Hashable
 """Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""

@@ -26,7 +26,9 @@ app = App(
     version=_version,
     result_action="return_int_as_exit_code_else_zero",
 )
-app.command("muster.groups:app", name="groups", help="Look at groups, and change them: any Kafka cluster.")
+app.command(
+    "muster.groups.commands:app", name="groups", help="Look at groups, and change them: any Kafka cluster."
+)
 app.command(
     "muster.log.commands:app", name="log", help="Logs on the disk: look, check, repair, move offsets."
 )

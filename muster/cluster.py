@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import decode_response, encode_request
 from protocol.messages import RESPONSES

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from coordinator.log_output import configure_log, structlog  # Before all that imports structlog.
-from coordinator.settings import Settings
-from coordinator.settings_sources import Loaded, SettingsError, load
+from coordinator.settings.model import Settings
+from coordinator.settings.sources import Loaded, SettingsError, load
+from muster.log_output import configure_log, structlog  # Before all that imports structlog.
 from muster.sentences import cut, say
 
 STATUS_FAILED: Final = 1
@@ -125,7 +125,7 @@ def _leave_full_collections_to_the_daemon() -> None:
     """Have Python collect cycles among what is young, as ever, and never among all that lives.
 
     That would hold up the event loop for 240 ms with 20,000 members, in the midst of whatever they do.
-    `coordinator.full_collections` finds better times for it.
+    `coordinator.runtime.full_collections` finds better times for it.
     """
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)

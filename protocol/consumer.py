@@ -18,9 +18,9 @@ The assignment has the same versions, and nothing of it changed.
 
 from typing import Final
 
-from protocol.codec import data, decode, encode, since, struct
+from protocol.codec.codec import data, decode, encode, since, struct
+from protocol.codec.primitives import Int32
 from protocol.errors import DecodeError
-from protocol.primitives import Int32
 
 HIGHEST_VERSION: Final = 3
 PROTOCOL_TYPE: Final = "consumer"

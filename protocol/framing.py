@@ -11,11 +11,11 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from protocol.codec import decode, encode_into, encoder, spec
-from protocol.decoding import skip_tags
-from protocol.encoding import Encoder
+from protocol.codec.codec import decode, encode_into, encoder, spec
+from protocol.codec.decoding import skip_tags
+from protocol.codec.encoding import Encoder
+from protocol.codec.primitives import Buffer, replaced_text
 from protocol.errors import DecodeError, FrameError
-from protocol.primitives import Buffer, replaced_text
 
 M = TypeVar("M")
 

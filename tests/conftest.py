@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
-from tests import java_tools
+from harness import java_tools
 
 JAVA_IS_REQUIRED = os.environ.get("MUSTER_REQUIRE_JAVA") == "1"
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"

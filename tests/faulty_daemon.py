@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.daemon import serve
-from coordinator.log_output import configure_log
-from coordinator.settings import Settings
-from coordinator.settings_sources import load
+from coordinator.settings.model import Settings
+from coordinator.settings.sources import load
+from harness.daemon import READY, MusterDaemon
+from harness.faulty_files import FaultyFiles, Operation
+from muster.log_output import configure_log
 from muster.serve import parsed_overrides, stop_on_signals
-from tests.daemon import READY, MusterDaemon
-from tests.storage.faulty_files import FaultyFiles, Operation
 
 NEEDS_ROOM: Final = ("write", "create", "mkdir")
 FULL: Final = "the-disk-is-full"

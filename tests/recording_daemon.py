@@ -17,13 +17,13 @@ from unittest.mock import patch
 from uuid import uuid4
 
 from coordinator import daemon
-from coordinator.log_output import configure_log
 from coordinator.server.api_table import Api, Handler, api_table
 from coordinator.server.pending import Pending
-from coordinator.settings import Settings
-from coordinator.settings_sources import load
+from coordinator.settings.model import Settings
+from coordinator.settings.sources import load
+from harness.daemon import READY, ROOT, MusterDaemon
+from muster.log_output import configure_log
 from muster.serve import parsed_overrides, stop_on_signals
-from tests.daemon import READY, ROOT, MusterDaemon
 
 FOLDER = ROOT / ".cache" / "spoken"
 """Where the daemons of a test run leave their files: emptied by who wants to know about one run alone."""

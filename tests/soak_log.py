@@ -21,6 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -41,9 +44,6 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponseTopics,
 )
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
-from tests.wire import WireClient
 
 TOPIC = "soaked"
 PARTITIONS = 40

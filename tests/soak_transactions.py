@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from harness.daemon import MusterDaemon
 from tests.clients.transaction_loop import SETTINGS, TransactionLoop
-from tests.daemon import MusterDaemon
 
 
 def main() -> int:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordinator.server.api_table import api_table
+from harness.daemon import ROOT
 from protocol.messages import REQUESTS
-from tests.daemon import ROOT
 from tests.recording_daemon import FOLDER
 
 PAGE: Final = ROOT / "docs" / "apis.md"

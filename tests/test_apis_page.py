@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.settings import OPTIONS, option_name
+from coordinator.settings.model import OPTIONS, option_name
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.bulk_replay import BulkReplay
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
@@ -21,15 +21,15 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from coordinator.groups.records import decode_record
-from coordinator.groups.shard import Shard
 from coordinator.offsets.topic_offsets import NewestOffsets
-from protocol.codec import encode
-from protocol.control_records import ControlType, Marker, control_type, encode_marker
+from coordinator.shard.bulk_replay import BulkReplay
+from coordinator.shard.shard import Shard
+from protocol.codec.codec import encode
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
-from protocol.primitives import ZERO_UUID
-from protocol.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
-from protocol.records import Record as LogRecord
+from protocol.records.control import ControlType, Marker, control_type, encode_marker
+from protocol.records.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
+from protocol.records.records import Record as LogRecord
 from tests.groups.driver import Topics, replay_one
 
 TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator.cleaner import Cleaner
-from coordinator.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pace
-from coordinator.settings import Settings
-from protocol.compression import MAX_INFLATED_BYTES
-from storage.checkpoints import CLEANED
-from storage.compaction import Compaction
+from coordinator.settings.model import Settings
+from coordinator.upkeep.cleaner import Cleaner
+from coordinator.upkeep.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pace
+from harness.faulty_files import FaultyFiles, Operation
+from harness.processes import wait_until
+from protocol.records.compression import MAX_INFLATED_BYTES
+from storage.cleaning.compaction import Compaction
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
-from tests.processes import wait_until
+from storage.log.checkpoints import CLEANED
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.storage.bombs import BOMB_BYTES, bomb
 from tests.storage.cleaning import COMPACTED, NOW_MS, batches, clean, put, roll, table, texts
-from tests.storage.faulty_files import FaultyFiles, Operation
 
 SETTINGS = Settings(log_cleaner_backoff_ms=1)
 
@@ -121,7 +121,7 @@ def test_the_threads_share_one_buffer_for_keys(
             buffers.append(buffer_bytes)
             super().__init__(*args, buffer_bytes=buffer_bytes, **named)
 
-    monkeypatch.setattr("coordinator.cleaner.Compaction", Watched)
+    monkeypatch.setattr("coordinator.upkeep.cleaner.Compaction", Watched)
     dirty(directory, "dirty", 3)
     settings = SETTINGS.model_copy(
         update={"log_cleaner_threads": 4, "log_cleaner_dedupe_buffer_size": 40_000_000}

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from muster import group_tables as tables
+from harness.processes import free_port, unread
 from muster.closed_output import STATUS_NOT_READ
-from muster.group_admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
-from muster.groups import UsageError, chosen_target
-from muster.reset_offsets import (
+from muster.groups import tables
+from muster.groups.admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
+from muster.groups.commands import UsageError, chosen_target
+from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
     ToEarliest,
@@ -29,9 +30,8 @@ from muster.reset_offsets import (
 from muster.sentences import MAX_CHARACTERS, cut
 from muster.serve import parsed_overrides
 from protocol.errors import ErrorCode
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_directory import LogDirectory
-from tests.processes import free_port, unread
 
 ROOT = Path(__file__).parent.parent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.clock import STALL_MS, Clock
+from coordinator.runtime.clock import STALL_MS, Clock
 
 MINUTE_MS = 60_000
 

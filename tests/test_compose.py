@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from coordinator.listeners import Listener
-from coordinator.settings import Settings
-from coordinator.settings_sources import load
+from coordinator.settings.listeners import Listener
+from coordinator.settings.model import Settings
+from coordinator.settings.sources import load
 from muster.cli import app
 from muster.serve import parsed_overrides
 from muster.spark import standalone

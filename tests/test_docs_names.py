@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("coordinator", "muster", "protocol", "storage")
-ROOMS = (*PACKAGES, "bench", "tests", "docs")
+ROOMS = (*PACKAGES, "harness", "tools", "bench", "tests", "docs")
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 ABOUT_THE_CODE = ("design.md", "testing.md", "performance.md", "trace-of-a-commit.md")
 
@@ -120,4 +120,4 @@ def test_the_pages_are_read_at_all() -> None:
     assert not is_there("coordinator/gone.py")
     assert not is_there("gone.py")
     assert is_there("coordinator/settings*.py")
-    assert is_there("groups/states.py")
+    assert is_there("groups/classic/states.py")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import full_collections
-from coordinator.full_collections import (
+from coordinator.runtime import full_collections
+from coordinator.runtime.full_collections import (
     CHECK_EVERY_MS,
     DUE,
     OVERDUE,
@@ -17,9 +17,9 @@ from coordinator.full_collections import (
     SHARE,
     FullCollections,
 )
-from tests.processes import wait_until
+from harness.faulty_files import FaultyFiles
+from harness.processes import wait_until
 from tests.server.daemon_thread import Daemon
-from tests.storage.faulty_files import FaultyFiles
 
 THRESHOLDS = gc.get_threshold()
 TOOK_MS = 2_500
@@ -90,7 +90,7 @@ def test_clients_that_connect_for_ever_are_not_waited_for(world: World) -> None:
 
 def test_little_of_the_time_goes_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     clock_s = iter((5.0, 5.0 + TOOK_MS / 1000))
-    monkeypatch.setattr("coordinator.full_collections.time.monotonic", lambda: next(clock_s))
+    monkeypatch.setattr("coordinator.runtime.full_collections.time.monotonic", lambda: next(clock_s))
     world.since_last = OVERDUE
     assert world.tick(CHECK_EVERY_MS) == 1
     monkeypatch.undo()

@@ -21,12 +21,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.processes import ServerProcess, unread
 from muster.closed_output import STATUS_NOT_READ
 from muster.cluster import connected
-from muster.group_admin import committed_offsets
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess, unread
+from muster.groups.admin import committed_offsets
 
 ROOT = Path(__file__).parent.parent
 PARTITIONS = 2

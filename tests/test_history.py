@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.effects import GroupEvent
-from coordinator.history import (
+from coordinator.history.events import (
     MAX_EVENTS,
     MAX_GROUPS,
     MAX_QUEUED,

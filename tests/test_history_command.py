@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.effects import GroupEvent
-from coordinator.history import encode_event
-from muster.group_history import GroupHistory, Newest, as_history
-from muster.history_tables import event_table, local_time, rebalance_table, remarks
-from muster.rebalances import CAUSES_MAX, chapters
+from coordinator.history.events import encode_event
+from muster.groups.history import GroupHistory, Newest, as_history
+from muster.groups.history_tables import event_table, local_time, rebalance_table, remarks
+from muster.groups.rebalances import CAUSES_MAX, chapters
 from tests.groups.consumer import Consumer, finish_rebalance, form_group
 from tests.groups.driver import Driver
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.partition_counts import TOPICS_MAX
-from coordinator.groups.states import REMOVED_IDS_MAX
-from coordinator.history import MAX_EVENTS, MAX_QUEUED, MAX_TEXT, SCHEMA, decode_event, encode_event
-from coordinator.settings import Settings
-from muster import group_history
-from muster.groups import NEWEST_EVENTS
+from coordinator.groups.classic.partition_counts import TOPICS_MAX
+from coordinator.groups.classic.states import REMOVED_IDS_MAX
+from coordinator.history.events import MAX_EVENTS, MAX_QUEUED, MAX_TEXT, SCHEMA, decode_event, encode_event
+from coordinator.settings.model import Settings
+from muster.groups import history as group_history
+from muster.groups.commands import NEWEST_EVENTS
 from tests.test_history import EVENT
 
 PAGE = (Path(__file__).parent.parent / "docs" / "history.md").read_text()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.history_topic import history_topic_config
+from coordinator.history.topic import history_topic_config
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import topic_config
-from protocol.records import Record, encode_batch
+from protocol.records.records import Record, encode_batch
 from storage.files import Files
-from storage.log_config import FlushPolicy
-from storage.partition_log import PartitionLog
+from storage.log.config import FlushPolicy
+from storage.log.partition_log import PartitionLog
 
 DAY_MS = 24 * 3_600_000
 MIB = 1 << 20

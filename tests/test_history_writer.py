@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.effects import GroupEvent
-from coordinator.history import History, decode_event
-from coordinator.history_writer import EVENTS_PER_WRITE, WRITE_BYTES, HistoryWriter
+from coordinator.history.events import History, decode_event
+from coordinator.history.writer import EVENTS_PER_WRITE, WRITE_BYTES, HistoryWriter
 from protocol.errors import ErrorCode
-from protocol.records import parse_header, read_records
+from protocol.records.records import parse_header, read_records
 
 
 class FakePartition:

@@ -6,25 +6,54 @@ Imports run one way, from the face of the daemon down to the wire; the core reac
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ("muster", "coordinator", "protocol", "storage", "bench", "tests")
+OURS = ("muster", "coordinator", "protocol", "storage", "harness", "tools", "bench", "tests")
+NOT_INSTALLED = ("harness", "tools", "tests", "bench")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
     "storage": ("storage", "protocol"),
     "coordinator/purgatory": ("coordinator.purgatory",),
-    "coordinator/groups": ("coordinator.groups", "coordinator.offsets", "coordinator.effects", "protocol"),
-    "coordinator/offsets": ("coordinator.groups", "coordinator.offsets", "coordinator.effects", "protocol"),
+    "coordinator/groups": (
+        "coordinator.groups",
+        "coordinator.topic_catalog",
+        "coordinator.effects",
+        "protocol",
+    ),
+    "coordinator/offsets": (
+        "coordinator.groups",
+        "coordinator.offsets",
+        "coordinator.topic_catalog",
+        "coordinator.effects",
+        "protocol",
+    ),
+    "coordinator/shard": (
+        "coordinator.shard",
+        "coordinator.groups",
+        "coordinator.offsets",
+        "coordinator.topic_catalog",
+        "coordinator.effects",
+        "protocol",
+    ),
     "coordinator/transactions": ("coordinator.transactions", "coordinator.effects", "protocol"),
-    "coordinator/topics": (
+    "coordinator/topics": ("coordinator.topics", "storage", "protocol"),
+    "coordinator/data": (
+        "coordinator.data",
         "coordinator.topics",
         "coordinator.purgatory",
-        "coordinator.transaction_verifier",
+        "storage",
+        "protocol",
+    ),
+    "coordinator/admin": (
+        "coordinator.admin",
+        "coordinator.data",
+        "coordinator.topics",
         "storage",
         "protocol",
     ),
@@ -34,7 +63,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.effects",
         "coordinator.groups",
         "coordinator.offsets",
-        "coordinator.loading",
+        "coordinator.runtime.loading",
+        "coordinator.shard",
         "coordinator.topics.catalogue",
         "coordinator.topics.names",
         "storage",
@@ -47,16 +77,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.effects",
         "coordinator.groups.record_schemas",
         "coordinator.groups.causes",
-        "coordinator.groups.states",
-        "coordinator.history",
+        "coordinator.groups.classic.states",
+        "coordinator.history.events",
     ),
     # It writes a log directory as a daemon leaves it, and lets the daemon's own core tell what is in it.
     "muster/spark/simulation": (
         "muster",
         "coordinator.effects",
         "coordinator.groups",
-        "coordinator.history",
-        "coordinator.history_topic",
+        "coordinator.shard",
+        "coordinator.history.events",
+        "coordinator.history.topic",
         "coordinator.topics.catalogue",
         "coordinator.topics.names",
         "storage",
@@ -67,7 +98,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 A room within a room goes by its own row."""
 
-SANS_IO = ("coordinator/groups", "coordinator/offsets", "coordinator/transactions", "coordinator/purgatory")
+SANS_IO = (
+    "coordinator/groups",
+    "coordinator/offsets",
+    "coordinator/shard",
+    "coordinator/transactions",
+    "coordinator/purgatory",
+)
 LOOPS_AND_SOCKETS = ("asyncio", "uvloop", "socket", "selectors", "ssl", "signal")
 OTHER_THREADS = ("threading", "concurrent", "multiprocessing", "subprocess", "queue")
 FILES = ("os", "io", "pathlib", "shutil", "tempfile", "mmap")
@@ -76,8 +113,14 @@ LOGS = ("logging", "structlog")
 FORBIDDEN_TO_THE_CORE = {*LOOPS_AND_SOCKETS, *OTHER_THREADS, *FILES, *CLOCKS_AND_CHANCE, *LOGS}
 """The doors to the world."""
 
-STEPS = ("states.py", "member.py", "group.py", "rebalance.py", "shard.py")
-"""Within the groups room: each may import those before it, none after it."""
+STEPS = ("states.py", "member.py", "group.py", "rebalance.py")
+"""Among the classic groups: each may import those before it, none after it."""
+
+ROOMS_MAX, ARROWS_MAX, FLOORS_MAX = 16, 53, 9
+"""Of `coordinator` as seen from outside: its packages and files, who imports whom, the longest way down."""
+
+Graph = Mapping[str, Set[str]]
+"""What each room imports of the others."""
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -140,17 +183,21 @@ def test_the_core_has_no_door_to_the_world(room: str) -> None:
     assert wrong == []
 
 
-def test_within_the_groups_room_imports_go_one_way() -> None:
-    room = ROOT / "coordinator/groups"
+def test_among_the_classic_groups_imports_go_one_way() -> None:
+    room = ROOT / "coordinator/groups/classic"
     for position, name in enumerate(STEPS):
-        later = {f"coordinator.groups.{step.removesuffix('.py')}" for step in STEPS[position + 1 :]}
+        later = {f"coordinator.groups.classic.{step.removesuffix('.py')}" for step in STEPS[position + 1 :]}
         assert later.isdisjoint(imports_of(room / name)), name
 
 
-def test_the_shipped_packages_import_no_tests_and_no_benchmarks() -> None:
+def test_the_shipped_packages_import_nothing_that_is_not_installed() -> None:
     for room in ("muster", "coordinator", "protocol", "storage"):
         for path in files_of(room):
-            wrong = [module for module in imports_of(path) if is_within(module, ("tests", "bench"))]
+            wrong = [
+                module
+                for module in imports_of(path)
+                if is_within(module, ("harness", "tools", "tests", "bench"))
+            ]
             assert wrong == [], path
 
 
@@ -158,6 +205,73 @@ def test_only_the_face_of_the_daemon_knows_the_face_of_the_product() -> None:
     for room in ("coordinator", "protocol", "storage"):
         for path in files_of(room):
             assert not any(is_within(module, ("muster",)) for module in imports_of(path)), path
+
+
+def rooms_of(package: str) -> dict[str, set[str]]:
+    """The rooms of a package, its own packages and files, with those that each of them imports."""
+    root = ROOT / package
+    rooms = {path.stem for path in root.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    return {room: _imported_by(root, room) & rooms - {room} for room in rooms - {"__init__", "__main__"}}
+
+
+def _imported_by(root: Path, room: str) -> set[str]:
+    """What a room imports of the package it stands in, by the first name behind the package's."""
+    files = (root / room).rglob("*.py") if (root / room).is_dir() else [root / f"{room}.py"]
+    within = f"{root.name}."
+    modules = (module for file in files for module in imports_of(file) if module.startswith(within))
+    return {module.split(".")[1] for module in modules}
+
+
+def packages() -> dict[str, set[str]]:
+    """Our packages, with those that each of them imports."""
+    found = {package: {module.split(".")[0] for module in _modules(package)} for package in OURS}
+    return {package: imported & set(OURS) - {package} for package, imported in found.items()}
+
+
+def _modules(package: str) -> Iterator[str]:
+    for path in (ROOT / package).rglob("*.py"):
+        yield from imports_of(path)
+
+
+def floors(graph: Graph) -> int:
+    """The rooms on the longest way down, the first and the last counted. Raises CycleError if there is none."""
+    depth: dict[str, int] = {}
+    for room in TopologicalSorter(graph).static_order():
+        depth[room] = 1 + max((depth[below] for below in graph.get(room, ())), default=0)
+    return max(depth.values())
+
+
+@pytest.mark.parametrize("package", ["coordinator", "protocol", "storage"])
+def test_no_two_rooms_of_a_package_import_each_other_by_any_way(package: str) -> None:
+    """Each file may keep to the rules and two packages still need each other: then neither can be read alone."""
+    floors(rooms_of(package))
+
+
+def test_no_two_packages_import_each_other_by_any_way() -> None:
+    floors(packages())
+
+
+def test_the_daemon_has_few_rooms_on_few_floors() -> None:
+    rooms = rooms_of("coordinator")
+    arrows = [
+        f"{room} -> {below}" for room, all_below in sorted(rooms.items()) for below in sorted(all_below)
+    ]
+    assert len(rooms) <= ROOMS_MAX, sorted(rooms)
+    assert len(arrows) <= ARROWS_MAX, arrows
+    assert floors(rooms) <= FLOORS_MAX
+
+
+def test_floors_are_counted_and_cycles_are_seen() -> None:
+    assert floors({"top": {"middle", "bottom"}, "middle": {"bottom"}, "bottom": set()}) == 3
+    with pytest.raises(CycleError):
+        floors({"groups": {"offsets"}, "offsets": {"shard"}, "shard": {"groups"}})
+
+
+def test_rooms_and_what_they_import_are_found() -> None:
+    rooms = rooms_of("coordinator")
+    assert {"daemon", "effects", "shard", "groups"} <= set(rooms)
+    assert {"groups", "offsets"} <= rooms["shard"]
+    assert "storage" in packages()["coordinator"]
 
 
 def test_the_reader_of_imports_sees_them_all(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record, new_offset_commit_tombstone
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.records import encode_record, new_offset_commit_tombstone
-from coordinator.groups.shard import Shard
-from coordinator.loading import replay_batches
+from coordinator.runtime.loading import replay_batches
+from coordinator.shard.shard import Shard
 from protocol.errors import DecodeError
-from protocol.record_batch import Batch, parse_header
-from protocol.records import Record as LogRecord
-from protocol.records import encode_batch
+from protocol.records.batch import Batch, parse_header
+from protocol.records.records import Record as LogRecord
+from protocol.records.records import encode_batch
 from tests.groups.driver import Topics
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"

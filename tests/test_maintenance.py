@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator.history import TOPIC as HISTORY_TOPIC
-from coordinator.maintenance import Intervals, Maintenance
-from coordinator.settings import Settings
-from storage import log_producers
-from storage.checkpoints import RECOVERY_POINTS
-from storage.log_config import FlushPolicy
-from storage.partition_log import PartitionLog
+from coordinator.history.events import TOPIC as HISTORY_TOPIC
+from coordinator.settings.model import Settings
+from coordinator.upkeep.maintenance import Intervals, Maintenance
+from storage.log import log_producers
+from storage.log.checkpoints import RECOVERY_POINTS
+from storage.log.config import FlushPolicy
+from storage.log.partition_log import PartitionLog
 from tests.topics.requests import produce
 from tests.topics.world import WALL_MS, World, batch, topic_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from coordinator.effects import MarkersWanted
-from coordinator.marker_sender import MarkerSender
-from protocol.control_records import Marker
+from coordinator.runtime.marker_sender import MarkerSender
 from protocol.errors import ErrorCode
+from protocol.records.control import Marker
 
 MARKER = Marker(producer_id=7, producer_epoch=1, coordinator_epoch=0, is_commit=True)
 ORDERS, CLICKS = ("orders", 0), ("clicks", 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.outages import Outages
+from coordinator.runtime.outages import Outages
 from storage.files import StorageError
 
 PROMISED_MS = 10_000  # docs/design.md: "tried again every ten seconds"

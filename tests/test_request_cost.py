@@ -20,7 +20,7 @@ from bench.pairs.lanes import Lane
 from bench.pairs.servers import Floor, cpu_of, muster
 from bench.pairs.singles import commit_of, lanes_of, make_topic
 from bench.pairs.steady import floor_lanes
-from tests.processes import ServerProcess
+from harness.processes import ServerProcess
 
 CONNECTIONS = 50
 HEARTBEAT_FLOORS, COMMIT_FLOORS, LARGE_COMMIT_FLOORS = 1.6, 25, 350

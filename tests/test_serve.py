@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, free_port
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, free_port
 
 ROOT = Path(__file__).parent.parent
 READY = re.compile(r"muster: ready on (\S+:\d+) \(log in (.+), started in \d+\.\d\d s\)\n")

@@ -14,24 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.daemon import topic_settings
-from coordinator.kafka_option_names import IGNORED, RETIRED
-from coordinator.listeners import Listener
-from coordinator.properties_file import PropertiesError, parse_properties
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS
-from coordinator.settings import OPTIONS, Settings, attribute_name, option_name
-from coordinator.settings_page import (
+from coordinator.settings.kafka_names import IGNORED, RETIRED
+from coordinator.settings.listeners import Listener
+from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
+from coordinator.settings.page import (
     DIFFERENT_DEFAULTS,
     NARROWER_RANGES,
     PAGE,
     kind_of,
     settings_page,
 )
-from coordinator.settings_sources import Loaded, SettingsError, environment_variable, load
-from coordinator.settings_types import Flag, Whole
+from coordinator.settings.properties import PropertiesError, parse_properties
+from coordinator.settings.sources import Loaded, SettingsError, environment_variable, load
+from coordinator.settings.types import Flag, Whole
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import topic_config
-from tests import java_tools
+from harness import java_tools
 
 # Kafka's own file, as its 4.x archive ships it for one node in combined mode, comments left out.
 STOCK_FILE = """\

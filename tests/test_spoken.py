@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.wire import WireClient
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.produce import ProduceRequest
-from protocol.versions import PRODUCE_KEY, SUPPORTED
+from protocol.messages.versions import PRODUCE_KEY, SUPPORTED
 from tests.recording_daemon import RecordingDaemon
 from tests.spoken import (
     BEGIN,
@@ -24,7 +25,6 @@ from tests.spoken import (
     table,
     wrong_rows,
 )
-from tests.wire import WireClient
 
 LINES = ["12 4 librdkafka", "12 4 other", "12 0 old one", "12 3 wire", "3 13 "]
 

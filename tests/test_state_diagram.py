@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from coordinator.groups import states
-from coordinator.groups.states import TRANSITIONS, GroupState, Trigger
-from coordinator.state_diagram import ANSWERS, PAGE, TRIGGERS, states_page
+from coordinator.groups.classic import states
+from coordinator.groups.classic.states import TRANSITIONS, GroupState, Trigger
+from tools.state_diagram import ANSWERS, PAGE, TRIGGERS, states_page
 
 ARROW = re.compile(r"^    (\w+) --> (\w+): (.+)$", re.MULTILINE)
 
 
 def test_the_page_of_states_is_fresh() -> None:
-    assert PAGE.read_text() == states_page(), "run: python -m coordinator.state_diagram > docs/states.md"
+    assert PAGE.read_text() == states_page(), "run: python -m tools.state_diagram > docs/states.md"
 
 
 def test_the_diagram_has_an_arrow_for_every_transition_and_no_other() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 ROOT: Final = Path(__file__).parent.parent
-OURS: Final = {"muster", "coordinator", "protocol", "storage", "tests", "bench"}
+OURS: Final = {"muster", "coordinator", "protocol", "storage", "harness", "tools", "tests", "bench"}
 SOURCES: Final = [path for package in sorted(OURS) for path in (ROOT / package).rglob("*.py")]
 IGNORED: Final = re.compile(r"#\s*type:\s*ignore(\[[a-z, -]+\])?")
 IGNORES_MAX: Final = 54

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
-from tests.daemon import MusterDaemon
-from tests.wire import WireClient
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = {"muster", "coordinator", "protocol", "storage"}

@@ -24,9 +24,9 @@ from rich.console import Console
 from bench.demo.flights import ROWS, load_flights
 from bench.demo.spark_job import SparkJobError
 from bench.demo.steps import GROUP, TOPIC, Demo
+from harness.daemon import MusterDaemon
 from muster.cluster import ClusterError
 from muster.spark.java import SparkUnavailableError, require_spark
-from tests.daemon import MusterDaemon
 
 ANSWER_TIMEOUT_S = 5.0
 SECONDS = 25.0  # What three members would need to read everything: long enough to watch one die.

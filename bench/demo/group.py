@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.demo.members import GroupMember
-from tests.processes import wait_until
+from harness.processes import wait_until
 
 SESSION_TIMEOUT_MS = 6_000  # The shortest that Kafka allows unless told: until then nobody misses the dead.
 MEMBERS = 3

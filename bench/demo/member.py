@@ -15,8 +15,8 @@ from collections import Counter
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from bench.demo.flights import flight_id
-from tests.clients.workers.reporting import Config, report, stop_requested
-from tests.messages import value_of
+from harness.messages import value_of
+from harness.reporting import Config, report, stop_requested
 
 COMMIT_EVERY_S = 1.0
 BATCHES_PER_S = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coordinator.effects import GroupEvent
 from muster.cluster import connected
-from muster.group_history import read_history
+from muster.groups.history import read_history
 
 JOINING, SYNCING = "PreparingRebalance", "CompletingRebalance"
 

@@ -17,9 +17,9 @@ from bench.demo.rebalances import read_events, rebalances
 from bench.demo.report import Check, GroupBars, bars, outcome_table, rebalance_table
 from bench.demo.spark_job import run_job
 from coordinator.effects import GroupEvent
+from harness.observer import TIMEOUT_S, Observer
+from harness.processes import wait_until
 from muster.cluster import ClusterError
-from tests.clients.observer import TIMEOUT_S, Observer
-from tests.processes import wait_until
 
 TOPIC, GROUP = "flights", "flights-demo"
 PARTITIONS = 6

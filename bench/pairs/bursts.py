@@ -26,12 +26,12 @@ from bench.pairs.rounds import KAFKA, MUSTER, Section, Target, target
 from bench.pairs.servers import KAFKA_HEAP, KAFKA_PRODUCTION, cpu_of
 from bench.pairs.singles import errors_in
 from coordinator.server.acceptor import longest_queue
-from coordinator.settings import Settings
+from coordinator.settings.model import Settings
+from harness.accept_queue import dropped_connections
+from harness.daemon import ROOT, MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.processes import HOST, ServerProcess
 from protocol.errors import ErrorCode
-from tests.accept_queue import dropped_connections
-from tests.daemon import ROOT, MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.processes import HOST, ServerProcess
 
 NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 """The one setting that is not the default, in both: with the delay a burst is over before any group begins."""

@@ -17,13 +17,13 @@ from typing import Any, Final
 from bench.pairs import frames
 from bench.pairs.frames import Joined
 from bench.pairs.lanes import RECEIVE_BYTES, LoadError, connect
-from protocol.codec import decode
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
+from protocol.codec.codec import decode
 from protocol.errors import ErrorCode
 from protocol.messages import RESPONSES
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.processes import HOST, wait_until
-from tests.wire import WireClient
 
 HEARTBEAT_S: Final = 3.0
 REBALANCE_MS: Final = 60_000

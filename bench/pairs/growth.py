@@ -22,7 +22,7 @@ from bench.pairs.rounds import REPEATED, Contender, Section, target
 from bench.pairs.singles import PARTITIONS, TOPIC, commit_of, lanes_of, make_topic
 from bench.pairs.starts import filled
 from bench.pairs.weight import crowds
-from tests.processes import ServerProcess
+from harness.processes import ServerProcess
 
 GROUPS, OFFSET_GROUPS, MEMBERS = 100, 10, 10
 """The smallest sizes: groups of one member, groups of a thousand offsets, members of one group."""

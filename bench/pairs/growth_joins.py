@@ -19,14 +19,14 @@ from bench.pairs.lanes import LoadError, ask, connect
 from bench.pairs.plan import Plan
 from bench.pairs.servers import cpu_us
 from bench.pairs.storms import DEADLINE_S
-from coordinator.groups.answers import join_answer
-from coordinator.groups.group import Group
-from coordinator.groups.member import Member, OfferedProtocol
-from protocol.codec import decode
+from coordinator.groups.classic.answers import join_answer
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.member import Member, OfferedProtocol
+from harness.processes import ServerProcess
+from protocol.codec.codec import decode
 from protocol.errors import ErrorCode
 from protocol.framing import response_frame
 from protocol.messages.join_group import JoinGroupResponse
-from tests.processes import ServerProcess
 
 MEMBERS: Final = 20
 """Of the smallest group."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bench.pairs.servers import Cpu, cpu_of
-from tests.processes import HOST
+from harness.processes import HOST
 
 RECEIVE_BYTES: Final = 1 << 16
 PATIENCE_S: Final = 60.0

@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.pairs.rounds import COMPILED, MUSTER
 from bench.pairs.servers import kafka, muster
 from bench.pairs.sources import COMPILED_TREE, is_current
-from tests.daemon import ROOT, MusterDaemon
-from tests.kafka_broker import KafkaBroker
+from harness.daemon import ROOT, MusterDaemon
+from harness.kafka_broker import KafkaBroker
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 from bench.pairs import lanes
 from bench.pairs.lanes import Lane, Load
 from bench.pairs.servers import resident_mb
-from tests.processes import ServerProcess
+from harness.processes import ServerProcess
 
 MUSTER, COMPILED, KAFKA, FLOOR = "Muster", "Muster, compiled", "Kafka", "floor"
 """Muster is pure Python, as `make run`, the wheel and the image are; compiled is what `make compiled` builds."""

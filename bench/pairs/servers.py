@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.daemon import ROOT, MusterDaemon
-from tests.kafka_broker import SMALL, KafkaBroker
-from tests.processes import HOST, ServerProcess
+from harness.daemon import ROOT, MusterDaemon
+from harness.kafka_broker import SMALL, KafkaBroker
+from harness.processes import HOST, ServerProcess
 
 KAFKA_HEAP: Final = "1g"
 KAFKA_THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}

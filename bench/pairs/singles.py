@@ -10,12 +10,12 @@ from bench.pairs import frames
 from bench.pairs.crowd import ANSWER_HEADER_BYTES, joined
 from bench.pairs.frames import COMMIT, FETCH, HEARTBEAT, Joined
 from bench.pairs.lanes import Lane, LoadError, ask
-from protocol.codec import decode
+from harness.processes import ServerProcess
+from harness.wire import WireClient
+from protocol.codec.codec import decode
 from protocol.errors import ErrorCode
 from protocol.messages import RESPONSES
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.processes import ServerProcess
-from tests.wire import WireClient
 
 TOPIC: Final = "bench"
 PARTITIONS: Final = 1_000

@@ -21,9 +21,9 @@ from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, Section, target
 from bench.pairs.servers import cpu_of
 from bench.pairs.singles import PARTITIONS, TOPIC, errors_in, fill, make_topic
+from harness.daemon import WITH_BYTECODE
+from harness.processes import ServerProcess
 from protocol.errors import ErrorCode
-from tests.daemon import WITH_BYTECODE
-from tests.processes import ServerProcess
 
 IMPORT: Final = """\
 import time

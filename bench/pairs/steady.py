@@ -29,7 +29,7 @@ from bench.pairs.rounds import (
 )
 from bench.pairs.servers import Floor
 from bench.pairs.singles import PARTITIONS, commit_of, lanes_of, make_topic
-from tests.processes import ServerProcess
+from harness.processes import ServerProcess
 
 SYNC_PROBES: Final = 200
 MANY: Final = 9

@@ -17,7 +17,7 @@ from bench.pairs.lanes import connect
 from bench.pairs.plan import Plan
 from bench.pairs.rounds import KAFKA, Section, target
 from bench.pairs.servers import cpu_of
-from tests.processes import ServerProcess
+from harness.processes import ServerProcess
 
 DELAYS: Final = 2
 """The initial delay begins once more if somebody has joined in it, and here everybody has (docs/kafka.md 3)."""

@@ -16,7 +16,7 @@ from bench.pairs.rounds import KAFKA, Section, target
 from bench.pairs.servers import cpu_of, resident_mb
 from bench.pairs.singles import PARTITIONS, fill, make_topic
 from bench.pairs.storms import DEADLINE_S
-from tests.processes import ServerProcess
+from harness.processes import ServerProcess
 
 INTERVAL_S: Final = 3.0
 PACE: Final = 1.1

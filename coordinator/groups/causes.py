@@ -12,7 +12,7 @@ from enum import Enum, unique
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from coordinator.groups.member import Member
+    from coordinator.groups.classic.member import Member
 
 REASON_MAX_CHARS: Final = 255
 """Of a client's own reason so much is kept; the Java client cuts its reasons to the same length."""

@@ -1,7 +1,7 @@
 """The settings the core obeys, under Kafka's names with dots as underscores.
 
 Plain numbers, already checked: where they come from and what ranges they may have is the business of
-`coordinator.settings`. Defaults are those of a stock broker (docs/kafka.md section 6).
+`coordinator.settings.model`. Defaults are those of a stock broker (docs/kafka.md section 6).
 """
 
 from __future__ import annotations

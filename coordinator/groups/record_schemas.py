@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from protocol.codec import data, since, struct
-from protocol.primitives import ZERO_UUID, Int32, Int64, Uuid
+from protocol.codec.codec import data, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int32, Int64, Uuid
 
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from coordinator.effects import CommitRun, Moment, Record, Records, Reply, RequestContext, Result
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import COMMIT_ANSWER, EMPTY
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.states import COMMIT_ANSWER, EMPTY
 from coordinator.offsets.committed import NO_EXPIRY
-from coordinator.offsets.topic_catalog import TopicCatalog
-from protocol.codec import spec
+from coordinator.topic_catalog import TopicCatalog
+from protocol.codec.codec import spec
+from protocol.codec.packed import PackedArray, as_packed, packing_of
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,8 +29,6 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.packed import PackedArray, as_packed, packing_of
-from protocol.primitives import ZERO_UUID
 
 TOPIC_IDS_SINCE: Final = 10
 GROUP_NOT_FOUND_SINCE: Final = 9  # Before: an absent group is an old generation.

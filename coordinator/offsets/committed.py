@@ -14,8 +14,8 @@ from coordinator.effects import CommitRun
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
 from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
-from protocol.control_records import Marker
-from protocol.primitives import ZERO_UUID
+from protocol.codec.primitives import ZERO_UUID
+from protocol.records.control import Marker
 
 __all__ = [
     "NO_EXPIRY",

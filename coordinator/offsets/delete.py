@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from coordinator.effects import Reply, RequestContext, Result
-from coordinator.groups.group import Group
-from coordinator.groups.records import new_offset_commit_tombstone
-from coordinator.groups.states import DELETE_ANSWER
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.records import new_offset_commit_tombstone
+from coordinator.groups.classic.states import DELETE_ANSWER
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, same_topic
 from coordinator.offsets.open_transactions import HeldKey
-from coordinator.offsets.topic_catalog import TopicCatalog
+from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -12,13 +12,13 @@ from typing import Final, TypeAlias
 
 from coordinator.effects import NOTHING, Moment, Record, Result, SetTimer, combine
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.delete_groups import remove_group
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.records import new_offset_commit_tombstone
+from coordinator.groups.classic.states import EMPTY, STABLE
+from coordinator.groups.classic.timers import OffsetExpiryTimer
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.records import new_offset_commit_tombstone
-from coordinator.groups.states import EMPTY, STABLE
-from coordinator.groups.timers import OffsetExpiryTimer
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedOffsets
+from coordinator.offsets.remove_group import remove_group
 
 SWEEP_SLICE_OFFSETS: Final = 2_000
 """After so many offsets, or groups, the sweep lets others go first: about 2 ms of work."""

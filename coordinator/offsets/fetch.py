@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from coordinator.effects import Reply, RequestContext, Result
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
-from coordinator.offsets.shapes import FETCH_GROUPS_SINCE, NO_OFFSET
-from coordinator.offsets.topic_catalog import TopicCatalog
+from coordinator.offsets.error_responses import FETCH_GROUPS_SINCE, NO_OFFSET
+from coordinator.topic_catalog import TopicCatalog
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -27,7 +28,6 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.primitives import ZERO_UUID
 
 TOPIC_IDS_SINCE: Final = 10
 

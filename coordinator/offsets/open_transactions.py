@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.offsets.topic_offsets import CommittedOffset
-from protocol.control_records import Marker
 from protocol.errors import ErrorCode
+from protocol.records.control import Marker
 
 MAX_ENDED_PRODUCERS: Final = 10_000
 """Of so many producers without an open transaction is the epoch remembered, about 150 bytes each; then the one

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from coordinator.effects import CommitRun, Record
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.records import encode_record
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.records import encode_record
 from coordinator.offsets.commit import (
     DEFAULT_RETENTION,
     CommitAnswers,
@@ -25,13 +25,13 @@ from coordinator.offsets.commit import (
     store,
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
-from coordinator.offsets.topic_catalog import TopicCatalog
 from coordinator.offsets.topic_offsets import CommittedOffset, new_tuple
+from coordinator.topic_catalog import TopicCatalog
+from protocol.codec.primitives import ZERO_UUID
+from protocol.codec.template import Template
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.primitives import ZERO_UUID
-from protocol.records import Record as LogRecord
-from protocol.template import Template
+from protocol.records.records import Record as LogRecord
 
 
 class Row(NamedTuple):

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.effects import CommitRun
-from protocol.primitives import ZERO_UUID
+from protocol.codec.primitives import ZERO_UUID
 
 NO_EXPIRY: Final = -1
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import EMPTY
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import EMPTY
 from coordinator.offsets.commit import CommitAnswers, existing_partitions, metadata_error, store
 from coordinator.offsets.committed import CommittedOffsets
-from coordinator.offsets.topic_catalog import TopicCatalog
+from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,

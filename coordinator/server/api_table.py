@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from coordinator.server.pending import Pending
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, SUPPORTED_FEATURES, FeatureLevels
-from protocol.codec import spec
+from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
 from protocol.messages import REQUESTS
 from protocol.messages.api_versions import (
@@ -21,7 +21,7 @@ from protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.versions import SUPPORTED
+from protocol.messages.versions import SUPPORTED
 
 API_VERSIONS_KEY = 18
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from coordinator.group_runner import GroupRunner
-from coordinator.groups.shard import Shard
 from coordinator.offsets.recommit import Recommit
+from coordinator.runtime.group_runner import GroupRunner
 from coordinator.server.pending import Pending
 from coordinator.server.remembered import HEAD_BYTES, REST_AT
-from protocol.codec import encode
+from coordinator.shard.shard import Shard
+from protocol.codec.codec import encode
+from protocol.codec.template import Template
 from protocol.framing import response_halves
 from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.template import Template
 
 
 class CommitAgain:

@@ -23,16 +23,16 @@ from coordinator.server.large_frame import LARGE_FROM_BYTES
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
 from coordinator.server.remembered import NOTHING_REMEMBERED, Recalled, Remembered
-from protocol.codec import decode
+from protocol.codec.codec import decode
+from protocol.codec.primitives import Buffer, replaced_text
 from protocol.errors import DecodeError
 from protocol.framing import skip_tagged_fields
-from protocol.primitives import Buffer, replaced_text
-from storage.file_range import FileRange
 from storage.files import StorageError
+from storage.log.file_range import FileRange
 
 if TYPE_CHECKING:
-    from coordinator.listeners import Listener
     from coordinator.server.server import Server
+    from coordinator.settings.listeners import Listener
 
 MAX_UNANSWERED = 128
 """Pipelined requests of one connection that may wait for their answers; more stay in the socket."""

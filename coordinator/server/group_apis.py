@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any
 from uuid import uuid4
 
+from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import RequestContext
-from coordinator.groups.heartbeat import Beat
-from coordinator.groups.shard import Shard
+from coordinator.groups.classic.heartbeat import Beat
 from coordinator.offsets.transactional_commit import (
     Verification,
     VerifiedCommit,
@@ -22,14 +22,14 @@ from coordinator.offsets.transactional_commit import (
     needs_verification,
     verification_answer,
 )
-from coordinator.runtime import Runtime
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.server.api_table import Again, Handler, Recaller, Repeat, Repeater
 from coordinator.server.commit_again import commit_again_of
 from coordinator.server.pending import Pending
 from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
-from coordinator.shard_runner import ShardRunner, ShardState
+from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
-from coordinator.transaction_verifier import TransactionVerifier
 from protocol.errors import ErrorCode
 from protocol.framing import response_halves
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

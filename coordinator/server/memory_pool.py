@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from coordinator.clock import Clock
+from coordinator.runtime.clock import Clock
 
 UNLIMITED: Final = 1 << 62
 

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from protocol.primitives import Buffer
-from storage.file_range import FileRange
+from protocol.codec.primitives import Buffer
 from storage.files import Chunk, StorageError
+from storage.log.file_range import FileRange
 
 log = structlog.get_logger("muster.connection")
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from protocol.codec.primitives import Buffer
 from protocol.errors import EncodeError
 from protocol.framing import response_frame
-from protocol.primitives import Buffer
 
 if TYPE_CHECKING:
     from coordinator.server.api_table import Api

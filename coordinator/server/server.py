@@ -15,15 +15,15 @@ from typing import Any
 
 import structlog
 
-from coordinator.clock import Clock
-from coordinator.listeners import Listener
+from coordinator.runtime.clock import Clock
 from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest_queue
 from coordinator.server.api_table import Api
 from coordinator.server.connection import Connection
 from coordinator.server.descriptors import Descriptors
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
-from coordinator.settings import Settings
+from coordinator.settings.listeners import Listener
+from coordinator.settings.model import Settings
 
 log = structlog.get_logger("muster.server")
 

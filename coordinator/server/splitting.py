@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
 from coordinator.effects import RequestContext
+from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.pending import Gather, Pending
-from coordinator.shard_runner import ShardRunner
 from protocol.errors import ErrorCode
 
 MOST_A_TURN: Final = 1_000

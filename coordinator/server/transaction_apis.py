@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from coordinator.runtime import Runtime
+from coordinator.data.producer_ids import ProducerIds
+from coordinator.runtime.loop import Runtime
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
-from coordinator.topics.producer_ids import ProducerIds
 from coordinator.transactions.answers import BATCHED_SINCE
 from coordinator.transactions.list_transactions import unknown_states
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

@@ -24,13 +24,13 @@ import structlog
 
 from coordinator.topics.producer_checks import ProducerError, Verifications, check_marker
 from coordinator.topics.workers import Workers
-from protocol.control_records import Marker, encode_marker
 from protocol.errors import ErrorCode
-from protocol.record_batch import Batch, parse_header
+from protocol.records.batch import Batch, parse_header
+from protocol.records.control import Marker, encode_marker
 from storage.files import CorruptSegment, StorageError
-from storage.log_producers import ReadProducers
-from storage.partition_log import BatchTooLarge, PartitionLog
-from storage.producer_state import ProducerState
+from storage.log.log_producers import ReadProducers
+from storage.log.partition_log import BatchTooLarge, PartitionLog
+from storage.producers.producer_state import ProducerState
 
 LEADER_EPOCH: Final = 0
 """There is one node and no election, so every partition's leader epoch is and stays the first."""

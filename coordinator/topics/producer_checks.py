@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.control_records import Marker
 from protocol.errors import ErrorCode
-from protocol.record_batch import Batch
-from storage.producer_state import NO_EPOCH, Producer, ProducerState
+from protocol.records.batch import Batch
+from protocol.records.control import Marker
+from storage.producers.producer_state import NO_EPOCH, Producer, ProducerState
 
 LAST_SEQUENCE: Final = 2**31 - 1
 LAST_EPOCH: Final = 2**15 - 1

@@ -35,8 +35,8 @@ from coordinator.topics.topic_config import TopicConfig, accepted_config, lag_co
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode
 from storage.files import StorageError
-from storage.log_config import FlushPolicy
-from storage.partition_log import OffsetOutOfRange, PartitionLog
+from storage.log.config import FlushPolicy
+from storage.log.partition_log import OffsetOutOfRange, PartitionLog
 
 Deleted = Callable[[str, bytes], None]
 """Told name and id of a topic that is gone."""

@@ -1,6 +1,6 @@
 """What the data plane needs to know of the daemon's settings, and all that may change at run time: plain values.
 
-Checked where they are read (`coordinator/settings.py`); nothing here parses or looks anything up.
+Checked where they are read (`coordinator/settings/model.py`); nothing here parses or looks anything up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.topics.config_values import INT32_MAX, INT64_MAX
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 
 FLOAT_MAX = sys.float_info.max
 

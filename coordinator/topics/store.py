@@ -19,12 +19,12 @@ from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import DynamicSettings
-from storage.checkpoints import TopicPartition
+from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, Files, StorageError
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_files import read_partition_metadata
-from storage.partition_log import PartitionLog
+from storage.log.checkpoints import TopicPartition
+from storage.log.config import LogConfig
+from storage.log.partition_files import read_partition_metadata
+from storage.log.partition_log import PartitionLog
 
 REMEMBERED_DELETIONS: Final = 1_000
 """So many ids of deleted topics are kept: enough for those whose offsets a crash may have left behind."""

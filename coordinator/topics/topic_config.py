@@ -28,8 +28,8 @@ from coordinator.topics.config_values import (
 )
 from coordinator.topics.settings import TopicSettings
 from protocol.messages.describe_configs import ConfigSource, ConfigType
-from protocol.record_batch import Codec
-from storage.log_config import FlushPolicy, LogConfig
+from protocol.records.batch import Codec
+from storage.log.config import FlushPolicy, LogConfig
 
 INT, LONG = ConfigType.INT, ConfigType.LONG
 KAFKA_DEFAULTS: Final = TopicSettings()

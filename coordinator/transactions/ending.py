@@ -15,8 +15,8 @@ from coordinator.transactions.timers import stop_expecting
 from coordinator.transactions.transaction import NO_PRODUCER_ID, Transaction
 from coordinator.transactions.transaction_settings import Surroundings
 from coordinator.transactions.transactions import Transactions
-from protocol.control_records import Marker
 from protocol.errors import ErrorCode
+from protocol.records.control import Marker
 
 COORDINATOR_EPOCH = 0
 """In every marker: one node coordinates for ever, so there is no other epoch."""

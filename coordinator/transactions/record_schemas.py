@@ -6,8 +6,8 @@ that version. The prefixes, and what a record means, belong to `records` and to 
 
 from typing import Final
 
-from protocol.codec import data, since, struct
-from protocol.primitives import Int8, Int16, Int32, Int64
+from protocol.codec.codec import data, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32, Int64
 
 TRANSACTION_LOG: Final = 0
 

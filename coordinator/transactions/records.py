@@ -10,7 +10,7 @@ from typing import Final
 
 from coordinator.effects import Record
 from coordinator.transactions.record_schemas import TRANSACTION_LOG, TransactionLogKey, TransactionLogValue
-from protocol.codec import decode, encode, spec
+from protocol.codec.codec import decode, encode, spec
 from protocol.errors import DecodeError
 
 _PREFIX: Final = Struct(">h")

@@ -86,7 +86,7 @@ def verify(
         from muster.log.progress import progress
         from muster.log.verify import total_bytes
         from muster.log.verify import verify as verify_source
-        from storage.check_log import Severity
+        from storage.check.log import Severity
 
         source = _opened(path)
         with progress("checking", total_bytes(source, source.places)) as advance:

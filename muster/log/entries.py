@@ -11,20 +11,20 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from coordinator.effects import Record as CoreRecord
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
-from coordinator.groups.records import decode_record
 from muster.log.other_records import decode_other
 from muster.log.places import Place
 from muster.log.progress import Advance
+from protocol.codec.primitives import ZERO_UUID
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from protocol.errors import DecodeError
-from protocol.primitives import ZERO_UUID
-from protocol.records import Batch, CorruptBatch, Record, iter_records
-from storage.batch_walk import Located
+from protocol.records.records import Batch, CorruptBatch, Record, iter_records
 from storage.files import Files
-from storage.partition_files import encode_uuid
-from storage.segment_files import segment_files, surveyed
-from storage.survey import Damage
+from storage.log.batch_walk import Located
+from storage.log.partition_files import encode_uuid
+from storage.log.segment_files import segment_files, surveyed
+from storage.log.survey import Damage
 
 Entry: TypeAlias = dict[str, Any]
 

@@ -15,26 +15,26 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.records import encode_record
-from coordinator.loading import replay_batches
 from coordinator.offsets.committed import NO_EXPIRY
+from coordinator.runtime.loading import replay_batches
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from muster.log.offsets import groups_with_members, new_shard
 from muster.log.places import LogToolError, Source, open_source
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError, EncodeError
-from protocol.primitives import ZERO_UUID
-from protocol.records import CorruptBatch, encode_batch, size_upper_bound
-from protocol.records import Record as LogRecord
-from storage.checkpoints import META_PROPERTIES, Garbled, read_meta_properties
+from protocol.records.records import CorruptBatch, encode_batch, size_upper_bound
+from protocol.records.records import Record as LogRecord
+from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import CorruptSegment, StorageError
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory, LogDirectoryError
-from storage.partition_files import read_partition_metadata
-from storage.partition_log import PartitionLog
+from storage.log.checkpoints import META_PROPERTIES, Garbled, read_meta_properties
+from storage.log.config import LogConfig
+from storage.log.partition_files import read_partition_metadata
+from storage.log.partition_log import PartitionLog
 
 SEGMENT_BYTES: Final = 104_857_600  # offsets.topic.segment.bytes, unless a server says otherwise.
 BATCH_BYTES: Final = 512 << 10

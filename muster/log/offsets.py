@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.shard import Shard
-from coordinator.loading import replay_batches
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
+from coordinator.runtime.loading import replay_batches
+from coordinator.shard.shard import Shard
 from muster.log.entries import key_texts, record_type
 from muster.log.places import LogToolError, Place, Source
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
-from protocol.primitives import ZERO_UUID
-from protocol.records import Batch, CorruptBatch, iter_records
+from protocol.records.records import Batch, CorruptBatch, iter_records
 from storage.files import Files, StorageError
-from storage.partition_files import encode_uuid
-from storage.segment_files import segment_files, surveyed
-from storage.survey import Damage
+from storage.log.partition_files import encode_uuid
+from storage.log.segment_files import segment_files, surveyed
+from storage.log.survey import Damage
 
 MEMBER_TYPES = frozenset({5, 10, 19})
 """The records that say who is a member of a group of another kind: KIP-848, share and streams groups."""

@@ -9,9 +9,9 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
-from protocol.codec import data, decode, since, struct
+from protocol.codec.codec import data, decode, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32, Int64, Uint16, Uuid
 from protocol.errors import DecodeError
-from protocol.primitives import Int8, Int16, Int32, Int64, Uint16, Uuid
 
 VERSION_BYTES: Final = 2
 

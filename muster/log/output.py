@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.check_log import Finding, Severity
+from storage.check.log import Finding, Severity
 
 if TYPE_CHECKING:  # Each command needs one of them, and has imported that.
     from muster.log.import_offline import Imported
     from muster.log.repair import Repair
     from muster.log.verify import Verified
-    from storage.repair import Loss
+    from storage.check.repair import Loss
 
 
 def show_json(value: Any) -> None:

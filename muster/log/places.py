@@ -13,7 +13,9 @@ from typing import Final
 from coordinator.topics.catalogue import FILE_NAME as CATALOGUE
 from coordinator.topics.catalogue import CatalogueEntry, read_catalogue
 from coordinator.topics.names import GROUP_METADATA_TOPIC
-from storage.checkpoints import (
+from storage.directory.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
+from storage.files import Files, StorageError
+from storage.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     RECOVERY_POINTS,
@@ -21,10 +23,8 @@ from storage.checkpoints import (
     TopicPartition,
     read_offsets,
 )
-from storage.files import Files, StorageError
-from storage.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
-from storage.sealed_segments import SEALED_SEGMENTS, Sizes, read_sealed_segments
-from storage.segment import base_offset_of
+from storage.log.sealed_segments import SEALED_SEGMENTS, Sizes, read_sealed_segments
+from storage.log.segment import base_offset_of
 
 OWN_FILES: Final = frozenset({META_PROPERTIES, RECOVERY_POINTS, CATALOGUE, LOCK})
 

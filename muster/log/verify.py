@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.records import decode_record
 from coordinator.topics.catalogue import CatalogueEntry
 from muster.log.places import Place, Source
 from muster.log.progress import Advance
 from protocol.errors import DecodeError
-from protocol.records import Batch, CorruptBatch, iter_records
-from storage.check_log import Checked, Finding, LogCheck, Severity, check_log, nothing_to_say
-from storage.checkpoints import META_PROPERTIES, RECOVERY_POINTS, Garbled, read_meta_properties
-from storage.log_directory import DELETED_SUFFIX
-from storage.segment_files import segments_bytes
+from protocol.records.records import Batch, CorruptBatch, iter_records
+from storage.check.log import Checked, Finding, LogCheck, Severity, check_log, nothing_to_say
+from storage.directory.log_directory import DELETED_SUFFIX
+from storage.log.checkpoints import META_PROPERTIES, RECOVERY_POINTS, Garbled, read_meta_properties
+from storage.log.segment_files import segments_bytes
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ What a message means and what answers it is told in its own module and in the ha
 
 from typing import Any, Final
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
 from protocol.messages.acls import (
     CreateAclsRequest,
     CreateAclsResponse,

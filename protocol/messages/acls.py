@@ -12,8 +12,8 @@ Version 0 is gone since Kafka 4.0.
 from dataclasses import field
 from typing import Final
 
-from protocol.codec import request, response, struct
-from protocol.primitives import Int8, Int16, Int32
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 
 LITERAL: Final = 3  # The kind of pattern that stands for itself.
 

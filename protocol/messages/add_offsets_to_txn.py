@@ -10,8 +10,8 @@ Clients of transaction protocol v2 leave it out: TxnOffsetCommit adds by itself 
 | 4 | clients understand TRANSACTION_ABORTABLE (KIP-890) |
 """
 
-from protocol.codec import request, response
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @request(key=25, versions="0-4", flexible="3+")

@@ -14,8 +14,8 @@ speak of many, and may only ask whether partitions are part of one (KIP-890).
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @struct

@@ -8,8 +8,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response, struct
-from protocol.primitives import Int8, Int16, Int32
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 
 
 @struct

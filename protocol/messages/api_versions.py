@@ -14,8 +14,8 @@ reason the answer's header is never flexible: the reader cannot know yet which v
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @request(key=18, versions="0-4", flexible="3+")

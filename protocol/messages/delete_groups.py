@@ -8,8 +8,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response, struct
-from protocol.primitives import Int16, Int32
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import Int16, Int32
 
 
 @request(key=42, versions="0-2", flexible="2+")

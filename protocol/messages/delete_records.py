@@ -9,8 +9,8 @@
 from dataclasses import field
 from typing import Final
 
-from protocol.codec import request, response, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 HIGH_WATERMARK: Final = -1
 """As an offset: all that may be read."""

@@ -14,8 +14,8 @@ Version 0 is gone since Kafka 4.0.
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import ZERO_UUID, Int16, Int32, Uuid
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Uuid
 
 
 @struct

@@ -10,9 +10,9 @@ Flexible from its first version.
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
-from protocol.primitives import Int8, Int16, Int32
 
 
 @request(key=60, versions="0-2", flexible="0+")

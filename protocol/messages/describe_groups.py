@@ -12,9 +12,9 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
-from protocol.primitives import Int16, Int32
 
 
 @request(key=15, versions="0-6", flexible="5+")

@@ -13,8 +13,8 @@ Version 0 is gone since Kafka 4.0.
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @struct

@@ -10,8 +10,8 @@ Flexible from its first version.
 
 from dataclasses import field
 
-from protocol.codec import response, since, struct
-from protocol.primitives import ZERO_UUID, Int16, Int32, Int64, Uint16, Uuid
+from protocol.codec.codec import response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Uint16, Uuid
 
 
 @struct

@@ -2,8 +2,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, struct
-from protocol.primitives import Int32
+from protocol.codec.codec import request, struct
+from protocol.codec.primitives import Int32
 
 
 @struct

@@ -6,9 +6,9 @@ version, and it is flexible.
 
 from dataclasses import field
 
-from protocol.codec import request, response, struct
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Uuid
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
-from protocol.primitives import ZERO_UUID, Int16, Int32, Uuid
 
 
 @struct

@@ -5,8 +5,8 @@ There is one version, and it is flexible.
 
 from dataclasses import field
 
-from protocol.codec import request, response, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @request(key=65, versions="0", flexible="0+")

@@ -9,8 +9,8 @@
 from dataclasses import field
 from enum import IntEnum
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int8, Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 
 
 class ElectionType(IntEnum):

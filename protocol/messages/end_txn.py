@@ -9,8 +9,8 @@
 | 5 | each transaction raises the epoch, and the answer brings the id and epoch to go on with (KIP-890) |
 """
 
-from protocol.codec import request, response, since
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @request(key=26, versions="0-5", flexible="3+")

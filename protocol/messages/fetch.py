@@ -26,8 +26,8 @@ use the same API; a consumer's replica id is -1. Versions 0 to 3 are gone since 
 from dataclasses import field
 from typing import Final
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Uuid
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Uuid
 
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1

@@ -15,8 +15,8 @@ list of keys and the answer one entry per key (KIP-699).
 
 from enum import IntEnum
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int8, Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 
 
 class CoordinatorType(IntEnum):

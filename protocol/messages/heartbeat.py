@@ -8,8 +8,8 @@
 | 4 | flexible |
 """
 
-from protocol.codec import request, response, since
-from protocol.primitives import Int16, Int32
+from protocol.codec.codec import request, response, since
+from protocol.codec.primitives import Int16, Int32
 
 
 @request(key=12, versions="0-4", flexible="4+")

@@ -8,9 +8,9 @@
 from dataclasses import field
 from enum import IntEnum
 
-from protocol.codec import request, response, struct
+from protocol.codec.codec import request, response, struct
+from protocol.codec.primitives import Int8, Int32
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
-from protocol.primitives import Int8, Int32
 
 
 class ConfigOperation(IntEnum):

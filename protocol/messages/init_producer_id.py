@@ -12,8 +12,8 @@ told to, so it has no place here.
 | 5 | clients understand TRANSACTION_ABORTABLE (KIP-890) |
 """
 
-from protocol.codec import request, response, since
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @request(key=22, versions="0-5", flexible="2+")

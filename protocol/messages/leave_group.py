@@ -12,8 +12,8 @@ error of its own beside the one for the whole request.
 | 5 | a reason for each member (KIP-800) |
 """
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32
 
 
 @struct

@@ -8,8 +8,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int8, Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 
 
 @request(key=74, versions="0-1", flexible="0+")

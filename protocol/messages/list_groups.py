@@ -11,8 +11,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32
 
 
 @request(key=16, versions="0-5", flexible="3+")

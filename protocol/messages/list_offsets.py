@@ -20,8 +20,8 @@ Version 0, which listed several offsets per partition, is gone since Kafka 4.0.
 from dataclasses import field
 from typing import Final
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int8, Int16, Int32, Int64
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32, Int64
 
 LATEST: Final = -1
 EARLIEST: Final = -2

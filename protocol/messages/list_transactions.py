@@ -8,8 +8,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @request(key=66, versions="0-2", flexible="0+")

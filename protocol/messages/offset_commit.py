@@ -19,8 +19,8 @@ commits with generation -1 and no member id. Versions 0 and 1 are gone since Kaf
 from collections.abc import Sequence
 from dataclasses import field
 
-from protocol.codec import packed, request, response, since, struct
-from protocol.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
+from protocol.codec.codec import packed, request, response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
 
 
 @packed

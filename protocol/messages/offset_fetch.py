@@ -20,8 +20,8 @@ partition that has an offset. Version 0 (offsets kept in ZooKeeper) is gone sinc
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
 
 
 @struct

@@ -21,8 +21,8 @@ since Kafka 4.0; brokers still report the API from 0, since librdkafka would els
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import ZERO_UUID, Int16, Int32, Int64, Records, Uuid
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Records, Uuid
 
 
 @struct

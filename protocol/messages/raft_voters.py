@@ -9,8 +9,8 @@ Flexible from their first versions.
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32, Uint16, Uuid
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32, Uint16, Uuid
 
 
 @struct

@@ -6,8 +6,8 @@
 | 2 | flexible |
 """
 
-from protocol.codec import request, response, since
-from protocol.primitives import Int16, Int64
+from protocol.codec.codec import request, response, since
+from protocol.codec.primitives import Int16, Int64
 
 
 @request(key=36, versions="0-2", flexible="2+")

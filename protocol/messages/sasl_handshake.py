@@ -7,8 +7,8 @@
 
 from dataclasses import field
 
-from protocol.codec import request, response
-from protocol.primitives import Int16
+from protocol.codec.codec import request, response
+from protocol.codec.primitives import Int16
 
 
 @request(key=17, versions="0-1", flexible="none")

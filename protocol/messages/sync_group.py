@@ -14,8 +14,8 @@ assignment is opaque here: `protocol.consumer` reads what consumers put into it.
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32
 
 
 @struct

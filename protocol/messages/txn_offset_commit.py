@@ -14,8 +14,8 @@ The offsets count when the transaction is committed, and never if it is aborted.
 
 from dataclasses import field
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int16, Int32, Int64
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @struct

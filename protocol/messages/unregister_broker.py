@@ -1,7 +1,7 @@
 """UnregisterBroker (key 64): have the cluster forget a broker that is gone for good (KIP-500)."""
 
-from protocol.codec import request, response
-from protocol.primitives import Int16, Int32
+from protocol.codec.codec import request, response
+from protocol.codec.primitives import Int16, Int32
 
 
 @request(key=64, versions="0", flexible="0+")

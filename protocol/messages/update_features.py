@@ -11,8 +11,8 @@ Flexible from its first version.
 from dataclasses import field
 from enum import IntEnum
 
-from protocol.codec import request, response, since, struct
-from protocol.primitives import Int8, Int16, Int32
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import Int8, Int16, Int32
 
 
 class UpgradeType(IntEnum):

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
-from coordinator.groups.records import decode_record
-from coordinator.history import TOPIC as HISTORY_TOPIC
-from coordinator.history import decode_event
+from coordinator.history.events import TOPIC as HISTORY_TOPIC
+from coordinator.history.events import decode_event
+from harness.observer import Observer
+from harness.processes import wait_until
 from protocol.consumer import decode_assignment
-from tests.clients.observer import Observer
-from tests.processes import wait_until
 
 OFFSETS_TOPIC = "__consumer_offsets"
 HISTORY_DEADLINE_S = 20

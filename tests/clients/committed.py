@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.clients.observer import Settings
-from tests.messages import offset_of, partition_of, value_of
-from tests.processes import wait_until
+from harness.messages import offset_of, partition_of, value_of
+from harness.observer import Settings
+from harness.processes import wait_until
 
 TIMEOUT_S = 20
 SETTLED_S = 45  # A dead worker's transaction has to time out first.

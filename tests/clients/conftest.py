@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.kafka_broker import KafkaBroker
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from tests.clients.fleet import FAMILIES, Fleet
-from tests.clients.observer import Observer
-from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess
 from tests.recording_daemon import RecordingDaemon
 
 # The delay lets members that start together join together, yet a test with one member does not wait seconds.

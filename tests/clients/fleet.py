@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests import java_tools
-from tests.processes import wait_until
+from harness import java_tools
+from harness.processes import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from coordinator.effects import GroupEvent
+from harness.observer import Observer, unique
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,9 +21,6 @@ from protocol.messages.offset_commit import (
 from tests.clients import chronicle
 from tests.clients.chronicle import Generation
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
-from tests.clients.observer import Observer, unique
-from tests.processes import wait_until
-from tests.wire import WireClient
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.observer import Observer
 from protocol.errors import ErrorCode
 from tests.clients.fleet import Fleet
 from tests.clients.groups import Group, shares_of, values_seen
-from tests.clients.observer import Observer
 
 # What each library makes of the broker's 25 to a commit, or to a heartbeat just before. librdkafka may also find
 # by itself that its session is long over, and then does not ask.

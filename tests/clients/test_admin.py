@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from harness.observer import Observer, unique
 from tests.clients.fleet import Fleet
-from tests.clients.observer import Observer, unique
 
 RECORDS = 10
 ADMIN_WALK = (

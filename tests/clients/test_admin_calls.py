@@ -35,7 +35,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartitionReplica
 
-from tests.clients.observer import Observer
+from harness.observer import Observer
 
 TIMEOUT_S = 20
 PREFERRED = 0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from tests.clients.fleet import Fleet
-from tests.clients.observer import Observer
-from tests.processes import ServerProcess
 
 CONFIGS = "kafka.admin.ConfigCommand"
 OFFSETS = "GetOffsetShell"

@@ -18,9 +18,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
+from harness.observer import unique
+from harness.processes import ServerProcess
 from tests.clients.conftest import TARGETS
-from tests.clients.observer import unique
-from tests.processes import ServerProcess
 
 TIMEOUT_S: Final = 30
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.observer import Observer, codecs_on_disk
+from harness.processes import ServerProcess, wait_until
 from tests.clients.fleet import PYTHON_FAMILIES, Fleet
-from tests.clients.observer import Observer, codecs_on_disk
 from tests.clients.workers.payloads import CODECS, RECORDS_PER_LABEL, labels
-from tests.processes import ServerProcess, wait_until
 
 RECORDS_PER_FAMILY = len(labels("any")) * RECORDS_PER_LABEL
 # One worker writes for all tests of this file.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.observer import Observer
 from tests.clients.chronicle import handed_over_at_once
 from tests.clients.fleet import Fleet, Worker
 from tests.clients.groups import Group, values_seen
-from tests.clients.observer import Observer
 
 # aiokafka 0.14 has no cooperative assignor: its members give up everything in each rebalance.
 COOPERATIVE = ("confluent", "kafka_python", "java")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from tests.clients.fleet import Fleet
 from tests.clients.groups import Group
-from tests.clients.observer import Observer
-from tests.processes import ServerProcess
 
 LEFT_MS = (
     4_000  # At least, of a session of 6 s that is renewed every second, and of a stop known to half a one.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from harness.observer import Observer
 from tests.clients.fleet import Fleet
 from tests.clients.groups import Group
-from tests.clients.observer import Observer
 
 PROCESSES = 5
 MEMBERS = 50

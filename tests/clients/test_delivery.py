@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from harness.observer import Observer, unique
+from harness.processes import wait_until
 from tests.clients.committed import CommittedView
 from tests.clients.delivery.at_most_once import BATCH
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
-from tests.clients.observer import Observer, unique
-from tests.processes import wait_until
 
 PARTITIONS = 4
 ROWS = 2400

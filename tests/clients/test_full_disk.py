@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.observer import Observer
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from tests.clients.conftest import SETTINGS
 from tests.clients.fleet import DEADLINE_S, Fleet
 from tests.clients.groups import Group
-from tests.clients.observer import Observer
 from tests.faulty_daemon import FaultyDaemon
-from tests.processes import wait_until
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 FULL_S = 8  # Longer than a session, which is 6 s.
 NO_ROOM = "no room on the disk"

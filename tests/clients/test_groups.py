@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.observer import Observer
 from tests.clients.fleet import Fleet
 from tests.clients.groups import Group, values_seen
-from tests.clients.observer import Observer
 
 KILL_AFTER_RECORDS = 50
 

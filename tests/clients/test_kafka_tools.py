@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.observer import Observer, unique
+from harness.processes import wait_until
 from tests.clients.fleet import Fleet, Worker
-from tests.clients.observer import Observer, unique
-from tests.processes import wait_until
 
 TOPICS = "TopicCommand"
 PRODUCER = "ConsoleProducer"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.observer import Observer
 from tests.clients.fleet import FAMILIES, Fleet
 from tests.clients.groups import Group
-from tests.clients.observer import Observer
 
 
 def test_two_python_libraries_share_a_topic(fleet: Fleet, observer: Observer) -> None:

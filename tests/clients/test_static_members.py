@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from harness.observer import Observer
 from tests.clients.fleet import Fleet, Worker
 from tests.clients.groups import Group, values_seen
-from tests.clients.observer import Observer
 
 # Longer than a restart takes on a busy machine, so that only the restart is tested.
 SESSION_TIMEOUT_MS = 30_000

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.messages import key_of, value_of
+from harness.observer import Observer, unique
+from harness.processes import wait_until
 from tests.clients.committed import CommittedView
 from tests.clients.fleet import DEADLINE_S, Fleet, Worker
-from tests.clients.observer import Observer, unique
-from tests.messages import key_of, value_of
-from tests.processes import wait_until
 
 PARTITIONS = 2
 WORDS = ("apple", "pear", "plum", "quince", "medlar")

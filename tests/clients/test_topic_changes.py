@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
-from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess, wait_until
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
 
 METADATA_MS = 300
 KAFKA_PYTHON_POLL_MS = 2_000  # Long enough for a rebalance.

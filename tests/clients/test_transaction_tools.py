@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from harness.observer import Observer, unique
+from harness.processes import wait_until
 from tests.clients.committed import CommittedView
 from tests.clients.fleet import DEADLINE_S, Fleet
-from tests.clients.observer import Observer, unique
-from tests.processes import wait_until
 
 TRANSACTIONS = "TransactionsCommand"
 TIMEOUT_S = 20

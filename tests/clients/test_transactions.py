@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.observer import Observer, unique
 from tests.clients.fleet import Fleet
-from tests.clients.observer import Observer, unique
 
 RECORDS = 10
 STEPS = ("commit", "abort", "offsets", "fencing", "timeout")

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from harness.messages import offset_of, value_of
+from harness.observer import Observer
+from harness.processes import ServerProcess, wait_until
 from tests.clients.committed import CommittedView
 from tests.clients.delivery.exactly_once_transactions import KEEP_BROKERS
 from tests.clients.fleet import Fleet, Worker
-from tests.clients.observer import Observer
-from tests.messages import offset_of, value_of
-from tests.processes import ServerProcess, wait_until
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",

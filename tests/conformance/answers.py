@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from protocol.codec import decode_prefix, spec
+from protocol.codec.codec import decode_prefix, spec
 from protocol.errors import EncodeError
 from protocol.framing import API_VERSIONS_KEY, response_frame, skip_tagged_fields
 from protocol.messages import RESPONSES

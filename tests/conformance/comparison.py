@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
-from protocol.packed import PackedArray
+from protocol.codec.packed import PackedArray
 
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 ZERO_ID: Final = bytes(16)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
 from protocol.framing import encode_request
 from tests.conformance.answers import Answer, read_answer
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
 from protocol.framing import encode_request
 from protocol.messages.describe_groups import (
     DescribedGroup,

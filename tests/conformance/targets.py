@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import SMALL, KafkaBroker
+from harness.processes import ServerProcess
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
@@ -32,9 +35,6 @@ from protocol.messages.offset_commit import (
 from tests.conformance.actors import OTHER_TOPIC, PARTITIONS, TOPIC
 from tests.conformance.connection import Connection
 from tests.conformance.registry import Ending
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import SMALL, KafkaBroker
-from tests.processes import ServerProcess
 
 DELAY_S: Final = 2
 """Of the first join phase where it is delayed: long enough to tell a delay from a slow moment of the machine."""

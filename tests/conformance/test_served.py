@@ -10,7 +10,7 @@ from protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.versions import SUPPORTED
+from protocol.messages.versions import SUPPORTED
 from tests.conformance.served import (
     FEATURES_LATER,
     FEATURES_OF_QUORUMS,

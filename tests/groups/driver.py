@@ -26,15 +26,15 @@ from coordinator.effects import (
     Result,
     TimerFired,
 )
-from coordinator.groups.failures import error_response
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.records import decode_record, encode_commit_run, encode_record
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.records import decode_record, encode_commit_run, encode_record
-from coordinator.groups.shard import Shard
-from protocol.codec import encode
-from protocol.control_records import Marker
+from coordinator.shard.error_responses import error_response
+from coordinator.shard.shard import Shard
+from protocol.codec.codec import encode
 from protocol.errors import ErrorCode
-from protocol.records import encode_batch, parse_header, read_records
+from protocol.records.control import Marker
+from protocol.records.records import encode_batch, parse_header, read_records
 
 WALL_START_MS = 1_700_000_000_000
 

@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.failures import (
-    APPEND_ANSWER,
-    GROUP_REQUESTS,
-    append_answer,
-    error_response,
-    loading_answer,
-)
+from coordinator.groups.append_errors import APPEND_ANSWER, append_answer
 from coordinator.offsets.transactional_commit import VerifiedCommit
-from protocol.codec import encode, spec
+from coordinator.shard.error_responses import GROUP_REQUESTS, error_response, loading_answer
+from protocol.codec.codec import encode, spec
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from protocol.errors import ErrorCode
 from tests.groups.consumer import Consumer, form_group
 from tests.groups.driver import Driver

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.partition_counts import TOPICS_MAX
-from coordinator.groups.states import REMOVED_IDS_MAX
+from coordinator.groups.classic.partition_counts import TOPICS_MAX
+from coordinator.groups.classic.states import REMOVED_IDS_MAX
 from tests.groups import history_phase_cases  # noqa: F401  It adds its cases to the others.
 from tests.groups.consumer import Consumer, finish_rebalance, form_group, subscription
 from tests.groups.driver import Driver

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from protocol.errors import ErrorCode
 from tests.groups.consumer import REBALANCE_MS, SESSION_MS, Consumer, form_group, subscription
 from tests.groups.driver import Driver

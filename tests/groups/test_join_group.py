@@ -6,10 +6,10 @@ from typing import Protocol
 
 import pytest
 
-from coordinator.groups.group import PENDING_MEMBERS_MAX
+from coordinator.groups.classic.group import PENDING_MEMBERS_MAX
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import PendingMemberTimer
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import PendingMemberTimer
 from protocol.errors import ErrorCode
 from tests.groups.consumer import SESSION_MS, Consumer, finish_rebalance, form_group, subscription
 from tests.groups.driver import Driver

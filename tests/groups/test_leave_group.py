@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.states import EMPTY, PREPARING_REBALANCE
+from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import (
     LeaveGroupRequest,

@@ -23,9 +23,9 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.codec import decode, encode
+from protocol.codec.codec import decode, encode
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
-from protocol.primitives import ZERO_UUID
 
 PREFIX_BYTES = 2
 

@@ -7,8 +7,17 @@ from struct import pack
 import pytest
 
 from coordinator.effects import Record
-from coordinator.groups.group import Group
-from coordinator.groups.member import Member, OfferedProtocol
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.member import Member, OfferedProtocol
+from coordinator.groups.classic.records import (
+    decode_record,
+    encode_record,
+    new_empty_group_metadata_record,
+    new_group_metadata_record,
+    new_group_tombstone,
+    new_offset_commit_tombstone,
+)
+from coordinator.groups.classic.stored import StoredGroup
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -18,16 +27,7 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from coordinator.groups.records import (
-    decode_record,
-    encode_record,
-    new_empty_group_metadata_record,
-    new_group_metadata_record,
-    new_group_tombstone,
-    new_offset_commit_tombstone,
-)
-from coordinator.groups.stored import StoredGroup
-from protocol.codec import encode
+from protocol.codec.codec import encode
 from protocol.errors import DecodeError
 
 OFFSET_KEY = OffsetCommitKey(group="g", topic="t", partition=3)

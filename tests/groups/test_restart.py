@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import OffsetExpiryTimer, SessionTimer
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import OffsetExpiryTimer, SessionTimer
 from protocol.errors import ErrorCode
 from tests.groups.consumer import SESSION_MS, Consumer, form_group, subscription
 from tests.groups.driver import Driver

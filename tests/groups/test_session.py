@@ -13,11 +13,11 @@ from coordinator.effects import (
     SetTimer,
     TimerFired,
 )
-from coordinator.groups.group import Group
-from coordinator.groups.heartbeat import beat_of
-from coordinator.groups.member import Member
-from coordinator.groups.session import on_session_timer
-from coordinator.groups.states import (
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.heartbeat import beat_of
+from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.session import on_session_timer
+from coordinator.groups.classic.states import (
     COMPLETING_REBALANCE,
     EMPTY,
     HEARTBEAT_ANSWER,
@@ -25,7 +25,7 @@ from coordinator.groups.states import (
     STABLE,
     GroupState,
 )
-from coordinator.groups.timers import SessionTimer
+from coordinator.groups.classic.timers import SessionTimer
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.groups.consumer import SESSION_MS, Consumer, form_group

@@ -8,9 +8,9 @@ import pytest
 
 from coordinator.effects import GroupEvent, Moment
 from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind
-from coordinator.groups.group import Arrival, Group
-from coordinator.groups.member import Member
-from coordinator.groups.states import (
+from coordinator.groups.classic.group import Arrival, Group
+from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.states import (
     COMMIT_ANSWER,
     COMPLETING_REBALANCE,
     DEAD,

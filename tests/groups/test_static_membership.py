@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import SessionTimer
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import SessionTimer
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.groups.consumer import SESSION_MS, Consumer, form_group, subscription

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import SyncTimer
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import SyncTimer
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.groups.consumer import REBALANCE_MS, Consumer, form_group

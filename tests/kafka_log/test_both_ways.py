@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
+from harness import java_tools
+from harness import kafka_groups as made
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.kafka_groups import CLASSIC_GROUPS, KIP_848, SHARE, STREAMS, TOPIC, TRANSACTIONAL
+from harness.swap import OFFSETS, swap_in
+from harness.wire import WireClient
 from muster.cli import run
 from muster.log.rows import OffsetRow, write_rows
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_directory import LogDirectory
-from storage.partition_files import PARTITION_METADATA, write_partition_metadata
-from tests import java_tools
+from storage.log.partition_files import PARTITION_METADATA, write_partition_metadata
 from tests.clients.fleet import Fleet
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.kafka_log import groups as made
-from tests.kafka_log.groups import CLASSIC_GROUPS, KIP_848, SHARE, STREAMS, TOPIC, TRANSACTIONAL
-from tests.kafka_log.swap import OFFSETS, swap_in
-from tests.wire import WireClient
 
 PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "offsets.topic.num.partitions": str(PARTITIONS)}

@@ -13,6 +13,10 @@ import pytest
 
 from coordinator.transactions.record_schemas import TransactionLogValue
 from coordinator.transactions.records import VALUE_VERSION, decode_record, encode_record
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.processes import ServerProcess, wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -21,12 +25,8 @@ from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.record_batch import walk
-from protocol.records import read_records
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess, wait_until
-from tests.wire import WireClient
+from protocol.records.batch import walk
+from protocol.records.records import read_records
 
 SETTINGS = {
     "offsets.topic.num.partitions": "2",

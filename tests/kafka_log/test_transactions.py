@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from protocol.control_records import Marker, encode_marker
+from harness.kafka_broker import KafkaBroker
+from harness.wire import WireClient
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -19,13 +20,12 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import Record, encode_batch
+from protocol.records.control import Marker, encode_marker
+from protocol.records.records import Record, encode_batch
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from storage.producer_snapshot import snapshot_offsets
-from tests.kafka_broker import KafkaBroker
-from tests.wire import WireClient
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
+from storage.producers.producer_snapshot import snapshot_offsets
 
 TOPIC, PARTITION = "transactions", "transactions-0"
 WITHIN_S = 30.0

@@ -18,6 +18,9 @@ from typing import Any
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -26,10 +29,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.daemon import MusterDaemon
 from tests.kill.committer import TOPIC
-from tests.processes import wait_until
-from tests.wire import WireClient
 
 ROUNDS = int(os.environ.get("MUSTER_KILL_ROUNDS", "20"))
 LEAST_IN_FLIGHT_SHARE = 0.9

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.processes import ServerProcess
 from tests.living.peer import Peer, connected
-from tests.processes import ServerProcess
 
 PRODUCER_EXPIRATION_MS = 1500
 ZSTD = 4

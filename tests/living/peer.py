@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.processes import ServerProcess, wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from protocol.messages.fetch import PartitionData
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.record_batch import Batch, walk
-from tests.processes import ServerProcess, wait_until
+from protocol.records.batch import Batch, walk
 from tests.topics.requests import fetch_request, partitions_of, produce_request
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 EARLIEST = -2
 DEADLINE_S = 20.0  # Of what comes within a second where the machine has nothing else to do.

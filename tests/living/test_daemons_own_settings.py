@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import wait_until
 from tests.living.conftest import SETTINGS, started
 from tests.living.peer import DEADLINE_S, Peer, connected, wall_ms
-from tests.processes import wait_until
 
 pytestmark = pytest.mark.xdist_group("living")
 

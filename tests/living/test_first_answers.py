@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.daemon import MusterDaemon
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.daemon import MusterDaemon
-from tests.wire import WireClient
 
 READY_S = 15.0  # Under a second where nothing else runs, and some three where ten other things do.
 FIRST_ANSWER_S = 1.0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import wait_until
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.offset_commit import (
@@ -17,11 +18,10 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.record_batch import Codec
-from storage.checkpoints import RECOVERY_POINTS
+from protocol.records.batch import Codec
+from storage.log.checkpoints import RECOVERY_POINTS
 from tests.living.conftest import PRODUCER_EXPIRATION_MS, ZSTD
 from tests.living.peer import DEADLINE_S, Peer, wall_ms
-from tests.processes import wait_until
 from tests.topics.world import batch
 
 pytestmark = pytest.mark.xdist_group("living")  # They share one server.

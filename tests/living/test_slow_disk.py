@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from tests.faulty_daemon import FaultyDaemon
-from tests.processes import wait_until
 from tests.server.asking import commit, committed, fetch, make_topic
-from tests.wire import WireClient
 
 TIMEOUT_S = 0.4
 BY_DEFAULT_S = 5.0

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record, new_group_tombstone, new_offset_commit_tombstone
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
@@ -14,13 +15,12 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from coordinator.groups.records import encode_record, new_group_tombstone, new_offset_commit_tombstone
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
-from protocol.records import Record as LogRecord
-from protocol.records import encode_batch
+from protocol.records.records import Record as LogRecord
+from protocol.records.records import encode_batch
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log.config import LogConfig
 from tests.storage.logs import fill
 
 TIME_MS = 1_700_000_000_000

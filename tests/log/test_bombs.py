@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log.config import LogConfig
 from tests.log.directories import OFFSETS, OFFSETS_ID, TIME_MS, history, make_directory
 from tests.storage.bombs import BOMB_BYTES, bomb
 

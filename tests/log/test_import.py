@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from coordinator.effects import Record
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.kafka_groups import TOPIC as ONLINE_TOPIC
+from harness.kafka_groups import await_coordinator, join, make_topic, offsets_of
+from harness.kafka_groups import commit as commit_online
+from harness.processes import ServerProcess
+from harness.wire import WireClient
 from muster.cli import run
 from muster.log.rows import OffsetRow, read_rows, write_rows
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.kafka_log.groups import TOPIC as ONLINE_TOPIC
-from tests.kafka_log.groups import await_coordinator, join, make_topic, offsets_of
-from tests.kafka_log.groups import commit as commit_online
 from tests.log.directories import (
     ALIVE,
     OFFSETS,
@@ -29,8 +31,6 @@ from tests.log.directories import (
     history,
     make_directory,
 )
-from tests.processes import ServerProcess
-from tests.wire import WireClient
 
 ROOT = Path(__file__).parents[2]
 

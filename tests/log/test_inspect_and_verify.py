@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from muster.cli import run
-from protocol.record_batch import walk
-from storage.sealed_segments import SEALED_SEGMENTS
+from protocol.records.batch import walk
+from storage.log.sealed_segments import SEALED_SEGMENTS
 from tests.log.directories import (
     ALIVE,
     OFFSETS,

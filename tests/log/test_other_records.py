@@ -10,7 +10,7 @@ import pytest
 from coordinator.groups.record_schemas import RECORD_TYPES
 from muster.log.entries import key_texts
 from muster.log.other_records import VALUES, StreamsGroupMetadataValue, decode_other
-from protocol.codec import encode
+from protocol.codec.codec import encode
 
 
 def test_every_type_but_those_that_are_kept_and_one_that_is_gone_has_a_class() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import unread
 from muster.closed_output import STATUS_NOT_READ
 from tests.log.directories import history, make_directory
-from tests.processes import unread
 
 ROOT = Path(__file__).parents[2]
 

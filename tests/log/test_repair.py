@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
 from muster.cli import run
 from muster.log.places import open_source
 from muster.log.repair import UNFINISHED, repair
-from protocol.record_batch import walk
+from protocol.records.batch import walk
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
-from storage.log_directory import LogDirectory
-from storage.sealed_segments import SEALED_SEGMENTS
+from storage.log.sealed_segments import SEALED_SEGMENTS
 from tests.log.directories import (
     CONFIG,
     OFFSETS,
@@ -24,7 +25,6 @@ from tests.log.directories import (
     history,
     make_directory,
 )
-from tests.storage.faulty_files import FaultyFiles
 from tests.storage.logs import all_spans
 
 

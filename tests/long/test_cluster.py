@@ -27,6 +27,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
+from harness.daemon import ROOT, MusterDaemon
+from harness.observer import unique
 from muster.spark import executors, members
 from muster.spark.decoding import offsets as decoding
 from muster.spark.decoding import reading
@@ -34,8 +36,6 @@ from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.session import spark_session
 from muster.spark.standalone import StandaloneCluster
-from tests.clients.observer import unique
-from tests.daemon import ROOT, MusterDaemon
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -147,12 +147,12 @@ def test_executors_import_muster_from_the_zip_and_know_no_folder_of_the_driver(
         import os
         import sys
 
-        import coordinator.history
+        import coordinator.history.events
         import muster
         import muster.spark.java
 
         yield {
-            "muster": [muster.__file__, muster.spark.java.__file__, coordinator.history.__file__],
+            "muster": [muster.__file__, muster.spark.java.__file__, coordinator.history.events.__file__],
             "path": [os.path.abspath(entry) for entry in sys.path],
             "folder": os.getcwd(),
             "python": sys.executable,

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from harness import java_tools
+from harness.daemon import ROOT, MusterDaemon
 from muster.spark.tables import read_arrow
-from tests import java_tools
-from tests.daemon import ROOT, MusterDaemon
 from tests.spark.offsets_records import PARTITIONS, OffsetsTopic, make_topic, write_at
 
 DEADLINE_S = 420

@@ -23,13 +23,13 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
 from muster.spark import members
 from muster.spark.members.slots import slots_now
 from muster.spark.session import spark_session
-from tests.clients.observer import Observer, unique
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 12

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.daemon import MusterDaemon
+from harness.daemon import MusterDaemon
 from tests.server.random_traffic import SETTINGS, RandomTraffic
 
 FRAMES = 100_000

@@ -17,10 +17,12 @@ from tests.mutations.mutants import ROOT, Mutant
 
 COPIED = (
     "coordinator",
+    "harness",
     "protocol",
     "storage",
     "muster",
     "tests",
+    "tools",
     "bench",
     "docs",
     "pyproject.toml",

@@ -69,9 +69,9 @@ def test_git_skips_the_header(tmp_path: Path) -> None:
 
 
 def test_a_rotation_takes_what_changed_and_a_third_of_the_others() -> None:
-    of_groups = [mutant(f"groups_{n}", "coordinator/groups/group.py") for n in range(4)]
+    of_groups = [mutant(f"groups_{n}", "coordinator/groups/classic/group.py") for n in range(4)]
     of_storage = [mutant(f"storage_{n}", "storage/files.py") for n in range(9)]
-    changed = frozenset({"coordinator/groups/heartbeat.py", "README.md"})
+    changed = frozenset({"coordinator/groups/classic/heartbeat.py", "README.md"})
     taken = [set(_names(rotated(of_groups + of_storage, changed, f"{tree:x}"))) for tree in (30, 31, 32)]
     for names in taken:
         assert names > set(_names(of_groups))
@@ -105,9 +105,9 @@ def test_what_changed_is_counted_from_where_the_branch_left_main(tmp_path: Path)
     assert changed_files(tmp_path, None) == frozenset()  # There is no origin/main.
     git(tmp_path, "update-ref", "refs/remotes/origin/main", "HEAD")
     first_tree = tree_id(tmp_path)
-    commit(tmp_path, "coordinator/clock.py")
+    commit(tmp_path, "coordinator/runtime/clock.py")
     (tmp_path / "new.py").write_text("not committed")
-    assert changed_files(tmp_path, None) == {"coordinator/clock.py", "new.py"}
+    assert changed_files(tmp_path, None) == {"coordinator/runtime/clock.py", "new.py"}
     assert changed_files(tmp_path, "HEAD") == {"new.py"}
     assert tree_id(tmp_path) != first_tree
     with pytest.raises(UnknownRevision):

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -18,7 +19,6 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.primitives import ZERO_UUID
 from tests.groups.consumer import Consumer, form_group
 from tests.groups.driver import Driver, topic_id_of
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from coordinator.effects import CommitRun
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
 from coordinator.offsets.topic_offsets import TopicOffsets
-from protocol.codec import decode, encode
+from protocol.codec.codec import decode, encode
+from protocol.codec.packed import PackedArray
+from protocol.codec.primitives import ZERO_UUID
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.packed import PackedArray
-from protocol.primitives import ZERO_UUID
 from tests.groups.driver import Driver, Topics, topic_id_of
 
 COUNT = 300

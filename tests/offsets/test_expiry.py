@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import TimerFired
+from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import OffsetExpiryTimer
 from coordinator.groups.group_settings import MS_PER_MINUTE, GroupSettings
-from coordinator.groups.states import EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import OffsetExpiryTimer
 from coordinator.offsets.expiry import OffsetSweep
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (

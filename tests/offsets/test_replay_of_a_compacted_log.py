@@ -9,9 +9,13 @@ from struct import Struct
 
 import pytest
 
-from coordinator.clock import Clock
 from coordinator.effects import Record
-from coordinator.group_shards import group_shards
+from coordinator.groups.classic.records import (
+    encode_record,
+    new_group_tombstone,
+    new_offset_commit_tombstone,
+)
+from coordinator.groups.classic.states import EMPTY
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import (
     RECORD_TYPES,
@@ -20,18 +24,14 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from coordinator.groups.records import (
-    encode_record,
-    new_group_tombstone,
-    new_offset_commit_tombstone,
-)
-from coordinator.groups.shard import Shard
-from coordinator.groups.states import EMPTY
-from coordinator.loading import load_shard
-from protocol.control_records import Marker, encode_marker
-from protocol.records import Codec, encode_batch
-from protocol.records import Record as LogRecord
-from storage.partition_log import PartitionLog
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loading import load_shard
+from coordinator.shard.shard import Shard
+from protocol.records.control import Marker, encode_marker
+from protocol.records.records import Codec, encode_batch
+from protocol.records.records import Record as LogRecord
+from storage.log.partition_log import PartitionLog
 from tests.groups.driver import Topics
 from tests.storage.cleaning import COMPACTED, NOW_MS, RETENTION_MS, clean, data_records, open_compacted, roll
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from coordinator.offsets.topic_offsets import NewestOffsets, TopicOffsets
-from protocol.primitives import ZERO_UUID
+from protocol.codec.primitives import ZERO_UUID
 
 int64s = st.integers(-(2**63), 2**63 - 1)
 partitions = st.one_of(st.integers(0, 8), st.integers(-(2**31), 2**31 - 1))

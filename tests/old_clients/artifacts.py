@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from tests import java_tools
+from harness import java_tools
 
 KAFKA_CLIENTS: Final = ("0.11.0.3", "1.1.1", "2.4.1")
 LIBRDKAFKA: Final = {"0.11.6": "cp37", "1.9.2": "cp37"}

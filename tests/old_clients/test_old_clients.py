@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.observer import Observer
-from tests.kafka_broker import KafkaBroker
+from harness.kafka_broker import KafkaBroker
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from tests.old_clients import artifacts
-from tests.processes import ServerProcess
 from tests.recording_daemon import RecordingDaemon
 
 pytestmark = [pytest.mark.xdist_group("old clients"), pytest.mark.timeout(300)]

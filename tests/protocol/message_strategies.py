@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
+from protocol.codec.primitives import Fixed
+from protocol.codec.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
 from protocol.errors import ErrorCode
 from protocol.messages import REQUESTS, RESPONSES
-from protocol.primitives import Fixed
-from protocol.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
 
 # Few examples for each of some 480 pairs: what a schema gets wrong shows in nearly every message, and each run has
 # others. More of what a group coordinator is for.

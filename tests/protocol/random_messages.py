@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
+from protocol.codec.primitives import Fixed
+from protocol.codec.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
 from protocol.framing import encode_request
 from protocol.messages import REQUESTS
-from protocol.primitives import Fixed
-from protocol.records import Record, encode_batch
-from protocol.schema import Array, FieldSpec, Struct, Text, WireType, layout_of
+from protocol.records.records import Record, encode_batch
 
 NAMES: Final = ("g", "h", "t", "u", "consumer", "range", "m-1", "", "x" * 126, "x" * 127, "\u00fc" * 100)
 SMALL: Final = (-2, -1, 0, 0, 0, 1, 1, 2, 3, 7, 100, 1000)

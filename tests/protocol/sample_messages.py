@@ -1,7 +1,7 @@
 """Messages that no API has, with everything in them that the codec knows."""
 
-from protocol.codec import data, since, struct
-from protocol.primitives import Float64, Int8, Int16, Int32, Int64, Uint16, Uint32, Uuid
+from protocol.codec.codec import data, since, struct
+from protocol.codec.primitives import Float64, Int8, Int16, Int32, Int64, Uint16, Uint32, Uuid
 
 
 @struct

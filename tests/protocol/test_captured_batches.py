@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.compression import XERIAL_HEADER
-from protocol.records import BATCH_OVERHEAD, Codec, Record, read_batch, read_records, walk
+from protocol.records.compression import XERIAL_HEADER
+from protocol.records.records import BATCH_OVERHEAD, Codec, Record, read_batch, read_records, walk
 
 T0_MS = 1_700_000_000_000
 HEADERS = (("trace", "é✓".encode()), ("empty", b""), ("none", None))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import (
+from protocol.codec.codec import (
     data,
     decode,
     decode_prefix,
@@ -22,6 +22,7 @@ from protocol.codec import (
     spec,
     struct,
 )
+from protocol.codec.primitives import Int32
 from protocol.errors import DecodeError, EncodeError, ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -35,7 +36,6 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import Int32
 from tests.protocol.message_strategies import FEW, PAIRS, messages
 from tests.protocol.sample_messages import Everything, Inner, Tagged
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import (
+from protocol.records.batch import Codec
+from protocol.records.compression import (
     XERIAL_BLOCK_BYTES,
     XERIAL_HEADER,
     DoesNotInflate,
@@ -19,7 +20,6 @@ from protocol.compression import (
     compress,
     decompress,
 )
-from protocol.record_batch import Codec
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 WITH_CHECKSUM = [Codec.GZIP, Codec.LZ4]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.control_records import ControlType, Marker, control_type, coordinator_epoch, encode_marker
 from protocol.errors import DecodeError
-from protocol.record_batch import parse_header
-from protocol.records import iter_records
+from protocol.records.batch import parse_header
+from protocol.records.control import ControlType, Marker, control_type, coordinator_epoch, encode_marker
+from protocol.records.records import iter_records
 
 MARKER = Marker(producer_id=4_000, producer_epoch=3, coordinator_epoch=7, is_commit=True)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import kio.schema.errors
 import pytest
 
+from harness import java_tools
 from protocol.errors import DecodeError, EncodeError, ErrorCode, FrameError
-from tests import java_tools
 
 SOURCES = Path(__file__).parent.parent / "java"
 TABLE = {code.name: code.value for code in ErrorCode}

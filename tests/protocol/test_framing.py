@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka.protocol.api_header import RequestHeader as TheirRequestHeader
 from kafka.protocol.consumer.group import HeartbeatRequest as TheirHeartbeatRequest
 
-from protocol.codec import decode, encode
+from protocol.codec.codec import decode, encode
 from protocol.errors import DecodeError, ErrorCode, FrameError
 from protocol.framing import (
     FrameSplitter,

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
-from protocol.codec import decode_prefix, encode, spec
+from protocol.codec.codec import decode_prefix, encode, spec
+from protocol.codec.primitives import ZERO_UUID, Fixed
+from protocol.codec.schema import Array, FieldSpec, Struct, WireType, layout_of
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
-from protocol.primitives import ZERO_UUID, Fixed
-from protocol.schema import Array, FieldSpec, Struct, WireType, layout_of
 from tests.protocol.message_strategies import FEW, MORE, VERSIONS_OF_MESSAGES, messages, of_groups, of_others
 
 # It reads its schemas in a way that newer Pythons frown upon.

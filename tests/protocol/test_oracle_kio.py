@@ -16,9 +16,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
 
-from protocol.codec import decode_prefix, encode, spec
-from protocol.primitives import Fixed
-from protocol.schema import Array, FieldSpec, Struct, layout_of
+from protocol.codec.codec import decode_prefix, encode, spec
+from protocol.codec.primitives import Fixed
+from protocol.codec.schema import Array, FieldSpec, Struct, layout_of
 from tests.protocol.message_strategies import (
     FEW,
     MORE,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import decode, encode, spec
+from protocol.codec.codec import decode, encode, spec
+from protocol.codec.packed import PACKED_FROM, PackedArray, packing_of
 from protocol.errors import DecodeError
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -18,7 +19,6 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.packed import PACKED_FROM, PackedArray, packing_of
 
 VERSIONS = range(spec(OffsetCommitRequest).min_version, spec(OffsetCommitRequest).max_version + 1)
 EPOCHS_SINCE = 6

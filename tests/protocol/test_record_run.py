@@ -6,8 +6,8 @@ from struct import pack
 
 import pytest
 
-from protocol.record_run import Columns, RecordRun
-from protocol.records import Record, encode_batch, parse_header, read_records
+from protocol.records.records import Record, encode_batch, parse_header, read_records
+from protocol.records.run import Columns, RecordRun
 
 BASE_MS = 1_700_000_000_000
 

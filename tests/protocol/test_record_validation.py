@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import compress
 from protocol.errors import ErrorCode
-from protocol.record_batch import BATCH_OVERHEAD, CRC, CRC_POSITION, CorruptBatch, checksum
-from protocol.record_validation import (
+from protocol.records.batch import BATCH_OVERHEAD, CRC, CRC_POSITION, CorruptBatch, checksum
+from protocol.records.compression import compress
+from protocol.records.records import Codec, Record, encode_batch, parse_header, payload_of
+from protocol.records.validation import (
     MAX_RECORD_ERRORS,
     MIN_INFLATED_BYTES,
     RefusedBatch,
     check_records,
     validate_produced,
 )
-from protocol.records import Codec, Record, encode_batch, parse_header, payload_of
-from protocol.varint import VARINTS, encode_varint
+from protocol.records.varint import VARINTS, encode_varint
 
 NOW_MS = 1_700_000_000_000
 THREE = [Record(b"k%d" % i, b"v%d" % i, NOW_MS + i) for i in range(3)]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_batch import CRC, CRC_POSITION, NO_SEQUENCE, checksum
-from protocol.records import (
+from protocol.records.batch import CRC, CRC_POSITION, NO_SEQUENCE, checksum
+from protocol.records.records import (
     BATCH_OVERHEAD,
     Codec,
     CorruptBatch,
@@ -26,7 +26,7 @@ from protocol.records import (
     size_upper_bound,
     walk,
 )
-from protocol.varint import encode_varint, read_varint
+from protocol.records.varint import encode_varint, read_varint
 
 NOW_MS = 1_700_000_000_000
 THREE = [Record(b"k%d" % i, b"v%d" % i, NOW_MS + i) for i in range(3)]

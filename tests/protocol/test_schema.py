@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import data, decoder, encoder, since, struct
-from protocol.primitives import Int32
-from protocol.schema import NEVER, VersionRange, fields_of
+from protocol.codec.codec import data, decoder, encoder, since, struct
+from protocol.codec.primitives import Int32
+from protocol.codec.schema import NEVER, VersionRange, fields_of
 
 
 def test_versions_are_written_as_kafka_writes_them() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.codec import spec
+from harness.kafka_broker import KafkaBroker
+from harness.wire import WireClient
+from protocol.codec.codec import spec
 from protocol.messages import REQUESTS, RESPONSES
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.versions import PRODUCE_KEY, SUPPORTED
+from protocol.messages.versions import PRODUCE_KEY, SUPPORTED
 from tests.conformance.served import LATER
-from tests.kafka_broker import KafkaBroker
-from tests.wire import WireClient
 
 # What one node in KRaft's combined mode answered to ApiVersions on its broker listener: all 75 APIs.
 # fmt: off

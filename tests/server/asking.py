@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.wire import WireClient
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -17,7 +18,6 @@ from protocol.messages.offset_fetch import (
 )
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 TOPIC, GROUP = "orders", "g"
 

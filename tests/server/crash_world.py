@@ -15,15 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, RequestContext
-from coordinator.group_runner import GroupRunner
-from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.shard import Shard
-from coordinator.loading import load_shard
-from coordinator.shard_runner import ShardRunner
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loading import load_shard
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
 from protocol.errors import DecodeError
@@ -42,9 +42,9 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.records import Codec, CorruptBatch, read_records
+from protocol.records.records import Codec, CorruptBatch, read_records
 from storage.files import Files, StorageError
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 from tests.server.shard_world import Asker
 from tests.topics.requests import produce_request
 from tests.topics.world import FakePending, World, batch

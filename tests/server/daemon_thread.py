@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.daemon import serve
-from coordinator.settings import Settings
-from tests.storage.faulty_files import FaultyFiles
+from coordinator.settings.model import Settings
+from harness.faulty_files import FaultyFiles
 
 DEADLINE_S = 20
 

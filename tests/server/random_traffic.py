@@ -15,16 +15,16 @@ from typing import Final
 
 import psutil
 
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, wait_until
 from tests.protocol.random_messages import NAMES, SMALL, intact_frame, random_frame
-from tests.wire import WireClient
 
 Frame = Callable[[Random, int, int], bytes]
 

@@ -10,18 +10,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
-from coordinator.group_runner import GroupRunner
-from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.shard import Shard
-from coordinator.loading import load_shard
-from coordinator.shard_runner import ShardRunner
-from protocol.records import Batch, Codec, parse_header, set_base_offset
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loading import load_shard
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.shard.shard import Shard
+from protocol.records.records import Batch, Codec, parse_header, set_base_offset
 from storage.files import StorageError
-from storage.partition_log import Appended, BatchTooLarge
-from storage.producer_state import ProducerState
+from storage.log.partition_log import Appended, BatchTooLarge
+from storage.producers.producer_state import ProducerState
 from tests.groups.driver import Topics
 
 WALL_MS = 1_700_000_000_000

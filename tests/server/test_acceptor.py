@@ -14,7 +14,7 @@ import pytest
 from coordinator.server import acceptor
 from coordinator.server.acceptor import Acceptor
 from coordinator.server.descriptors import Descriptors
-from tests.processes import HOST
+from harness.processes import HOST
 
 PLACES = 5
 WAITING = 20

@@ -12,18 +12,18 @@ from random import Random
 
 import pytest
 
-from protocol.codec import decode, encode, spec
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
+from protocol.codec.codec import decode, encode, spec
 from protocol.errors import DecodeError
 from protocol.framing import encode_request
 from protocol.messages import REQUESTS
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.metadata import MetadataRequest
-from protocol.versions import SUPPORTED
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
+from protocol.messages.versions import SUPPORTED
 from tests.protocol.random_messages import random_message
-from tests.wire import WireClient
 
 MAX_REQUEST_BYTES = 1 << 20
 IDLE_MS = 1500

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from harness.accept_queue import dropped_connections
+from harness.daemon import ROOT, MusterDaemon
+from harness.processes import HOST
 from protocol.framing import encode_request
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
-from tests.accept_queue import dropped_connections
-from tests.daemon import ROOT, MusterDaemon
-from tests.processes import HOST
 
 CLIENTS = 2_000
 ANSWERED_S = 10.0

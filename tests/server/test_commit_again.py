@@ -10,11 +10,12 @@ from typing import Any, Concatenate, ParamSpec
 import pytest
 
 from coordinator.effects import RequestContext
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.commit_again import commit_again_of
 from coordinator.server.remembered import Recalled
-from protocol.codec import decode
+from protocol.codec.codec import decode
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.framing import decode_request_header, decode_response, encode_request, response_frame
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -31,7 +32,6 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.primitives import ZERO_UUID
 from storage.files import StorageError
 from tests.groups.driver import topic_id_of
 from tests.server.joining import join

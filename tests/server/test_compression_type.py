@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -13,10 +16,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 PARTITIONS = 12
 BATCH_BYTES = 900_000

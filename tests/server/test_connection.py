@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.clock import NEVER_MS, Clock
-from coordinator.listeners import Listener
+from coordinator.runtime.clock import NEVER_MS, Clock
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.connection import MAX_UNANSWERED, TURN_BYTES, Connection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from coordinator.server.server import Server
+from coordinator.settings.listeners import Listener
 from coordinator.topics.workers import InlineWorkers
 from protocol.framing import encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
+from harness.faulty_files import FaultyFiles, Operation
 from storage.files import File, Files
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 from tests.server.crash_world import Account, CrashWorld, found, quick_folder
-from tests.storage.faulty_files import FaultyFiles, Operation
 
 ROUNDS = int(os.environ.get("MUSTER_CRASH_ROUNDS", "1"))
 CRASH_AGAIN_EVERY = 60  # Points; so often the recovery itself is crashed, at each of its operations.

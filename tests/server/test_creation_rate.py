@@ -15,10 +15,10 @@ from coordinator.server.acceptor import Acceptor, bind
 from coordinator.server.creation_rate import MIN_WAIT_S, CreationRate
 from coordinator.server.descriptors import Descriptors
 from coordinator.topics.config_values import INT32_MAX
+from harness.daemon import MusterDaemon
+from harness.processes import HOST
+from harness.wire import WireClient
 from protocol.messages.describe_cluster import DescribeClusterRequest
-from tests.daemon import MusterDaemon
-from tests.processes import HOST
-from tests.wire import WireClient
 
 RATE = 20
 CLIENTS = 30

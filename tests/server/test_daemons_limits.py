@@ -7,13 +7,13 @@ import struct
 import time
 from pathlib import Path
 
+from harness.accept_queue import longest_queue_of
+from harness.daemon import MusterDaemon
+from harness.processes import HOST
+from harness.wire import WireClient
 from protocol.messages.metadata import MetadataRequest
-from tests.accept_queue import longest_queue_of
-from tests.daemon import MusterDaemon
-from tests.processes import HOST
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 SMALL = {"queued.max.request.bytes": "3000000", "socket.request.max.bytes": "3000000"}
 LARGE_BYTES = 2_500_000

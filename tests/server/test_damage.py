@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from coordinator import outages
 from coordinator.groups.partitioning import partition_for
+from coordinator.runtime import outages
+from harness.faulty_files import FaultyFiles
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.processes import wait_until
 from tests.server.asking import TOPIC, commit, committed, fetch, make_topic, produce
 from tests.server.daemon_thread import Daemon
-from tests.storage.faulty_files import FaultyFiles
-from tests.wire import WireClient
 
 PARTITIONS = 50
 RECORD = b"v" * 100
@@ -149,7 +149,7 @@ def test_a_directory_that_cannot_be_read_is_tried_again(
 ) -> None:
     """One partition of the offsets topic and one of a user's; what ails them passes."""
     monkeypatch.setattr(outages, "TRY_AGAIN_MS", 200)
-    monkeypatch.setattr("coordinator.outages.TRY_AGAIN_MS", 200)
+    monkeypatch.setattr("coordinator.runtime.outages.TRY_AGAIN_MS", 200)
     files = FaultyFiles(data)
     broken = ("__consumer_offsets-17", f"{TOPIC}-1")
     files.read_fault = lambda op: (

@@ -13,6 +13,9 @@ import pytest
 
 from coordinator.groups.partitioning import partition_for
 from coordinator.server.descriptors import Descriptors
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
@@ -20,9 +23,6 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, wait_until
-from tests.wire import WireClient
 
 LIMIT = 200
 FLOOD = 300

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 from coordinator.groups.partitioning import partition_for
-from protocol.record_batch import walk
+from harness.faulty_files import FaultyFiles
+from protocol.records.batch import walk
+from storage.directory.log_directory import LogDirectoryError
 from storage.files import StorageError
-from storage.log_directory import LogDirectoryError
 from tests.mutations.mutants import ROOT
 from tests.mutations.rotation import tree_id
 from tests.server.crash_world import SHARDS, CrashWorld, found, quick_folder
 from tests.server.test_crash_sweep import QuickFiles
-from tests.storage.faulty_files import FaultyFiles
 
 TURN = int(tree_id(ROOT), 16)  # Another tree, other bytes of each file and other bits of each byte.
 STRIDE = int(os.environ.get("MUSTER_FLIP_STRIDE", "6"))  # 1 takes every byte.

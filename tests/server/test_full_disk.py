@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.faulty_files import FaultyFiles
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
 from tests.server.asking import commit, committed, fetch, fetched, make_topic, produce
 from tests.server.daemon_thread import Daemon
 from tests.server.joining import beat, join, sync
-from tests.storage.faulty_files import FaultyFiles
-from tests.wire import WireClient
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 PATIENCE_S = 30

@@ -18,21 +18,21 @@ import pytest
 import uvloop
 
 from coordinator.server.connection import Connection
+from harness.faulty_files import FaultyFiles
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.list_groups import ListGroupsRequest
-from tests.processes import wait_until
 from tests.server.asking import GROUP, TOPIC, commit, fetch, make_topic, produce
 from tests.server.daemon_thread import DEADLINE_S, Daemon
 from tests.server.joining import beat, join, leave, sync
 from tests.server.test_transactional_offsets import begin, hold
-from tests.storage.faulty_files import FaultyFiles
 from tests.topics.requests import fetch_request, produce_request
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 OURS = ("coordinator.", "protocol.", "storage.", "uvloop.", "asyncio.")
 LIVES = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.held import HeldQueue
+from coordinator.runtime.held import HeldQueue
 from protocol.errors import ErrorCode
 
 TIMEOUT_MS = 5_000

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.effects import GroupEvent
+from harness.faulty_files import FaultyFiles, Operation
+from harness.processes import wait_until
+from harness.wire import WireClient
 from muster.cluster import connected
-from muster.group_history import read_history
+from muster.groups.history import read_history
 from protocol.consumer import ConsumerProtocolSubscription, encode_subscription
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.sync_group import SyncGroupRequest
-from tests.processes import wait_until
 from tests.server.daemon_thread import DEADLINE_S, Daemon
-from tests.storage.faulty_files import FaultyFiles, Operation
-from tests.wire import WireClient
 
 GROUP = "group"
 REBALANCES = 20

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, free_port, wait_until
+from harness.wire import WireClient
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, free_port, wait_until
-from tests.wire import WireClient
 
 HELLO = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
 

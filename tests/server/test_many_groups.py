@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.records import encode_record
 from coordinator.server.splitting import MOST_A_TURN, MOST_ON_THE_LOOP, in_turns, reply
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
-from protocol.records import Record, encode_batch
+from protocol.records.records import Record, encode_batch
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from tests.daemon import MusterDaemon
+from storage.log.config import LogConfig
 from tests.log.directories import OFFSETS, OFFSETS_ID, TIME_MS, TOPIC, TOPIC_ID, commit
-from tests.processes import wait_until
-from tests.wire import WireClient
 
 SHARDS = 50
 GROUPS = 12_000

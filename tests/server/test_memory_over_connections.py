@@ -12,13 +12,13 @@ from types import TracebackType
 
 import psutil
 
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import Record, encode_batch
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, wait_until
-from tests.wire import WireClient
+from protocol.records.records import Record, encode_batch
 
 PEERS = 12
 FRAME_BYTES = 100 << 20

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.clock import Clock
+from coordinator.runtime.clock import Clock
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS, UNCOUNTED_BYTES, MemoryPool
 
 MB = 1 << 20

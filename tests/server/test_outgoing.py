@@ -19,8 +19,8 @@ from coordinator.server.outgoing import (
     SlowReaders,
 )
 from coordinator.topics.workers import ThreadWorkers
-from storage.file_range import FileRange
 from storage.files import Chunk, File, Files, StorageError
+from storage.log.file_range import FileRange
 
 CONTENT = bytes(range(251)) * 8000  # Some two megabytes, in no rhythm with a piece.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.daemon import MusterDaemon
 from protocol.messages import REQUESTS
-from tests.daemon import MusterDaemon
 from tests.server.random_traffic import SETTINGS, RandomTraffic
 
 SEED = 20_261

@@ -16,7 +16,7 @@ from coordinator.groups.partitioning import partition_for
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from storage.files import Files
-from storage.log_config import FlushPolicy, LogConfig
+from storage.log.config import FlushPolicy, LogConfig
 from tests.server.asking import GROUP, TOPIC, commit, committed
 from tests.server.crash_world import SHARDS, CrashWorld
 from tests.storage.system_calls import SystemCalls, atomically

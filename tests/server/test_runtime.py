@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from coordinator import outages
-from coordinator.clock import Clock
-from coordinator.group_runner import GroupRunner
-from coordinator.group_shards import group_shards
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.shard import Shard
-from coordinator.runtime import PULSE_MS, Runtime
-from coordinator.shard_loader import LOADING_SWITCH_S, Reload
-from coordinator.shard_runner import ShardRunner, ShardState
-from protocol.records import Codec
+from coordinator.runtime import outages
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loop import PULSE_MS, Runtime
+from coordinator.runtime.shard_loader import LOADING_SWITCH_S, Reload
+from coordinator.runtime.shard_runner import ShardRunner, ShardState
+from coordinator.shard.shard import Shard
+from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.flusher import Flusher
-from storage.producer_state import ProducerState
+from storage.producers.producer_state import ProducerState
 from tests.groups.driver import Topics
 
 PATIENCE_S = 10

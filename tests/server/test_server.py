@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from coordinator.clock import Clock
+from coordinator.runtime.clock import Clock
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
 from coordinator.server.pending import Pending
 from coordinator.server.server import Server
-from coordinator.settings import Settings
+from coordinator.settings.model import Settings
 from coordinator.topics.workers import InlineWorkers
 from tests.server.test_connection import JOINED, LISTENER, FakeTransport, join
 

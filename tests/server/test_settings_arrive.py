@@ -19,17 +19,17 @@ import pytest
 
 from coordinator.daemon import Daemon, open_directory, transaction_settings
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.history import TOPIC as HISTORY_TOPIC
+from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.find_coordinator import FindCoordinator
-from coordinator.settings import Settings
-from coordinator.settings_page import kind_of
-from coordinator.settings_types import Whole
+from coordinator.settings.model import Settings
+from coordinator.settings.page import kind_of
+from coordinator.settings.types import Whole
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import TopicSettings
 from coordinator.transactions.shard import TransactionShard
 from storage.files import Files
-from storage.log_config import LogConfig
+from storage.log.config import LogConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

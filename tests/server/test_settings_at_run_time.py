@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.faulty_files import FaultyFiles
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -17,13 +21,9 @@ from protocol.messages.incremental_alter_configs import AlterableConfig as Opera
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, wait_until
 from tests.server.daemon_thread import Daemon
-from tests.storage.faulty_files import FaultyFiles
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
-from tests.wire import WireClient
 
 BROKER = 4
 SET, DELETE = 0, 1

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import PREPARING_REBALANCE, STABLE
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.offset_commit import (
@@ -22,7 +22,7 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.records import Codec
+from protocol.records.records import Codec
 from tests.server.joining import join
 from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import psutil
 
+from harness.daemon import MusterDaemon
+from harness.wire import WireClient
 from protocol.framing import encode_request
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import Record, encode_batch
-from tests.daemon import MusterDaemon
-from tests.wire import WireClient
+from protocol.records.records import Record, encode_batch
 
 RECORD_BYTES = 900_000
 BATCHES = 20

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.group_shards import MAY_WRITE
-from coordinator.groups.shard import Shard
-from coordinator.groups.states import EMPTY, STABLE
-from coordinator.groups.timers import OffsetExpiryTimer
+from coordinator.groups.classic.states import EMPTY, STABLE
+from coordinator.groups.classic.timers import OffsetExpiryTimer
+from coordinator.runtime.group_shards import MAY_WRITE
+from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest

@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -25,9 +28,6 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, wait_until
-from tests.wire import WireClient
 
 PATIENCE_S = 30
 QUICK_STOP_S = 5.0

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -20,9 +23,6 @@ from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
-from tests.wire import WireClient
 
 NAMES = [f"app-{number}" for number in range(8)]
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "3"}

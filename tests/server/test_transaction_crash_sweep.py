@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from storage.log_config import FlushPolicy
+from harness.faulty_files import FaultyFiles
+from storage.log.config import FlushPolicy
 from tests.server.crash_world import CrashWorld, quick_folder
 from tests.server.test_crash_sweep import Watch
 from tests.server.transaction_crash_world import TransactionCrashWorld, committed_values
-from tests.storage.faulty_files import FaultyFiles
 
 KEY = ("committed", "t")
 

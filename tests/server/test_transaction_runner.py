@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.clock import Clock
 from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
-from coordinator.loading import load_shard
-from coordinator.shard_runner import ShardRunner
-from coordinator.transaction_shards import transaction_shards
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.loading import load_shard
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.states import (
     COMPLETE_COMMIT,
@@ -28,7 +28,7 @@ from protocol.messages.add_partitions_to_txn import (
 )
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.records import Codec
+from protocol.records.records import Codec
 from storage.files import StorageError
 from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, Asker, FakeLog
 

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -20,10 +23,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
 from tests.server.asking import make_topic
-from tests.wire import WireClient
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 LATEST = -1

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.daemon import MusterDaemon
+from harness.processes import HOST, wait_until
+from harness.wire import WireClient
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from tests.conftest import JAVA_IS_REQUIRED
-from tests.daemon import MusterDaemon
-from tests.processes import HOST, wait_until
 from tests.server.asking import GROUP, TOPIC, committed, make_topic
-from tests.wire import WireClient
 
 SYNC_S = 0.2
 DEADLINE_S = 60

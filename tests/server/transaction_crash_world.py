@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from coordinator.data.markers import Markers
 from coordinator.effects import MarkersWanted, RequestContext
 from coordinator.groups.partitioning import partition_for
-from coordinator.marker_sender import MarkerSender
 from coordinator.offsets.transactional_commit import Verification, VerifiedCommit
-from coordinator.shard_runner import ShardRunner
-from coordinator.topics.markers import Markers
+from coordinator.runtime.marker_sender import MarkerSender
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.topics.names import TRANSACTION_STATE_TOPIC
-from coordinator.transaction_shards import transaction_shards
 from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
 from protocol.errors import ErrorCode
@@ -26,10 +26,10 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.record_batch import walk
-from protocol.records import Codec, read_records
+from protocol.records.batch import walk
+from protocol.records.records import Codec, read_records
 from storage.files import Files
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 from tests.server.crash_world import SHARD_LOG, SHARDS, Account, CrashWorld, Listening
 from tests.topics.requests import fetch, produce_request
 from tests.topics.world import batch

@@ -10,12 +10,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinator.clock import STALL_MS
 from coordinator.effects import Event, RequestReceived, Result, TimerFired
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+)
+from coordinator.groups.classic.timers import JoinTimer, PendingMemberTimer, SessionTimer
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, GroupState
-from coordinator.groups.timers import JoinTimer, PendingMemberTimer, SessionTimer
+from coordinator.runtime.clock import STALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest

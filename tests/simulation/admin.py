@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.codec.primitives import ZERO_UUID
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,7 +24,6 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from protocol.primitives import ZERO_UUID
 from tests.simulation.profile import GROUPS
 from tests.simulation.timeline import Task
 

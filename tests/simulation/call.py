@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from protocol.codec import spec
+from protocol.codec.codec import spec
 from protocol.framing import decode_response
 from protocol.messages.offset_commit import OffsetCommitResponse
 

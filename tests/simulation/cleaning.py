@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.control_records import control_type
-from protocol.record_spans import record_spans
-from protocol.records import Batch, parse_header, payload_of, read_records
-from storage.batch_filter import BatchFilter
-from storage.key_map import KeyMap
-from storage.log_survey import Survey
+from protocol.records.control import control_type
+from protocol.records.records import Batch, parse_header, payload_of, read_records
+from protocol.records.spans import record_spans
+from storage.cleaning.batch_filter import BatchFilter
+from storage.cleaning.key_map import KeyMap
+from storage.log.log_survey import Survey
 
 KEYS_BYTES = 1 << 20
 DAY_MS = 86_400_000

@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.topics.workers import Workers
-from protocol.records import Batch, parse_header, set_base_offset
+from protocol.records.records import Batch, parse_header, set_base_offset
 from storage.files import StorageError
-from storage.partition_log import Appended
-from storage.producer_state import ProducerState
+from storage.log.partition_log import Appended
+from storage.producers.producer_state import ProducerState
 from tests.simulation.cleaning import cleaned
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.clock import STALL_MS
-from coordinator.groups.group import Group
-from coordinator.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.runtime.clock import STALL_MS
 
 LATE_MS = STALL_MS + 250
 """So late may the wheel be turned after a stop of the process: it is noticed, and the sockets are read first."""

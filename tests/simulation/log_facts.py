@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
-from coordinator.groups.records import decode_record
-from coordinator.groups.shard import Shard
-from protocol.control_records import ControlType, Marker, control_type
-from protocol.records import Batch, parse_header, read_records
-from protocol.records import Record as LogRecord
+from coordinator.shard.shard import Shard
+from protocol.records.control import ControlType, Marker, control_type
+from protocol.records.records import Batch, parse_header, read_records
+from protocol.records.records import Record as LogRecord
 
 OffsetKey = tuple[str, str, int]
 NO_OFFSET = -1

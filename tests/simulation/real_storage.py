@@ -19,23 +19,23 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from coordinator.topics.producer_ids import ProducerIds
+from coordinator.data.producer_ids import ProducerIds
 from coordinator.topics.workers import Workers
-from protocol.records import Batch
-from storage.checkpoints import TopicPartition
-from storage.cleanable import cleanable
-from storage.compaction import Compaction, LogChanged
+from harness.faulty_files import Operation
+from protocol.records.records import Batch
+from storage.cleaning.cleanable import cleanable
+from storage.cleaning.compaction import Compaction, LogChanged
+from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, StorageError
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.log_producers import LogProducers
-from storage.partition_log import Appended, PartitionLog
-from storage.segment_swap import StuckSwap
+from storage.log.checkpoints import TopicPartition
+from storage.log.config import LogConfig
+from storage.log.log_producers import LogProducers
+from storage.log.partition_log import Appended, PartitionLog
+from storage.log.segment_swap import StuckSwap
 from tests.simulation.cleaning import DAY_MS
 from tests.simulation.disk import Disk, Done, OnDurable, Partitions
 from tests.simulation.failing_files import LOOKS, Died, Faults, QuietFiles
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
-from tests.storage.faulty_files import Operation
 
 if TYPE_CHECKING:
     from tests.simulation.witness import Witness

@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from coordinator.clock import Clock
 from coordinator.effects import Event, Result
-from coordinator.group_runner import GroupRunner
-from coordinator.group_shards import group_shards
+from coordinator.groups.classic.heartbeat import Beat
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.heartbeat import Beat
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.shard import Shard
-from coordinator.runtime import Runtime
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.group_shards import group_shards
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
-from coordinator.shard_runner import ShardRunner
+from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.transactions.transaction_settings import TransactionSettings
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.records import Codec
+from protocol.records.records import Codec
 from tests.groups.driver import Topics
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, Partitions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.effects import AppendFinished, Event, RequestReceived, Result, TimerFired, TopicDeleted
-from coordinator.groups.group import AssignmentStored, Group
-from coordinator.groups.shard import Shard
-from coordinator.groups.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import JoinTimer, OffsetExpiryTimer
+from coordinator.groups.classic.group import AssignmentStored, Group
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import JoinTimer, OffsetExpiryTimer
 from coordinator.offsets.committed import same_topic
+from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import structlog
 
+from coordinator.groups.classic.states import EMPTY, STABLE
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.states import EMPTY, STABLE
 from tests.simulation import faults, parameters
 from tests.simulation.catalogue import Catalogue
 from tests.simulation.consumer import Consumer

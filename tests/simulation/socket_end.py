@@ -14,12 +14,12 @@ from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinator.listeners import Listener
 from coordinator.server.api_table import Again, Api, Handler, Recaller, Repeat, Repeater
 from coordinator.server.connection import Connection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
+from coordinator.settings.listeners import Listener
 from protocol.framing import decode_response
 from protocol.messages import RESPONSES
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse

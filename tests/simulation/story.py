@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from coordinator.effects import Event, RequestReceived, Result, TimerFired
-from coordinator.groups.shard import Shard
+from coordinator.shard.shard import Shard
 from tests.simulation.server import Server
 from tests.simulation.simulation import Simulation
 from tests.simulation.witness import Witness

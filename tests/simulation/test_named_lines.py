@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.group import Group
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.records import decode_record
+from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
-from coordinator.groups.records import decode_record
-from coordinator.groups.states import PREPARING_REBALANCE, STABLE
-from coordinator.outages import TRY_AGAIN_MS
+from coordinator.runtime.outages import TRY_AGAIN_MS
+from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.server.find_coordinator import FindCoordinator
-from coordinator.shard_runner import ShardRunner, ShardState
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -32,7 +32,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.records import parse_header, read_records
+from protocol.records.records import parse_header, read_records
 from storage.files import StorageError
 from tests.groups.consumer import subscription
 from tests.groups.driver import Topics

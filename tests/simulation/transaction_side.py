@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from coordinator.data.markers import Markers
 from coordinator.groups.partitioning import partition_for
-from coordinator.marker_sender import MarkerSender
-from coordinator.runtime import Runtime
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.marker_sender import MarkerSender
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.transaction_shards import transaction_shards
+from coordinator.runtime.transaction_verification import CoordinatorVerifier
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.transaction_apis import TransactionApis
-from coordinator.shard_runner import ShardRunner
-from coordinator.topics.markers import Markers
 from coordinator.topics.names import GROUP_METADATA_TOPIC
-from coordinator.transaction_shards import transaction_shards
-from coordinator.transaction_verification import CoordinatorVerifier
 from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.states import AT_REST
 from coordinator.transactions.transaction_settings import Surroundings
-from protocol.records import Codec
+from protocol.records.records import Codec
 from tests.simulation.timeline import ProcessLoop
 from tests.simulation.transaction_witness import WatchedTransactions
 

@@ -23,7 +23,7 @@ from coordinator.transactions.states import (
 from coordinator.transactions.timers import TransactionTimer
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.records import parse_header, read_records
+from protocol.records.records import parse_header, read_records
 from tests.simulation.call import Call
 from tests.simulation.log_facts import LogFacts, OffsetKey
 

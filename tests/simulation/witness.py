@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.effects import CommitRun, Event, RequestReceived, Result, TimerFired
-from coordinator.groups.group import AssignmentStored, Group
+from coordinator.groups.classic.group import AssignmentStored, Group
+from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.groups.record_schemas import GroupMetadataKey
-from coordinator.groups.shard import Shard
-from coordinator.groups.states import EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

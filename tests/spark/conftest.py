@@ -15,15 +15,15 @@ from typing import NoReturn
 import pytest
 from pyspark.sql import SparkSession
 
+from harness import java_tools
+from harness.daemon import MusterDaemon
+from harness.kafka_broker import KafkaBroker
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from muster.spark.jars import kafka_source_jars
 from muster.spark.java import SparkUnavailableError
 from muster.spark.session import spark_session
-from tests import java_tools
-from tests.clients.observer import Observer
 from tests.conftest import JAVA_IS_REQUIRED
-from tests.daemon import MusterDaemon
-from tests.kafka_broker import KafkaBroker
-from tests.processes import ServerProcess
 from tests.spark.topics import Topic
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import decode_record, encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.records import decode_record, encode_record
+from harness.messages import offset_of, partition_of
 from protocol.errors import DecodeError
-from tests.messages import offset_of, partition_of
 
 TOPIC = "__consumer_offsets"
 PARTITIONS = 2

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer
 
+from harness.observer import Observer
+from harness.processes import wait_until
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.clients.observer import Observer
-from tests.processes import wait_until
-from tests.wire import WireClient
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LONG_MS = 600_000  # Of members that nobody keeps alive.

@@ -29,7 +29,7 @@ from bench.demo.rebalances import Rebalance, rebalances
 from bench.demo.report import Check
 from bench.demo.steps import Demo
 from coordinator.effects import GroupEvent
-from tests.processes import wait_until
+from harness.processes import wait_until
 
 SAMPLE = 3_000
 COMMAND = [sys.executable, "-m", "bench.demo", "--no-spark", "--rows", str(SAMPLE)]

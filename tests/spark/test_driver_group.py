@@ -14,10 +14,10 @@ from confluent_kafka import ConsumerGroupState
 from pyspark.sql import SparkSession
 
 from coordinator.effects import GroupEvent
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
 from muster.cluster import connected
-from muster.group_history import read_history
-from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess, wait_until
+from muster.groups.history import read_history
 from tests.spark.topics import PARTITIONS, Topic, groups_with, rows
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -19,14 +19,14 @@ import pytest
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
+from harness.daemon import MusterDaemon
+from harness.messages import value_of
+from harness.observer import Observer
+from harness.processes import wait_until
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import run
 from muster.spark.tables import read_arrow
-from tests.clients.observer import Observer
-from tests.daemon import MusterDaemon
-from tests.messages import value_of
-from tests.processes import wait_until
 from tests.spark.rebalance_deeds import Deed, Deeds
 
 pytestmark = pytest.mark.xdist_group("spark")

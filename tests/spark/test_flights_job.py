@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from bench.demo.flights import differences, expected_delays, found_delays, load_flights
 from bench.demo.produce import FlightProducer
 from bench.demo.spark_job import run_job
+from harness.processes import ServerProcess
 from muster.spark import flights as job
-from tests.processes import ServerProcess
 from tests.spark.topics import Topic
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.messages import headers_of
+from harness.messages import headers_of
 from tests.spark.topics import FIRST_MS, PARTITIONS, Topic, rows, run_to_end
 
 pytestmark = pytest.mark.xdist_group("spark")

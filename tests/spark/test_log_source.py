@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, Message, Producer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from muster.spark.decoding import reading
 from muster.spark.decoding.log_source import OffsetsLogReader, Reach, next_ends, pieces
 from muster.spark.decoding.reading import Range, read_ranges
 from muster.spark.errors import PassingError
-from tests.clients.observer import Observer
-from tests.processes import ServerProcess
 from tests.spark.topics import write
 
 PARTITIONS = 2

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,
@@ -17,10 +18,9 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from coordinator.groups.records import decode_record
 from muster.spark.decoding import reading
 from muster.spark.decoding.offsets import SCHEMA, decode_offsets, minutes_of
-from protocol.codec import encode
+from protocol.codec.codec import encode
 from protocol.errors import DecodeError
 
 FIRST_US = 1_700_000_000_000_000

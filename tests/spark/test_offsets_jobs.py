@@ -17,12 +17,12 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from harness.messages import partition_of
+from harness.processes import ServerProcess
 from muster.spark.jobs.job import Step, Wrote, load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import JobFailedError, Progress, run
 from muster.spark.tables import read_arrow
-from tests.messages import partition_of
-from tests.processes import ServerProcess
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.offsets_records import (
     MINUTE_MS,

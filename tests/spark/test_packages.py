@@ -15,7 +15,7 @@ from muster.spark import packages
 from muster.spark.packages import PACKAGES, ship_packages, write_zip
 
 ROOT = Path(__file__).parents[2]
-DECODERS_NEED = ("coordinator.groups.record_schemas", "coordinator.history", "muster.spark.executors")
+DECODERS_NEED = ("coordinator.groups.record_schemas", "coordinator.history.events", "muster.spark.executors")
 JUST_PYTHON = """
 import importlib, sys
 sys.path.insert(0, sys.argv[1])

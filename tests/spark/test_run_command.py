@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness.observer import Observer
+from harness.processes import ServerProcess
 from muster.cli import run
 from muster.spark.jobs.command import Teller
 from muster.spark.jobs.options import JOBS, RefusedRunError, parse_duration_ms
 from muster.spark.jobs.runner import Progress
 from muster.spark.jobs.source import Source, claim
-from tests.clients.observer import Observer
-from tests.processes import ServerProcess
 
 Say = Callable[..., str]
 SOURCE = Source("cluster-1", "__consumer_offsets", "id-1")

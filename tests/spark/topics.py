@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.clients.observer import Observer
-from tests.messages import offset_of, partition_of
-from tests.processes import ServerProcess
+from harness.messages import offset_of, partition_of
+from harness.observer import Observer
+from harness.processes import ServerProcess
 
 PARTITIONS = 3
 FIRST_MS = time.time_ns() // 1_000_000 - 3_600_000  # An hour ago: older still, and retention would take it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from protocol.compression import MAX_INFLATED_BYTES, compress
-from protocol.record_batch import NO_TIMESTAMP, Codec, parse_header
-from protocol.records import Record, encode_batch
-from storage.batch_filter import rebuilt
+from protocol.records.batch import NO_TIMESTAMP, Codec, parse_header
+from protocol.records.compression import MAX_INFLATED_BYTES, compress
+from protocol.records.records import Record, encode_batch
+from storage.cleaning.batch_filter import rebuilt
 
 PIECE_BYTES = 64 << 20
 PIECES = 16

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
-from protocol.record_batch import Batch
-from protocol.records import Codec, Record, encode_batch, read_records
-from storage.cleanable import cleanable
-from storage.compaction import Cleaned, Compaction
+from protocol.records.batch import Batch
+from protocol.records.records import Codec, Record, encode_batch, read_records
+from storage.cleaning.cleanable import cleanable
+from storage.cleaning.compaction import Cleaned, Compaction
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from tests.storage.logs import SMALL, fill
 
 TOPIC_ID = bytes(range(16))

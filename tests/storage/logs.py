@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.record_batch import walk
-from protocol.records import Record, encode_batch
+from protocol.records.batch import walk
+from protocol.records.records import Record, encode_batch
 from storage.files import Buffer, Files
-from storage.log_config import FlushPolicy, LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.partition_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.check_log import Finding, LogCheck, Severity, check_log
+from storage.check.log import Finding, LogCheck, Severity, check_log
 from storage.files import Files
-from storage.log_config import LogConfig
+from storage.log.config import LogConfig
 from tests.storage.logs import fill, open_log
 from tests.storage.transactions import end, put
 

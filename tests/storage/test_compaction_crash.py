@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import walk
-from protocol.records import Codec, Record, encode_batch, read_records
-from storage.checkpoints import TopicPartition
+from harness.faulty_files import FaultyFiles, Inode, Operation
+from protocol.records.batch import walk
+from protocol.records.records import Codec, Record, encode_batch, read_records
+from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, File, Files, StorageError
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
-from storage.segment_swap import StuckSwap
+from storage.log.checkpoints import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.log.segment_swap import StuckSwap
 from tests.storage.cleaning import (
     COMPACTED,
     NOW_MS,
@@ -30,7 +31,6 @@ from tests.storage.cleaning import (
     table,
     texts,
 )
-from tests.storage.faulty_files import FaultyFiles, Inode, Operation
 from tests.storage.logs import reopen
 
 SMALL = replace(COMPACTED, segment_bytes=600)

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import Codec, Record, encode_batch, read_records
-from storage.partition_log import PartitionLog
+from protocol.records.records import Codec, Record, encode_batch, read_records
+from storage.log.partition_log import PartitionLog
 from tests.storage.cleaning import (
     ABORT,
     COMMIT,

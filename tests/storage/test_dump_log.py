@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records import Codec
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from tests import java_tools
+from harness import java_tools
+from protocol.records.records import Codec
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.storage.cleaning import (
     ABORT,
     COMPACTED,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
 from storage.files import MAX_BUFFERS_PER_WRITE, Files, StorageError
-from tests.storage.faulty_files import FaultyFiles
 
 
 def test_more_buffers_than_one_call_takes_are_all_written(tmp_path: Path) -> None:

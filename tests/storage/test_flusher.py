@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
 from storage.files import StorageError
 from storage.flusher import Flusher
-from storage.partition_log import PartitionLog
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.partition_log import PartitionLog
 from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, open_log
 
 PATIENCE_S = 10  # How long a test waits for another thread before it fails.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
 from storage.files import CorruptSegment
-from storage.partition_log import PartitionLog
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.partition_log import PartitionLog
 from tests.storage.logs import NOW_MS, SMALL, batch, open_log
 
 BATCHES = 30

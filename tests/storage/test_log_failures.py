@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles, Operation
 from storage.files import CorruptSegment, StorageError
-from storage.log_config import LogConfig
-from storage.partition_log import Appended, PartitionLog
-from tests.storage.faulty_files import FaultyFiles, Operation
+from storage.log.config import LogConfig
+from storage.log.partition_log import Appended, PartitionLog
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, all_spans, batch, fill, open_log, reopen, spans
 
 EVERYTHING = 1 << 30

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints import new_uuid
+from harness.faulty_files import FaultyFiles
+from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import Files
-from storage.log_directory import LogDirectory, LogDirectoryError
-from storage.partition_files import decode_uuid
+from storage.log.checkpoints import new_uuid
+from storage.log.partition_files import decode_uuid
 from tests.storage.directories import take
-from tests.storage.faulty_files import FaultyFiles
 
 HOLDER = """
 import sys
 from pathlib import Path
 from storage.files import Files
-from storage.log_directory import LogDirectory
+from storage.directory.log_directory import LogDirectory
 directory = LogDirectory.open(Path(sys.argv[1]), Files(), node_id=1)
 print("held", flush=True)
 sys.stdin.readline()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
 from storage.files import Files
-from storage.log_config import FlushPolicy, LogConfig
-from storage.log_producers import ReadProducers
-from storage.partition_log import PartitionLog
-from storage.producer_snapshot import snapshot_offsets
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.log_producers import ReadProducers
+from storage.log.partition_log import PartitionLog
+from storage.producers.producer_snapshot import snapshot_offsets
 from tests.storage.logs import NOW_MS, SMALL, fill, open_log, reopen
 from tests.storage.transactions import assert_tells_the_story, end, known, put, story_of
 

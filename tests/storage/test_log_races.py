@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from storage.compaction import LogChanged
+from harness.faulty_files import FaultyFiles, Operation
+from storage.cleaning.compaction import LogChanged
 from storage.files import Files, StorageError
-from storage.log_writer import LogWriter
-from storage.opening import Opening
-from storage.partition_log import OffsetOutOfRange, PartitionLog
-from storage.segment import Segment
+from storage.log.opening import Opening
+from storage.log.partition_log import OffsetOutOfRange, PartitionLog
+from storage.log.segment import Segment
+from storage.log.writer import LogWriter
 from tests.storage.cleaning import COMPACTED, clean, open_compacted, put, roll, table
-from tests.storage.faulty_files import FaultyFiles, Operation
 from tests.storage.logs import NOW_MS, SMALL, fill, spans
 
 LAST_SEGMENT = 22  # The base offset of the newest of three.

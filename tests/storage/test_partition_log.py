@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.record_batch import parse_header
+from harness.faulty_files import FaultyFiles
+from protocol.records.batch import parse_header
 from storage.files import File, Files
-from storage.log_config import FlushPolicy, LogConfig
-from storage.log_read import WouldBlock
-from storage.partition_log import Appended, BatchTooLarge, OffsetOutOfRange
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.partition_log import Appended, BatchTooLarge, OffsetOutOfRange
+from storage.log.read import WouldBlock
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, all_spans, batch, fill, open_log, reopen, spans
 
 EVERYTHING = 1 << 30

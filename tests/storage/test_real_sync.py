@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
+from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import File, Files, StorageError
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory, LogDirectoryError
-from storage.partition_log import PartitionLog
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.storage.cleaning import clean, open_compacted, put, roll
-from tests.storage.faulty_files import FaultyFiles
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, batch, fill, open_log
 from tests.storage.system_calls import SystemCalls, atomically, made
 

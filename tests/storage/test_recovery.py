@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import parse_header
+from harness.faulty_files import FaultyFiles
+from protocol.records.batch import parse_header
 from storage.files import CorruptSegment, File, Files, StorageError
-from storage.log_config import FlushPolicy
-from storage.partition_log import PartitionLog
-from storage.recovery import MAX_TORN_FILES
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.config import FlushPolicy
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import MAX_TORN_FILES
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, all_spans, batch, fill, open_log, reopen
 
 ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)
@@ -433,8 +433,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from storage.files import Files
-from storage.log_config import FlushPolicy, LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.storage.logs import NOW_MS, batch
 
 config = LogConfig(segment_bytes=5000, index_interval_bytes=500, flush=FlushPolicy(sys.argv[2]))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.check_log import LogCheck, check_log
+from harness.faulty_files import FaultyFiles
+from storage.check.log import LogCheck, check_log
+from storage.check.repair import LogRepair, Loss, Repaired
 from storage.files import Files, StorageError
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from storage.repair import LogRepair, Loss, Repaired
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
 from tests.storage.logs import all_spans, fill, open_log
 from tests.storage.test_check_log import CONFIG, flip, segments
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
+from storage.directory.room import PROBE, probe_room
 from storage.files import Files, StorageError
-from storage.room import PROBE, probe_room
 from storage.sealed_json import read_sealed, write_sealed
-from tests.storage.faulty_files import FaultyFiles
 
 DOCUMENT = {"format": 1, "topics": [{"name": "t", "id": "00ff", "partitions": 3, "configs": {"a": "ü"}}]}
 

@@ -12,16 +12,16 @@ from random import Random
 
 import pytest
 
-from protocol.record_batch import walk
-from storage.checkpoints import TopicPartition
+from harness.faulty_files import FaultyFiles, Operation
+from protocol.records.batch import walk
+from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import CorruptSegment, Files, StorageError
-from storage.log_directory import LogDirectory, LogDirectoryError
-from storage.partition_log import PartitionLog
-from storage.sealed_segments import SEALED_SEGMENTS, read_sealed_segments
-from storage.segment import base_offset_of
+from storage.log.checkpoints import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.log.sealed_segments import SEALED_SEGMENTS, read_sealed_segments
+from storage.log.segment import base_offset_of
 from tests.storage.cleaning import COMPACTED, NOW_MS, RETENTION_MS, clean, put
 from tests.storage.directories import kill, take
-from tests.storage.faulty_files import FaultyFiles, Operation
 from tests.storage.test_compaction_crash import QuickFiles
 
 NAME = TopicPartition("c", 0)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
+from storage.directory.log_directory import LogDirectoryError
 from storage.files import CorruptSegment, StorageError
-from storage.log_directory import LogDirectoryError
 from tests.storage.directories import TOPIC_ID, filled, kill, take
-from tests.storage.faulty_files import FaultyFiles
 from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, fill
 
 

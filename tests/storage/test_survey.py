@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import set_base_offset
-from storage.batch_walk import WINDOW_BYTES, Located
+from protocol.records.batch import set_base_offset
 from storage.files import File, Files, StorageError
-from storage.survey import Damage, Found, Survey
+from storage.log.batch_walk import WINDOW_BYTES, Located
+from storage.log.survey import Damage, Found, Survey
 from tests.storage.logs import batch
 
 BATCHES = 6

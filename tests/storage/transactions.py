@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.control_records import ControlType, Marker, control_type, encode_marker
-from protocol.records import Record, encode_batch, read_records
-from storage.partition_log import PartitionLog
-from storage.producer_state import ProducerState
-from storage.transaction_index import AbortedTransaction
+from protocol.records.control import ControlType, Marker, control_type, encode_marker
+from protocol.records.records import Record, encode_batch, read_records
+from storage.log.partition_log import PartitionLog
+from storage.producers.producer_state import ProducerState
+from storage.producers.transaction_index import AbortedTransaction
 from tests.storage.logs import NOW_MS
 
 

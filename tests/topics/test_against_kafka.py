@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
+from harness.kafka_broker import KafkaBroker
+from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -32,12 +34,10 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.record_batch import walk
-from protocol.records import Codec, payload_of
-from tests.kafka_broker import KafkaBroker
+from protocol.records.batch import walk
+from protocol.records.records import Codec, payload_of
 from tests.topics.requests import fetch_request, produce_request
 from tests.topics.world import World, batch
-from tests.wire import WireClient
 
 NOT_COMPARED = {"topic_id", "cluster_id", "host", "port", "session_id", "error_message", "throttle_time_ms"}
 UNORDERED = {"topics", "responses", "configs", "results", "partitions"}

@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.server.api_table import api_table
 from coordinator.topics.feature_levels import FILE_NAME, SUPPORTED_FEATURES
+from harness.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,7 +31,6 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
 from storage.files import StorageError
-from tests.storage.faulty_files import FaultyFiles
 from tests.topics.world import WALL_MS, FakePending, World
 
 TRANSACTIONS = "transaction.version"

@@ -13,7 +13,7 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic_config import TOPIC_KEYS, default_text, topic_config
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 SETTINGS = TopicSettings()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.list_offsets import EARLIEST, EARLIEST_LOCAL
 from storage.files import StorageError
-from tests.storage.faulty_files import FaultyFiles
 from tests.topics.requests import fetch, list_offset, produce
 from tests.topics.world import World, batch, topic_of
 

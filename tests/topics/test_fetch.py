@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.topics import fetch_read
-from coordinator.topics.delayed_fetch import SLICE_MS
+from coordinator.data import fetch_read
+from coordinator.data.delayed_fetch import SLICE_MS
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.records import Codec, parse_header, walk
+from protocol.records.records import Codec, parse_header, walk
 from storage.files import File
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
 from tests.topics.world import FakePending, World, batch

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.topics.fetch_sessions import (
+from coordinator.data.fetch_sessions import (
     EVICTABLE_AFTER_MS,
     LAST_EPOCH,
     MAX_PARTITIONS,
@@ -15,9 +15,9 @@ from coordinator.topics.fetch_sessions import (
     WantedPartition,
     next_epoch,
 )
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData
-from protocol.primitives import ZERO_UUID
 from tests.topics.requests import fetch_request, partitions_of, produce
 from tests.topics.world import World, batch
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.topics.producer_ids import BLOCK_SIZE
+from coordinator.data.producer_ids import BLOCK_SIZE
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.records import parse_header
-from storage.producer_state import MAX_PRODUCERS, REMEMBERED_BATCHES, ProducerState
+from protocol.records.records import parse_header
+from storage.producers.producer_state import MAX_PRODUCERS, REMEMBERED_BATCHES, ProducerState
 from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import WALL_MS, World, batch
 

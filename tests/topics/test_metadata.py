@@ -9,13 +9,13 @@ from structlog.testing import capture_logs
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC, MAX_NAME_LENGTH, name_problem
 from coordinator.topics.settings import TopicSettings
+from harness.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from storage.log_config import FlushPolicy
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 

@@ -12,8 +12,8 @@ from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import Codec, Record, encode_batch, parse_header, read_records
-from storage.log_config import FlushPolicy
+from protocol.records.records import Codec, Record, encode_batch, parse_header, read_records
+from storage.log.config import FlushPolicy
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
 from tests.topics.world import WALL_MS, World, batch
 

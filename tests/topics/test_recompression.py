@@ -12,11 +12,11 @@ import pytest
 
 from coordinator.topics.partition import Partition
 from coordinator.topics.workers import ThreadWorkers
-from protocol.compression import compress
+from harness.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
-from protocol.record_batch import check_crc
-from protocol.records import Codec, Record, encode_batch, parse_header, payload_of, read_records
-from tests.storage.faulty_files import FaultyFiles
+from protocol.records.batch import check_crc
+from protocol.records.compression import compress
+from protocol.records.records import Codec, Record, encode_batch, parse_header, payload_of, read_records
 from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import WALL_MS, World, batch
 

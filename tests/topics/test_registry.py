@@ -15,16 +15,16 @@ from coordinator.topics.partition import Partition
 from coordinator.topics.registry import PartitionCountMismatch
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic import Topic
+from harness.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.records import Record, encode_batch
+from protocol.records.records import Record, encode_batch
 from storage.files import StorageError
-from storage.log_config import FlushPolicy
-from storage.log_producers import LogProducers
-from storage.partition_log import PartitionLog
-from storage.segment import Segment
-from tests.storage.faulty_files import FaultyFiles
+from storage.log.config import FlushPolicy
+from storage.log.log_producers import LogProducers
+from storage.log.partition_log import PartitionLog
+from storage.log.segment import Segment
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
 from tests.topics.world import WALL_MS, World, batch
 

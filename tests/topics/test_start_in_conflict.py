@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
 BROKER, NODE = 4, "1"

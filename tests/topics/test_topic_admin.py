@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
+from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -29,8 +30,7 @@ from protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.primitives import ZERO_UUID
-from storage.log_config import FlushPolicy
+from storage.log.config import FlushPolicy
 from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import World, batch
 

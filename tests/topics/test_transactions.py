@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.transaction_verifier import Verified
+from coordinator.data.transaction_verifier import Verified
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.list_offsets import (
@@ -32,7 +32,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.record_batch import walk
+from protocol.records.batch import walk
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
 from tests.topics.world import WALL_MS, FakePending, World, batch
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.record_batch import parse_header, walk
-from storage.partition_log import PartitionLog
-from storage.producer_state import ProducerState
+from protocol.records.batch import parse_header, walk
+from storage.log.partition_log import PartitionLog
+from storage.producers.producer_state import ProducerState
 from tests.topics.requests import fetch, list_offset, produce
 from tests.topics.world import WALL_MS, World, batch
 

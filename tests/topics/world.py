@@ -12,29 +12,29 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from coordinator.data.broker import Broker
+from coordinator.data.fetch_sessions import FetchSessions
+from coordinator.data.markers import Markers
+from coordinator.data.producer_ids import ProducerIds
+from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
-from coordinator.topics.apis import topic_handlers
-from coordinator.topics.broker import Broker
-from coordinator.topics.fetch_sessions import FetchSessions
-from coordinator.topics.markers import Markers
+from coordinator.server.topic_apis import topic_handlers
 from coordinator.topics.partition import Machinery, Partition
-from coordinator.topics.producer_ids import ProducerIds
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import topic_config
 from coordinator.topics.workers import InlineWorkers
-from coordinator.transaction_verifier import TransactionVerifier
-from protocol.codec import decode, encode, spec
+from protocol.codec.codec import decode, encode, spec
 from protocol.framing import SIZE_BYTES, decode_response, response_frame
 from protocol.messages import RESPONSES
-from protocol.records import Record, encode_batch
-from storage.file_range import FileRange
+from protocol.records.records import Record, encode_batch
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
-from storage.log_directory import LogDirectory
-from storage.partition_log import PartitionLog
+from storage.log.file_range import FileRange
+from storage.log.partition_log import PartitionLog
 
 T = TypeVar("T")
 WALL_MS = 1_700_000_000_000

@@ -26,7 +26,7 @@ from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.states import TransactionState
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
 from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
-from protocol.codec import encode
+from protocol.codec.codec import encode
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import (

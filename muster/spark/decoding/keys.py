@@ -23,7 +23,7 @@ from coordinator.groups.record_schemas import (
     OffsetCommitKey,
 )
 from muster.spark.decoding.windows import INT16, INT32, Bools, Cells, Ints, cells
-from protocol.codec import decode
+from protocol.codec.codec import decode
 from protocol.errors import DecodeError
 
 TYPE_BYTES: Final = 2

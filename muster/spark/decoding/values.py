@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
 from muster.spark.decoding.windows import INT8, INT16, INT32, INT64, Bools, Cells, Ints, cells
-from protocol.codec import decode, spec
+from protocol.codec.codec import decode, spec
 from protocol.errors import DecodeError
 
 VERSION_BYTES: Final = 2

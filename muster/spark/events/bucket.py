@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from coordinator.effects import GroupEvent
-from coordinator.history import HistoryError
+from coordinator.history.events import HistoryError
 from muster.spark.events.books import Book, Row, Shelf
 from muster.spark.events.decoding import read_event
 from muster.spark.events.order import in_order

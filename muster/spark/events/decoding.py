@@ -1,7 +1,8 @@
 """A record of `__group_events` as an event, or the reason why it is none. Nothing is guessed.
 
-`coordinator.history` reads what it wrote itself; here every field is checked as well, since anybody may have
-written to the topic. Fields that a later version added are passed over, and so is a cause that is not known yet.
+`coordinator.history.events` reads what it wrote itself; here every field is checked as well, since anybody may
+have written to the topic. Fields that a later version added are passed over, and so is a cause that is not known
+yet.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from types import NoneType
 from typing import Any, Final
 
 from coordinator.effects import GroupEvent
-from coordinator.history import HistoryError, decode_event
+from coordinator.history.events import HistoryError, decode_event
 
 WALL_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999: Parquet's readers know no later one.
 _INT_MAX: Final = (1 << 31) - 1

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.states import DEAD
+from coordinator.groups.classic.states import DEAD
 
 
 def in_order(events: Sequence[GroupEvent]) -> Sequence[GroupEvent]:

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE
-from muster.rebalances import ENDS_OF_A_PHASE
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE
+from muster.groups.rebalances import ENDS_OF_A_PHASE
 
 JOINING: Final = PREPARING_REBALANCE.value
 ASSIGNING: Final = COMPLETING_REBALANCE.value

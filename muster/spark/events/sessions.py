@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.states import DEAD
+from coordinator.groups.classic.states import DEAD
 
 JOINS: Final = frozenset(
     kind.slug

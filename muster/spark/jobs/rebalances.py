@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.history import TOPIC
+from coordinator.history.events import TOPIC
 from muster.spark.events.books import RebalanceShelf
 from muster.spark.events.stateful import tell_stories
 from muster.spark.events.storms import StormRule

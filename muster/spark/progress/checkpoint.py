@@ -14,7 +14,7 @@ import re
 from contextlib import suppress
 from typing import Final, Protocol
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import CheckpointError, Positions, Standing, earliest
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.group_offsets import GroupOffsets

@@ -25,7 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 from muster.spark.clients import in_words
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 from muster.spark.progress.positions import (
     ConflictError,
     Positions,

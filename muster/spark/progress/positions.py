@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 
 Positions: TypeAlias = Mapping[TopicPartition, int]
 

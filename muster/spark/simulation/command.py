@@ -24,8 +24,8 @@ from muster.spark.simulation.simulate import (
     choose,
     refuse_without_room,
 )
+from storage.directory.log_directory import LogDirectoryError
 from storage.files import StorageError
-from storage.log_directory import LogDirectoryError
 
 GROUPS_MAX: Final = 10_000_000
 DAYS_MAX: Final = 366.0

@@ -1,4 +1,4 @@
-"""Offset commits as record batches, many at once: the bytes that `protocol.records.encode_batch` would make.
+"""Offset commits as record batches, many at once: the bytes that `encode_batch` would make.
 
 Of a lane's record everything is known beforehand but its length, its two deltas, the offset and the time: the rest
 is copied from a template per lane. All of it is array arithmetic; Python's own loop runs once per batch.
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.effects import Record
+from coordinator.groups.classic.records import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from coordinator.groups.records import encode_record
 from muster.spark.simulation.population import Ints
-from protocol.record_batch import (
+from protocol.records.batch import (
     BATCH_OVERHEAD,
     CRC,
     CRC_POSITION,
@@ -29,7 +29,7 @@ from protocol.record_batch import (
     NO_SEQUENCE,
     checksum,
 )
-from protocol.varint import VARINTS
+from protocol.records.varint import VARINTS
 
 Bytes = NDArray[np.uint8]
 

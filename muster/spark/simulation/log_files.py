@@ -13,22 +13,22 @@ from random import Random
 from typing import Final
 
 from coordinator.effects import GroupEvent, Record
-from coordinator.groups.records import encode_record
-from coordinator.history import TOPIC as EVENTS_TOPIC
-from coordinator.history import encode_event
-from coordinator.history_topic import history_topic_config
+from coordinator.groups.classic.records import encode_record
+from coordinator.history.events import TOPIC as EVENTS_TOPIC
+from coordinator.history.events import encode_event
+from coordinator.history.topic import history_topic_config
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from muster.spark.simulation.commit_batches import Batch
 from muster.spark.simulation.story import Written
-from protocol.records import Record as LogRecord
-from protocol.records import encode_batch
-from storage.checkpoints import META_PROPERTIES, MetaProperties, write_meta_properties
+from protocol.records.records import Record as LogRecord
+from protocol.records.records import encode_batch
+from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
-from storage.log_config import FlushPolicy, LogConfig
-from storage.log_directory import LogDirectory
-from storage.partition_files import encode_uuid
-from storage.partition_log import PartitionLog
+from storage.log.checkpoints import META_PROPERTIES, MetaProperties, write_meta_properties
+from storage.log.config import FlushPolicy, LogConfig
+from storage.log.partition_files import encode_uuid
+from storage.log.partition_log import PartitionLog
 
 NODE_ID: Final = 1
 SEGMENT_BYTES: Final = 104_857_600  # offsets.topic.segment.bytes, unless a server says otherwise.

@@ -26,10 +26,10 @@ from coordinator.effects import (
     SetTimer,
     TimerFired,
 )
+from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
+from coordinator.groups.classic.timers import SessionTimer
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.groups.shard import Shard
-from coordinator.groups.states import PREPARING_REBALANCE, STABLE
-from coordinator.groups.timers import SessionTimer
+from coordinator.shard.shard import Shard
 from muster.log.offsets import NoTopics
 from muster.spark.simulation.clients import (
     HEARTBEAT_MS,

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from tests.clients.workers.reporting import Config, eventually_async, report, require, require_equal, step
+from harness.reporting import Config, eventually_async, report, require, require_equal, step
 
 
 async def admin(config: Config) -> None:

@@ -15,7 +15,7 @@ import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.clients.workers.reporting import Config, report
+from harness.reporting import Config, report
 
 BATCH = 200
 

@@ -7,7 +7,7 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced
 
-from tests.clients.workers.reporting import Config, eventually_async, require, require_equal, step
+from harness.reporting import Config, eventually_async, require, require_equal, step
 
 
 class TransactionWalk:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import ConsumerStoppedError
 
-from tests.clients.workers.reporting import (
+from harness.reporting import (
     STEP_DEADLINE_S,
     Config,
     eventually_async,

@@ -13,10 +13,10 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
+from harness.reporting import Config, main, report
 from tests.clients.workers import aiokafka_admin, aiokafka_transactions, aiokafka_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host_async
-from tests.clients.workers.reporting import Config, main, report
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 

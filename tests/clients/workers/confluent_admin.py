@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from harness.reporting import Config, eventually, report, require, require_equal, step
 
 TIMEOUT_S = 15
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.clients.workers.reporting import Config, eventually, require, require_equal, step
-from tests.messages import value_of
+from harness.messages import value_of
+from harness.reporting import Config, eventually, require, require_equal, step
 
 TIMEOUT_S = 15
 

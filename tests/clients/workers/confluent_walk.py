@@ -20,9 +20,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from harness.messages import offset_of, partition_of
+from harness.reporting import Config, eventually, report, require, require_equal, step
 from tests.clients.workers.sharing import share_with_a_second_member
-from tests.messages import offset_of, partition_of
 
 Offsets = dict[int, list[int]]
 

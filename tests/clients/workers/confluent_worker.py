@@ -7,11 +7,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from harness.messages import headers_of, key_of, value_of
+from harness.reporting import Config, main, report, require
 from tests.clients.workers import confluent_admin, confluent_transactions, confluent_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
-from tests.clients.workers.reporting import Config, main, report, require
-from tests.messages import headers_of, key_of, value_of
 
 NOTHING_TO_COMMIT = KafkaError._NO_OFFSET
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from tests.clients.workers.reporting import Config, report
+from harness.reporting import Config, report
 
 
 class Diary:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Protocol
 
+from harness.reporting import Config, report, stop_requested
 from tests.clients.workers.diary import Diary
-from tests.clients.workers.reporting import Config, report, stop_requested
 
 
 class Member(Protocol):

@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, OffsetAndMetadata, OffsetSpec, TopicPartitio
 from kafka.admin import ConfigResource
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from harness.reporting import Config, eventually, report, require, require_equal, step
 
 T = TypeVar("T")
 

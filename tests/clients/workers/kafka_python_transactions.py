@@ -6,7 +6,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from tests.clients.workers.reporting import Config, eventually, require, require_equal, step
+from harness.reporting import Config, eventually, require, require_equal, step
 
 TIMEOUT_S = 15
 

@@ -14,7 +14,7 @@ from kafka import (
     TopicPartition,
 )
 
-from tests.clients.workers.reporting import Config, eventually, report, require, require_equal, step
+from harness.reporting import Config, eventually, report, require, require_equal, step
 from tests.clients.workers.sharing import share_with_a_second_member
 
 Offsets = dict[int, list[int]]

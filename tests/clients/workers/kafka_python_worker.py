@@ -10,10 +10,10 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 
+from harness.reporting import Config, main, report
 from tests.clients.workers import kafka_python_admin, kafka_python_transactions, kafka_python_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
-from tests.clients.workers.reporting import Config, main, report
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.clients.workers.reporting import eventually
+from harness.reporting import eventually
 
 
 def share_with_a_second_member(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from coordinator.settings_page import DIFFERENT_DEFAULTS
+from coordinator.settings.page import DIFFERENT_DEFAULTS
 from protocol.messages.describe_configs import (
     ConfigSource,
     ConfigType,

@@ -26,7 +26,7 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.versions import PRODUCE_KEY
+from protocol.messages.versions import PRODUCE_KEY
 from tests.conformance.admin_lines import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,

@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records import Record, encode_batch
+from protocol.records.records import Record, encode_batch
 from tests.conformance.actors import UNKNOWN_TOPIC_ID
 from tests.conformance.registry import scenario
 from tests.conformance.run import PARKED, Run

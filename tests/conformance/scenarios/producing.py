@@ -8,8 +8,8 @@ from struct import pack_into
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
-from protocol.record_batch import CRC, CRC_POSITION, checksum
-from protocol.records import Codec
+from protocol.records.batch import CRC, CRC_POSITION, checksum
+from protocol.records.records import Codec
 from tests.conformance.producers import SETTLED_WITHIN_S, VERIFIED, Producer
 from tests.conformance.registry import scenario
 from tests.conformance.run import POLL_S, Run

@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.history import encode_event
+from coordinator.history.events import encode_event
 from muster.spark.events.bucket import Record
 from protocol.errors import ErrorCode
 from tests.groups.consumer import Consumer

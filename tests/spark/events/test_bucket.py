@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind as Kind
-from coordinator.history import encode_event
+from coordinator.history.events import encode_event
 from muster.spark.events.books import MemberShelf, RebalanceShelf, Shelf
 from muster.spark.events.bucket import IDLE_MS, Bucket, Record
 from muster.spark.events.storms import StormRule

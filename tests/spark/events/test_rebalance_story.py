@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind as Kind
-from muster.rebalances import chapters
+from muster.groups.rebalances import chapters
 from muster.spark.events.rebalance_story import UNKNOWN, Rebalance, RebalanceStory
 from tests.spark.events.stories import Chronicle, T, event
 

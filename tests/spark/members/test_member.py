@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
 from muster.spark.members import stop
 from muster.spark.members.plan import MemberContext, MembersError, SupersededError
 from muster.spark.members.report import MemberReport, RebalanceKind
-from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess, wait_until
 from tests.spark.members.member_threads import Sink, plan_for, run_threads
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
+from harness.wire import WireClient
 from muster.spark import members
 from muster.spark.members import MembersError
 from muster.spark.members.driver import failure_reason
 from muster.spark.members.slots import slots_now
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess, wait_until
-from tests.wire import WireClient
 
 pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 12

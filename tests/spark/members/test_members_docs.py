@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess
 from muster.spark.members.driver import ATTEMPTS
 from muster.spark.members.group_watch import ASK_INTERVAL_S
 from muster.spark.members.plan import BATCH_ROWS, COMMIT_INTERVAL_S, DEFAULTS, SET_BY_RUN, STALL_TIMEOUT_S
 from muster.spark.members.slots import EXECUTORS_START_S
-from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess
 
 pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import LOOKS_MAX, Checkpoint
 from muster.spark.progress.positions import CheckpointError, Positions, Standing

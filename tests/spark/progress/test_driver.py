@@ -21,9 +21,9 @@ import pytest
 
 from bench.demo.flights import load_flights
 from bench.demo.produce import FlightProducer
-from tests.clients.observer import Observer, unique
-from tests.daemon import ROOT
-from tests.processes import ServerProcess, wait_until
+from harness.daemon import ROOT
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 

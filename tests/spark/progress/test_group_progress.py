@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from muster.group_admin import TopicPartition
+from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.group_progress import REFRESH_EVERY_S, GroupProgress
 from muster.spark.progress.positions import (

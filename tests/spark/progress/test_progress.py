@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from muster.group_admin import TopicPartition
+from harness.observer import Observer, unique
+from harness.processes import ServerProcess, wait_until
+from muster.groups.admin import TopicPartition
 from muster.spark import progress
 from muster.spark.progress import Follower
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.hadoop_files import HadoopFiles
 from muster.spark.progress.positions import Conflict, ConflictError, LiveMembersError, ProgressError
-from tests.clients.observer import Observer, unique
-from tests.processes import ServerProcess, wait_until
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.topics import PARTITIONS, Topic, run_to_end
 

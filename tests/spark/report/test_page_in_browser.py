@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
+from harness.processes import wait_until
 from tests.browser import OpenPage, browser
-from tests.processes import wait_until
 from tests.spark.report.conftest import page_of
 from tests.spark.report.sample import BEGIN_MS, KINDS, Kind, Sample
 

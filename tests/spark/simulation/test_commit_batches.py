@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import OffsetCommitKey
-from coordinator.groups.records import decode_record
 from muster.spark.simulation.commit_batches import (
     RECORDS_PER_BATCH_MAX,
     Batch,
@@ -14,7 +14,7 @@ from muster.spark.simulation.commit_batches import (
     encode_commits,
     new_templates,
 )
-from protocol.records import Record, check_crc, encode_batch, parse_header, read_records
+from protocol.records.records import Record, check_crc, encode_batch, parse_header, read_records
 
 START_MS = 1_767_225_600_000
 KEYS = [

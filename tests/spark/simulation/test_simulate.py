@@ -17,24 +17,24 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coordinator.effects import GroupEvent, Record
+from coordinator.groups.classic.records import decode_record
+from coordinator.groups.classic.states import STABLE
 from coordinator.groups.record_schemas import OffsetCommitKey
-from coordinator.groups.records import decode_record
-from coordinator.groups.shard import Shard
-from coordinator.groups.states import STABLE
-from coordinator.history import decode_event
-from coordinator.loading import replay_batches
+from coordinator.history.events import decode_event
+from coordinator.runtime.loading import replay_batches
+from coordinator.shard.shard import Shard
+from harness.daemon import MusterDaemon
+from harness.processes import wait_until
 from muster.cli import run
 from muster.log.offsets import new_shard
 from muster.spark.simulation import command
 from muster.spark.simulation.population import AUTO, DEAD, SPARSE
 from muster.spark.simulation.production import DAY_MS, log_ends
 from muster.spark.simulation.simulate import Options, Simulated, Simulation, choose
-from protocol.records import iter_records
+from protocol.records.records import iter_records
 from storage.files import Files
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from tests.daemon import MusterDaemon
-from tests.processes import wait_until
+from storage.log.config import LogConfig
+from storage.log.partition_log import PartitionLog
 
 END_MS = 1_767_225_600_000
 PARTITIONS = 4

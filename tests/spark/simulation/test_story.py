@@ -11,9 +11,9 @@ import pytest
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
+from coordinator.groups.classic.states import EMPTY, STABLE, TRANSITIONS
 from coordinator.groups.partitioning import partition_for
-from coordinator.groups.states import EMPTY, STABLE, TRANSITIONS
-from muster.rebalances import chapters
+from muster.groups.rebalances import chapters
 from muster.spark.simulation import incidents
 from muster.spark.simulation.clients import GroupPlan, Phase, new_plan
 from muster.spark.simulation.incidents import Incidents

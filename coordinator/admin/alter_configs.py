@@ -1,0 +1,221 @@
+"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change the settings of topics and of the daemon.
+
+A change is checked whole, written to the disk, and then in force at once, on open logs too. Each resource stands
+for itself, and refusals are in Kafka's words. What has no settings here (groups, client metrics, loggers) is
+refused, and so is every setting of the daemon that would not do anything before the next start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from coordinator.admin.config_change import Change, incremental_change, replacement
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.config_values import InvalidConfig
+from coordinator.topics.dynamic_kinds import CHANGEABLE
+from coordinator.topics.dynamic_settings import text_of
+from coordinator.topics.names import GROUP_EVENTS_TOPIC, is_internal, name_problem
+from coordinator.topics.refusal import Countdown, Refused
+from coordinator.topics.registry import DEFAULTS, Done, TopicRegistry
+from coordinator.topics.settings import DynamicSettings, TopicSettings
+from coordinator.topics.topic import Topic
+from coordinator.topics.topic_config import KAFKA_DEFAULTS, TOPIC_KEYS, default_text, topic_config
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from protocol.messages.describe_configs import ConfigResourceType, ConfigType
+from protocol.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+TUNABLE_WHEN_INTERNAL: Final = frozenset(
+    {
+        *("min.cleanable.dirty.ratio", "delete.retention.ms", "segment.ms"),
+        *("min.compaction.lag.ms", "max.compaction.lag.ms"),
+    }
+)
+"""How the daemon's own topics are cleaned may be changed; the coordinators count on the rest."""
+
+ELECTED_BY: Final = "min.insync.replicas"
+"""Kafka elects by it, and lets it be set for all nodes alone."""
+
+Attempt = Callable[[Done], None]
+"""Begins a change; raises Refused. Told how it went, if there was anything to do."""
+
+
+def handle(broker: Broker, request: AlterConfigsRequest, pending: Pending) -> None:
+    """Replace all settings of each resource. Errors are those of `_alter`."""
+    _alter(broker, request, pending, AlterConfigsResponse(), replacement)
+
+
+def handle_incremental(broker: Broker, request: IncrementalAlterConfigsRequest, pending: Pending) -> None:
+    """Change some settings of each resource. Errors are those of `_alter`."""
+    _alter(broker, request, pending, IncrementalAlterConfigsResponse(), incremental_change)
+
+
+def _alter(
+    broker: Broker, request: Any, pending: Pending, response: Any, change_of: Callable[[Any], Change]
+) -> None:
+    """Change each resource, or only check the change, and answer after the last.
+
+    Errors per resource: INVALID_REQUEST (named twice, a setting twice, a null value, an unknown operation or
+    kind of resource, another broker, a setting of the daemon that cannot be changed or have that value),
+    INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION (internal topics),
+    KAFKA_STORAGE_ERROR.
+    """
+    named = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
+    countdown = Countdown(lambda: pending.reply(response))
+    for asked in request.resources:
+        kind, name = asked.resource_type, asked.resource_name
+        result = AlterConfigsResourceResponse(error_message=None, resource_type=kind, resource_name=name)
+        response.responses.append(result)
+        countdown.begin()
+        try:
+            if named[kind, name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            attempt = _attempt(broker, kind, name, change_of(asked.configs), request.validate_only)
+            busy = name if kind == ConfigResourceType.TOPIC else DEFAULTS
+            _begin(broker.registry, busy, attempt, result, countdown)
+        except Refused as refused:
+            _refuse(result, refused, countdown)
+    countdown.seal()
+
+
+def _begin(
+    registry: TopicRegistry,
+    busy: str,
+    attempt: Attempt,
+    result: AlterConfigsResourceResponse,
+    countdown: Countdown,
+) -> None:
+    """One change after the other: what goes by the name `busy` may be under way already."""
+    if registry.is_changing(busy):
+        registry.when_changed(busy, lambda _: _begin(registry, busy, attempt, result, countdown))
+        return
+
+    def done(error: ErrorCode) -> None:
+        result.error_code = error
+        countdown.end()
+
+    try:
+        attempt(done)
+    except Refused as refused:
+        _refuse(result, refused, countdown)
+
+
+def _refuse(result: AlterConfigsResourceResponse, refused: Refused, countdown: Countdown) -> None:
+    result.error_code, result.error_message = refused.error, refused.message
+    countdown.end()
+
+
+def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only: bool) -> Attempt:
+    """Raises Refused."""
+    registry = broker.registry
+    if kind == ConfigResourceType.TOPIC:
+        return lambda done: _alter_topic(registry, name, change, validate_only, done)
+    if kind != ConfigResourceType.BROKER:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    _check_broker(name, registry.settings.node_id)
+    return lambda done: _alter_defaults(registry, bool(name), change, validate_only, done)
+
+
+# Topics.
+
+
+def _alter_topic(registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: Done) -> None:
+    """In Kafka's order: the name, what the settings would be, whether there is such a topic. Raises Refused."""
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if problem := name_problem(name):
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    topic = registry.get(name)
+    current = {} if topic is None else topic.config.overrides
+    overrides = change(current, lambda key, operation: _list_default(key, operation, registry.settings))
+    try:
+        config = topic_config(overrides, registry.settings, None if topic is None else topic.config.log.flush)
+    except InvalidConfig as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    _check_internal(topic, overrides)
+    if validate_only or overrides == current:
+        done(ErrorCode.NONE)
+    else:
+        registry.alter(topic, config, done)
+
+
+def _list_default(name: str, operation: ConfigOperation, settings: TopicSettings) -> str:
+    key = TOPIC_KEYS.get(name)
+    if key is None or key.kind.type is not ConfigType.LIST:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation.name} to key {name} because its type is not LIST.",
+        )
+    return default_text(name, settings)
+
+
+def _check_internal(topic: Topic, overrides: Mapping[str, str]) -> None:
+    if not is_internal(topic.name):
+        return
+    before = topic.config.overrides
+    changed = {name for name in {*before, *overrides} if before.get(name) != overrides.get(name)}
+    tunable = frozenset() if topic.name == GROUP_EVENTS_TOPIC else TUNABLE_WHEN_INTERNAL
+    if refused := sorted(changed - tunable):
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{topic.name}' is the daemon's own, its settings cannot be changed: {', '.join(refused)}",
+        )
+
+
+# The daemon.
+
+
+def _check_broker(name: str, node_id: int) -> None:
+    """An empty name stands for all brokers."""
+    if not name:
+        return
+    try:
+        broker_id = int(name)
+    except ValueError:
+        words = f"Node id must be an integer, but it is: {name}"
+        raise Refused(ErrorCode.INVALID_REQUEST, words) from None
+    if broker_id != node_id:
+        words = f"Unexpected broker id, expected {node_id}, but received {name}"
+        raise Refused(ErrorCode.INVALID_REQUEST, words)
+
+
+def _alter_defaults(
+    registry: TopicRegistry, of_node: bool, change: Change, validate_only: bool, done: Done
+) -> None:
+    """Change what was set for this node, or for all. Raises Refused."""
+    before = registry.settings.dynamic
+    texts = change(before.of_node if of_node else before.of_all, _broker_list_default)
+    dynamic = DynamicSettings(texts, before.of_all) if of_node else DynamicSettings(before.of_node, texts)
+    try:
+        settings = registry.checked_defaults(dynamic)
+    except InvalidConfig as error:  # Not INVALID_CONFIG: see KAFKA-13609.
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if ELECTED_BY in dynamic.of_node:
+        words = f"Broker-level {ELECTED_BY} cannot be altered while ELR is enabled."
+        raise Refused(ErrorCode.INVALID_CONFIG, words)
+    if validate_only or dynamic == before:
+        done(ErrorCode.NONE)
+    else:
+        registry.alter_defaults(settings, done)
+
+
+def _broker_list_default(name: str, operation: ConfigOperation) -> str:
+    kind = CHANGEABLE.get(name)
+    if kind is None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+    if kind.type is not ConfigType.LIST:
+        words = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+        raise Refused(ErrorCode.INVALID_CONFIG, words)
+    return text_of(name, KAFKA_DEFAULTS) or ""

@@ -1,0 +1,201 @@
+"""DescribeConfigs (key 32): the settings of topics and broker, and where each value comes from (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.broker_configs import BrokerConfig, broker_configs
+from coordinator.topics.dynamic_kinds import CHANGEABLE
+from coordinator.topics.dynamic_settings import plain_text, values_of
+from coordinator.topics.names import name_problem
+from coordinator.topics.refusal import Refused
+from coordinator.topics.settings import TopicSettings
+from coordinator.topics.topic_config import TOPIC_KEYS, TopicConfig
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import (
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+WHOLE_CLUSTER: Final = ""  # As a broker's name: settings that apply to every broker.
+OLDER_NAMES: Final = {
+    "log.retention.ms": ("log.retention.hours", "168"),
+    "log.roll.ms": ("log.roll.hours", "168"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", "9223372036854775807"),
+}
+"""Where Kafka's default of a setting stands that is null by itself."""
+
+
+def handle(broker: Broker, request: DescribeConfigsRequest, pending: Pending) -> None:
+    """Describe the settings of each resource.
+
+    Errors per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another broker,
+    or a kind of resource that has no settings here).
+    """
+    pending.reply(
+        DescribeConfigsResponse(results=[_result(broker, request, asked) for asked in request.resources])
+    )
+
+
+def _result(
+    broker: Broker, request: DescribeConfigsRequest, asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
+    try:
+        configs = _configs(broker, asked)
+    except Refused as refused:
+        result.error_code, result.error_message = refused.error, refused.message
+        return result
+    wanted = set(asked.configuration_keys or ())  # Null and empty both ask for all.
+    result.configs = [config for config in configs if not wanted or config.name in wanted]
+    for config in result.configs:
+        if not request.include_synonyms:
+            config.synonyms = []
+    return result
+
+
+def _configs(broker: Broker, asked: DescribeConfigsResource) -> Iterable[DescribeConfigsResourceResult]:
+    if asked.resource_type == ConfigResourceType.TOPIC:
+        return _topic_configs(broker, asked.resource_name)
+    if asked.resource_type == ConfigResourceType.BROKER:
+        return _broker_configs(broker, asked.resource_name)
+    raise Refused(ErrorCode.INVALID_REQUEST, f"Resource type {asked.resource_type} has no settings here.")
+
+
+def _topic_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:
+    if problem := name_problem(name):
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    topic = broker.registry.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return [_topic_setting(topic.config, key) for key in TOPIC_KEYS]
+
+
+def _topic_setting(config: TopicConfig, name: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=config.text(name),
+        config_source=config.source(name),
+        synonyms=_topic_synonyms(config, name),
+        config_type=TOPIC_KEYS[name].kind.type,
+        documentation=None,
+    )
+
+
+def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynonym]:
+    """The topic's own value if it has one, then the daemon's values, the one in force first."""
+    key, settings = TOPIC_KEYS[name], config.settings
+    synonyms: list[DescribeConfigsSynonym] = []
+    if name in config.overrides:
+        synonyms.append(_synonym(name, config.overrides[name], ConfigSource.TOPIC_CONFIG))
+    if key.broker_name is None:
+        return synonyms
+    return synonyms + _synonyms_of(key.broker_name, settings)
+
+
+def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
+    """Where the setting has an older name in other units, Kafka's default stands there, and is told last."""
+    older = OLDER_NAMES.get(name)
+    synonyms = [
+        _synonym(name, text, source)
+        for text, source in values_of(name, settings)
+        if not (older and source is ConfigSource.DEFAULT_CONFIG)
+    ]
+    if older and synonyms:
+        synonyms.append(_synonym(*older, ConfigSource.DEFAULT_CONFIG))
+    return synonyms
+
+
+def _synonym(name: str, value: str | None, source: ConfigSource) -> DescribeConfigsSynonym:
+    return DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
+def _broker_configs(broker: Broker, name: str) -> list[DescribeConfigsResourceResult]:
+    settings = broker.registry.settings
+    if name == WHOLE_CLUSTER:
+        return [_cluster_setting(key, text) for key, text in sorted(settings.dynamic.of_all.items())]
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    node_id = broker.settings.node_id
+    if broker_id != node_id:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+        )
+    configs = broker.broker_configs or broker_configs(broker.settings)
+    dynamic = {*settings.dynamic.of_node, *settings.dynamic.of_all}
+    shown = [_broker_setting(config) for config in configs if config.name not in dynamic]
+    return shown + [_dynamic_setting(name, settings) for name in sorted(dynamic)]
+
+
+def _cluster_setting(name: str, text: str) -> DescribeConfigsResourceResult:
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return _concealed(
+        DescribeConfigsResourceResult(
+            name=name,
+            value=_canonical(name, text),
+            config_source=source,
+            synonyms=[_synonym(name, text, source)],
+            config_type=CHANGEABLE[name].type,
+            documentation=None,
+        )
+    )
+
+
+def _dynamic_setting(name: str, settings: TopicSettings) -> DescribeConfigsResourceResult:
+    text, source = next(values_of(name, settings))
+    return _concealed(
+        DescribeConfigsResourceResult(
+            name=name,
+            value=_canonical(name, text),
+            config_source=source,
+            synonyms=_synonyms_of(name, settings),
+            config_type=CHANGEABLE[name].type,
+            documentation=None,
+        )
+    )
+
+
+def _canonical(name: str, text: str) -> str:
+    kind = CHANGEABLE[name]
+    return plain_text(kind.parse(name, text)) if kind.type is ConfigType.BOOLEAN else text.strip()
+
+
+def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
+    """What is secret is not shown, only that it is there."""
+    if shown.config_type == ConfigType.PASSWORD:
+        shown.is_sensitive, shown.value = True, None
+        for synonym in shown.synonyms:
+            synonym.value = None
+    return shown
+
+
+def _broker_setting(config: BrokerConfig) -> DescribeConfigsResourceResult:
+    default = ConfigSource.DEFAULT_CONFIG
+    source = default if config.is_default else ConfigSource.STATIC_BROKER_CONFIG
+    values = {source: config.value, default: config.default}
+    return _concealed(
+        DescribeConfigsResourceResult(
+            name=config.name,
+            value=config.value,
+            read_only=config.name not in CHANGEABLE,
+            config_source=source,
+            synonyms=[
+                _synonym(config.name, value, where) for where, value in values.items() if value is not None
+            ],
+            config_type=config.type,
+            documentation=None,
+        )
+    )

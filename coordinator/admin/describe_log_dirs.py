@@ -1,0 +1,64 @@
+"""DescribeLogDirs (key 35): where the partitions are kept, how large they are, and what room is left.
+
+There is one directory and one replica of everything, so nothing lags and nothing is on its way elsewhere. The
+volume is asked from a reader thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import structlog
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.registry import TopicRegistry
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage.files import StorageError
+
+log = structlog.get_logger("muster.topics")
+
+
+def handle(broker: Broker, request: DescribeLogDirsRequest, pending: Pending) -> None:
+    """Describe the partitions asked for, null being all; those that are not there are left out.
+
+    Error of the directory: KAFKA_STORAGE_ERROR (the volume does not answer).
+    """
+
+    def on_asked(asked: Future[tuple[int, int]]) -> None:
+        is_cordoned = bool(broker.registry.settings.cordoned_log_dirs)
+        result = DescribeLogDirsResult(log_dir=broker.registry.log_directory, is_cordoned=is_cordoned)
+        try:
+            result.total_bytes, result.usable_bytes = asked.result()
+        except StorageError as error:
+            log.error("log directory cannot be described", error=str(error))
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            result.topics = list(_topics(broker.registry, request))
+        pending.reply(DescribeLogDirsResponse(results=[result]))
+
+    broker.readers.submit(broker.registry.space, on_asked)
+
+
+def _topics(registry: TopicRegistry, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
+    """Topics of which at least one partition is asked for."""
+    asked: dict[str, set[int]] | None = None
+    if request.topics is not None:
+        asked = {}
+        for named in request.topics:
+            asked.setdefault(named.topic, set()).update(named.partitions)
+    for topic in registry.all():
+        partitions = [
+            DescribeLogDirsPartition(partition_index=each.index, partition_size=each.log.size_bytes)
+            for each in topic.partitions
+            if asked is None or each.index in asked.get(topic.name, ())
+        ]
+        if partitions:
+            yield DescribeLogDirsTopic(name=topic.name, partitions=partitions)

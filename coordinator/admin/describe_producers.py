@@ -1,0 +1,67 @@
+"""DescribeProducers (key 61): who wrote to a partition of late, and whose transaction is open there (KIP-664)."""
+
+from __future__ import annotations
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.names import missing_topic_error, name_problem
+from coordinator.topics.partition import Partition
+from coordinator.topics.refusal import Countdown
+from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(broker: Broker, request: DescribeProducersRequest, pending: Pending) -> None:
+    """Answer per partition, once its producers are known.
+
+    Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+    """
+    response = DescribeProducersResponse()
+    countdown = Countdown(lambda: pending.reply(response))
+    for asked in request.topics:
+        answers = [PartitionResponse(partition_index=index) for index in asked.partition_indexes]
+        response.topics.append(TopicResponse(name=asked.name, partitions=answers))
+        for answer in answers:
+            countdown.begin()
+            _fill(
+                answer, asked.name, broker.registry.partition(asked.name, answer.partition_index), countdown
+            )
+    countdown.seal()
+
+
+def _fill(answer: PartitionResponse, topic: str, partition: Partition | None, countdown: Countdown) -> None:
+    if partition is None:
+        answer.error_code = missing_topic_error(topic)
+        answer.error_message = name_problem(topic)
+        countdown.end()
+        return
+
+    def when_known() -> None:
+        if partition.producers is None:
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            answer.active_producers = producers_of(partition)
+        countdown.end()
+
+    partition.when_known(when_known)
+
+
+def producers_of(partition: Partition) -> list[ProducerState]:
+    """Every producer that the partition knows; it does know them."""
+    known = partition.producers.items() if partition.producers is not None else ()
+    return [
+        ProducerState(
+            producer_id=producer_id,
+            producer_epoch=producer.epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.timestamp_ms,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=-1 if producer.transaction_start is None else producer.transaction_start,
+        )
+        for producer_id, producer in known
+    ]

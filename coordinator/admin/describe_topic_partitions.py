@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (key 75): topics in the order of their names, in pages (KIP-966).
+
+A page holds so many partitions; where it ends within the list, a cursor says where the next one begins. A
+topic that is not known takes no room.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.admin.operations import TOPIC_OPERATIONS
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.leadership import described
+from coordinator.topics.names import is_internal, missing_topic_error
+from coordinator.topics.partition import Partition
+from coordinator.topics.topic import Topic
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+MAX_PAGE_PARTITIONS: Final = 2000
+"""Partitions in one answer, whatever the request says (max.request.partition.size.limit)."""
+
+
+def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Pending) -> None:
+    """Describe a page.
+
+    Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
+    """
+    names = _names(broker, request)
+    cursor = request.cursor
+    if cursor is not None and (
+        cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
+    ):
+        pending.reply(_malformed(request))
+        return
+    room = max(1, min(request.response_partition_limit, MAX_PAGE_PARTITIONS))
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(names):
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        topic = broker.registry.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        page = topic.partitions[first : first + room]
+        response.topics.append(_describe(broker, topic, page))
+        room -= len(page)
+        if first + len(page) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
+            break
+    pending.reply(response)
+
+
+def _names(broker: Broker, request: DescribeTopicPartitionsRequest) -> set[str]:
+    """The topics asked for (none named: all) that do not come before the cursor."""
+    names = {asked.name for asked in request.topics} or {topic.name for topic in broker.registry.all()}
+    begin = request.cursor.topic_name if request.cursor is not None else ""
+    return {name for name in names if name >= begin}
+
+
+def _malformed(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name)
+            for asked in request.topics
+        ]
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=missing_topic_error(name),
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _describe(broker: Broker, topic: Topic, page: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
+    node_id = broker.settings.node_id
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            described(
+                DescribeTopicPartitionsResponsePartition,
+                partition,
+                node_id,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for partition in page
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

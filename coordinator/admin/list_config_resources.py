@@ -1,0 +1,37 @@
+"""ListConfigResources (key 74): what has settings that DescribeConfigs shows: the topics and the one broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.data.broker import Broker, Pending
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import ConfigResourceType
+from protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+KINDS_SINCE: Final = 1  # Before it, only client metrics subscriptions could be asked for; there are none.
+KINDS: Final = frozenset(ConfigResourceType)
+
+
+def handle(broker: Broker, request: ListConfigResourcesRequest, pending: Pending) -> None:
+    """List the kinds asked for; none asks for all. Error: UNSUPPORTED_VERSION (an unknown kind)."""
+    asked = set(request.resource_types)
+    if pending.api_version < KINDS_SINCE:
+        pending.reply(ListConfigResourcesResponse())
+    elif asked - KINDS:
+        pending.reply(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    else:
+        pending.reply(ListConfigResourcesResponse(config_resources=_resources(broker, asked or set(KINDS))))
+
+
+def _resources(broker: Broker, kinds: set[int]) -> list[ConfigResource]:
+    found: list[tuple[str, ConfigResourceType]] = []
+    if ConfigResourceType.BROKER in kinds:
+        found.append((str(broker.settings.node_id), ConfigResourceType.BROKER))
+    if ConfigResourceType.TOPIC in kinds:
+        found += [(topic.name, ConfigResourceType.TOPIC) for topic in broker.registry.all()]
+    return [ConfigResource(resource_name=name, resource_type=kind) for name, kind in found]

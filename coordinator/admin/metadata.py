@@ -1,0 +1,115 @@
+"""Metadata (key 3): who the brokers are, and where the partitions of topics live.
+
+There is one broker, which leads everything; its address is that of the listener that was asked. Asking for
+a topic by name has it made behind the answer, if client and settings both allow that: the answer itself says
+that it is unknown, as Kafka's does, and the client asks again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.admin.auto_create import create_missing
+from coordinator.admin.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.leadership import described
+from coordinator.topics.names import is_internal, missing_topic_error
+from coordinator.topics.topic import Topic
+from protocol.codec.primitives import ZERO_UUID
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+IDS_SINCE: Final = 12  # Versions 10 and 11 have the field, but Kafka refuses ids and null names there.
+
+
+def handle(broker: Broker, request: MetadataRequest, pending: Pending) -> None:
+    """Describe the topics asked for: null is all, an empty list none (in version 0: all).
+
+    Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
+    """
+    if request.topics is None or (not request.topics and pending.api_version == 0):
+        _reply(broker, request, pending, [_describe(broker, topic) for topic in broker.registry.all()])
+    elif pending.api_version < IDS_SINCE and any(_is_by_id(asked) for asked in request.topics):
+        pending.reply(MetadataResponse(topics=[_malformed(asked) for asked in request.topics]))
+    elif any(asked.topic_id != ZERO_UUID for asked in request.topics):
+        _reply(broker, request, pending, [_by_id(broker, asked) for asked in request.topics])
+    else:
+        _answer_by_name(broker, request, request.topics, pending)
+
+
+def _answer_by_name(
+    broker: Broker, request: MetadataRequest, asked: list[MetadataRequestTopic], pending: Pending
+) -> None:
+    names = list(dict.fromkeys(topic.name or "" for topic in asked))
+    _reply(broker, request, pending, [_by_name(broker, name) for name in names])
+    if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
+        create_missing(broker.registry, names)
+
+
+def _is_by_id(asked: MetadataRequestTopic) -> bool:
+    return asked.name is None or asked.topic_id != ZERO_UUID
+
+
+def _malformed(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+    )
+
+
+def _by_id(broker: Broker, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    topic = broker.registry.by_id(asked.topic_id)
+    if topic is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+        )
+    return _describe(broker, topic)
+
+
+def _by_name(broker: Broker, name: str) -> MetadataResponseTopic:
+    topic = broker.registry.get(name)
+    if topic is not None:
+        return _describe(broker, topic)
+    return MetadataResponseTopic(
+        error_code=missing_topic_error(name),
+        name=name,
+        is_internal=is_internal(name),
+    )
+
+
+def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
+    node_id = broker.settings.node_id
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            described(MetadataResponsePartition, partition, node_id) for partition in topic.partitions
+        ],
+    )
+
+
+def _reply(
+    broker: Broker, request: MetadataRequest, pending: Pending, topics: list[MetadataResponseTopic]
+) -> None:
+    settings = broker.settings
+    host, port = broker.endpoint_for(pending.listener)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.name is not None:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=settings.node_id, host=host, port=port, rack=settings.rack)],
+        cluster_id=settings.cluster_id,
+        controller_id=settings.node_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    pending.reply(response)

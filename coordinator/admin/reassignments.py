@@ -1,0 +1,121 @@
+"""Where replicas are kept, on one node with one log directory: nothing can move, and nothing moves.
+
+AlterReplicaLogDirs (key 34), AlterPartitionReassignments (45), ListPartitionReassignments (46): what is where it
+shall be is done, anywhere else is refused, as a Kafka of one node does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.assignments import assignment_problem
+from coordinator.topics.registry import TopicRegistry
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+MOVING_SUFFIX_LENGTH: Final = 40
+"""Kafka puts ".<32 digits>-future" behind the directory's name while a replica moves."""
+MAX_DIRECTORY_NAME_LENGTH: Final = 255
+
+
+def alter_replica_log_dirs(broker: Broker, request: AlterReplicaLogDirsRequest, pending: Pending) -> None:
+    """There is one directory: a replica is in it already. A partition named twice goes where it is named last.
+
+    Errors per partition: INVALID_TOPIC_EXCEPTION (too long a name), LOG_DIR_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted.setdefault(topic.name, {})[index] = directory.path
+    results = [
+        AlterReplicaLogDirTopicResult(
+            topic_name=name,
+            partitions=[
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_move_error(broker.registry, name, index, path)
+                )
+                for index, path in paths.items()
+            ],
+        )
+        for name, paths in wanted.items()
+    ]
+    pending.reply(AlterReplicaLogDirsResponse(results=results))
+
+
+def _move_error(registry: TopicRegistry, name: str, index: int, path: str) -> ErrorCode:
+    if len(f"{name}-{index}") + MOVING_SUFFIX_LENGTH > MAX_DIRECTORY_NAME_LENGTH:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if path != registry.log_directory:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if registry.partition(name, index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def alter_reassignments(
+    broker: Broker, request: AlterPartitionReassignmentsRequest, pending: Pending
+) -> None:
+    """A reassignment to this node alone is done as it is asked for, one to any other node is refused.
+
+    Errors, of all where there is no time to wait: REQUEST_TIMED_OUT. Per partition: UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (to be given up).
+    """
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None if request.topics else "",
+    )
+    if request.topics and request.timeout_ms <= 0:
+        response.error_code = ErrorCode.REQUEST_TIMED_OUT
+    for topic in request.topics:
+        answer = ReassignableTopicResponse(name=topic.name)
+        response.responses.append(answer)
+        for asked in topic.partitions:
+            error, words = _reassigned(broker, topic.name, asked)
+            if response.error_code:
+                error, words = ErrorCode(response.error_code), None
+            answer.partitions.append(
+                ReassignablePartitionResponse(
+                    partition_index=asked.partition_index, error_code=error, error_message=words
+                )
+            )
+    pending.reply(response)
+
+
+def _reassigned(broker: Broker, name: str, asked: ReassignablePartition) -> tuple[ErrorCode, str | None]:
+    """How it went, and why not."""
+    if broker.registry.get(name) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
+    if broker.registry.partition(name, asked.partition_index) is None:
+        words = f"Unable to find partition {name}:{asked.partition_index}."
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words
+    if asked.replicas is None:
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
+    if problem := assignment_problem(asked.replicas, broker.settings.node_id):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem
+    return ErrorCode.NONE, None
+
+
+def list_reassignments(
+    _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: Pending
+) -> None:
+    """Nothing moves where there is nowhere to go."""
+    pending.reply(ListPartitionReassignmentsResponse(error_message=None))

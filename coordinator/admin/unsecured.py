@@ -1,0 +1,134 @@
+"""What a node without authentication, authorizer, quotas and SCRAM users answers to those who ask about them.
+
+SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31),
+DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. What would have to
+be kept is not served.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.refusal import Refused
+from protocol.errors import ErrorCode
+from protocol.messages.acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+NO_AUTHORIZER: Final = "No Authorizer is configured"
+EXACT, DEFAULT, ANY = range(3)  # How a part of a quota's entity is matched.
+ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
+
+
+def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: Pending) -> None:
+    """A plain listener has no mechanisms. Error: ILLEGAL_SASL_STATE; the connection stays open."""
+    pending.reply(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+
+
+def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: Pending) -> None:
+    """On a plain listener every client is let in already. Error: ILLEGAL_SASL_STATE."""
+    words = "SaslAuthenticate request received after successful authentication"
+    pending.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=words))
+
+
+def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: Pending) -> None:
+    """Error: SECURITY_DISABLED."""
+    words = f"{NO_AUTHORIZER} on the broker"
+    pending.reply(DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=words))
+
+
+def create_acls(_broker: Broker, request: CreateAclsRequest, pending: Pending) -> None:
+    """Error of each: SECURITY_DISABLED."""
+    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER}.")
+    pending.reply(CreateAclsResponse(results=[refused] * len(request.creations)))
+
+
+def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: Pending) -> None:
+    """Error of each: SECURITY_DISABLED."""
+    error, words = ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}."
+    refused = DeleteAclsFilterResult(error_code=error, error_message=words)
+    pending.reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
+
+
+def describe_client_quotas(_broker: Broker, request: DescribeClientQuotasRequest, pending: Pending) -> None:
+    """Nobody has a quota. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka lacks)."""
+    try:
+        _check_filter(request.components)
+    except Refused as refused:
+        pending.reply(
+            DescribeClientQuotasResponse(
+                error_code=refused.error, error_message=refused.message, entries=None
+            )
+        )
+    else:
+        pending.reply(DescribeClientQuotasResponse())
+
+
+def _check_filter(components: Sequence[ComponentData]) -> None:
+    seen: set[str] = set()
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+        if kind in seen:
+            words = f"Entity type {kind} cannot appear more than once in the filter."
+            raise Refused(ErrorCode.INVALID_REQUEST, words)
+        if kind not in ENTITY_TYPES:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if problem := _match_problem(component.match_type, component.match):
+            raise Refused(ErrorCode.INVALID_REQUEST, problem)
+        seen.add(kind)
+    if "ip" in seen and len(seen) > 1:
+        words = "IP filter component should not be used with user or clientId filter component."
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid entity filter component combination. {words}")
+
+
+def _match_problem(match_type: int, match: str | None) -> str | None:
+    if match_type not in (EXACT, DEFAULT, ANY):
+        return f"Unknown match type {match_type}"
+    if match_type == EXACT:
+        words = "Request specified MATCH_TYPE_EXACT, but set match string to null."
+        return words if match is None else None
+    name = "DEFAULT" if match_type == DEFAULT else "SPECIFIED"
+    words = f"Request specified MATCH_TYPE_{name}, but also specified a match string."
+    return None if match is None else words
+
+
+def describe_scram_credentials(
+    _broker: Broker, request: DescribeUserScramCredentialsRequest, pending: Pending
+) -> None:
+    """Nobody has credentials. Errors of each user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice)."""
+    named = Counter(user.name for user in request.users or ())
+    response = DescribeUserScramCredentialsResponse(error_message="")
+    for name, times_named in named.items():
+        error = ErrorCode.RESOURCE_NOT_FOUND
+        words = f"Attempt to describe a user credential that does not exist: {name}"
+        if times_named > 1:
+            error = ErrorCode.DUPLICATE_RESOURCE
+            words = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        response.results.append(
+            DescribeUserScramCredentialsResult(user=name, error_code=error, error_message=words)
+        )
+    pending.reply(response)

@@ -1,0 +1,64 @@
+"""What every API handler of the data plane gets: the topics, the machinery, and the server's face.
+
+A handler is `handle(broker, request, pending)` and runs on the event-loop thread; it answers through
+`pending`, now or later. Nothing here knows a socket or a clock: the runtime passes in what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coordinator.data.fetch_sessions import FetchSessions
+from coordinator.data.markers import Markers
+from coordinator.data.producer_ids import ProducerIds
+from coordinator.data.transaction_verifier import TransactionVerifier
+from coordinator.purgatory.delayed import Purgatory
+from coordinator.topics.broker_configs import BrokerConfig
+from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.settings import TopicSettings
+from coordinator.topics.workers import Workers
+
+
+class Pending(Protocol):
+    """One request that waits for its answer."""
+
+    api_version: int
+
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def listener(self) -> str: ...
+    @property
+    def is_open(self) -> bool: ...
+    def reply(self, response: Any) -> None: ...
+    def no_reply(self) -> None: ...
+    def drop(self, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The context of the data plane's handlers. One per daemon."""
+
+    settings: TopicSettings
+    registry: TopicRegistry
+    purgatory: Purgatory
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    readers: Workers
+    """Threads for reads that would wait for the disk."""
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    arm: Callable[[int], None]
+    """Have the timing wheel turned by this time (monotonic milliseconds) at the latest."""
+    endpoint_for: Callable[[str], tuple[str, int]]
+    """Host and port that clients of the named listener are told to connect to."""
+    markers: Markers
+    """Ends transactions on any partition."""
+    verifier: TransactionVerifier | None = None
+    """The transaction coordinator; where there is none, nobody vouches for transactions, nor is asked to."""
+    broker_configs: tuple[BrokerConfig, ...] = ()
+    """All settings for DescribeConfigs; where none are given, it shows those in `settings`."""

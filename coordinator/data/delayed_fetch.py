@@ -1,0 +1,91 @@
+"""A parked Fetch: completes when enough bytes have become durable, or when its time is up (`max_wait_ms`).
+
+It is watched under its partitions; each flush of one lets it count what came since it was parked, without
+reading. Whatever ends the wait, whoever parked it is told, and reads the partitions afresh. A fetch whose
+connection is gone is dropped at the next occasion, and waits in slices so that there is one soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator.data.broker import Pending
+from coordinator.data.fetch_read import Target
+from coordinator.purgatory.delayed import DelayedOperation
+from coordinator.topics.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a partition stood when the fetch was parked."""
+
+    partition: Partition
+    high_watermark: int
+    flushed_bytes: int
+    max_bytes: int
+    stable_offset: int | None  # None where it does not matter.
+
+    def new_bytes(self) -> int | None:
+        """Bytes that came since, as far as this fetch may take them; None if the wait must end."""
+        partition = self.partition
+        if partition.is_deleted or partition.high_watermark < self.high_watermark:
+            return None
+        if self.stable_offset is not None:
+            return 0 if partition.last_stable_offset == self.stable_offset else None
+        if partition.high_watermark == self.high_watermark:
+            return 0
+        came_bytes = partition.flushed_bytes - self.flushed_bytes
+        if came_bytes <= 0:
+            return None  # Written past `Partition`, by a shard of the coordinator: nobody counted.
+        return min(came_bytes, self.max_bytes)
+
+
+def mark(target: Target, is_read_committed: bool) -> Mark | None:
+    """The mark of a target, if it has a partition."""
+    partition = target.partition
+    if partition is None:
+        return None
+    stable_offset = partition.last_stable_offset if is_read_committed else None
+    max_bytes = max(target.wanted.max_bytes, 0)
+    return Mark(partition, partition.high_watermark, partition.flushed_bytes, max_bytes, stable_offset)
+
+
+SLICE_MS: Final = 30_000
+"""A wait is cut into slices of this length: so long may the request of a client that is gone be kept."""
+
+
+class DelayedFetch(DelayedOperation):
+    """One parked fetch. `wanted_bytes` is what is still missing of `min_bytes`."""
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        marks: Sequence[Mark],
+        wanted_bytes: int,
+        pending: Pending,
+        finish: Callable[[DelayedFetch], None],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._marks = marks
+        self._wanted_bytes = wanted_bytes
+        self._pending = pending
+        self._finish = finish
+
+    def try_complete(self) -> bool:
+        return (not self._pending.is_open or self.has_enough()) and self.force_complete()
+
+    def has_enough(self) -> bool:
+        """Whether so much has come, or something has happened, that the wait must end."""
+        came_bytes = 0
+        for each in self._marks:
+            new_bytes = each.new_bytes()
+            if new_bytes is None:
+                return True
+            came_bytes += new_bytes
+        return came_bytes >= self._wanted_bytes
+
+    def on_complete(self) -> None:
+        if self._pending.is_open:
+            self._finish(self)

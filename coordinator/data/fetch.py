@@ -1,0 +1,145 @@
+"""Fetch (key 1): records from partitions, at once or when there are enough (KIP-74, KIP-227, KIP-320).
+
+What is wanted comes from the request, or from the session it carries on. It is read; with fewer bytes than
+`min_bytes` and time to wait, the request is parked and read once more when it wakes. With READ_COMMITTED a
+partition is read up to its last stable offset, and the answer names the aborted transactions before that.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.data.delayed_fetch import SLICE_MS, DelayedFetch, Mark, mark
+from coordinator.data.fetch_read import FetchLimits, Reading, Target, resolve
+from coordinator.data.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchContext,
+    Key,
+    WantedPartition,
+    wanted_partition,
+)
+from coordinator.topics.partition import READ_COMMITTED
+from coordinator.topics.refusal import Countdown
+from protocol.messages.fetch import FetchRequest
+
+TOPIC_IDS_SINCE = 13
+
+
+def handle(broker: Broker, request: FetchRequest, pending: Pending) -> None:
+    """Answer with record batches.
+
+    Errors of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+    FETCH_SESSION_TOPIC_ID_ERROR. Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+    INCONSISTENT_TOPIC_ID, UNKNOWN_SERVER_ERROR (a limit below zero),
+    OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+    """
+    context = _context(broker, request, pending.api_version)
+    limits = _limits(broker, request)
+    _Fetch(broker, context, limits, pending).start()
+
+
+def _context(broker: Broker, request: FetchRequest, version: int) -> FetchContext:
+    uses_topic_ids = version >= TOPIC_IDS_SINCE
+    asked = _asked(request)
+    now_ms = broker.now_ms()
+    sessions = broker.fetch_sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        return sessions.full(request.session_id, request.session_epoch, asked, uses_topic_ids, now_ms)
+    forgotten: list[Key] = [
+        (topic.topic_id, topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return sessions.incremental(
+        request.session_id, request.session_epoch, asked, forgotten, uses_topic_ids, now_ms
+    )
+
+
+def _asked(request: FetchRequest) -> list[WantedPartition]:
+    """What the request names; of a partition named twice the last counts, in the place of the first."""
+    asked: dict[Key, WantedPartition] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            wanted = wanted_partition(topic.topic_id, topic.topic, partition)
+            asked[wanted.key] = wanted
+    return list(asked.values())
+
+
+def _limits(broker: Broker, request: FetchRequest) -> FetchLimits:
+    max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
+    return FetchLimits(
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        max_wait_ms=request.max_wait_ms,
+        is_read_committed=request.isolation_level == READ_COMMITTED,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """One fetch on its way from reading over parking to the answer."""
+
+    broker: Broker
+    context: FetchContext
+    limits: FetchLimits
+    pending: Pending
+
+    def start(self) -> None:
+        """Read, once the transactions of all partitions are known, if they matter."""
+        deadline_ms = self.broker.now_ms() + self.limits.max_wait_ms
+        known = Countdown(lambda: self._read(deadline_ms))
+        for wanted in self.context.partitions if self.limits.is_read_committed else ():
+            partition = self._resolved(wanted).partition
+            if partition is not None and partition.is_readable:
+                known.begin()
+                partition.when_known(known.end)
+        known.seal()
+
+    def _read(self, deadline_ms: int | None) -> None:
+        """Read everything; with a deadline, wait until then if it is not enough."""
+        targets = [self._resolved(wanted) for wanted in self.context.partitions]
+        # Taken before the read, so that what comes while it runs is not missed.
+        is_read_committed = self.limits.is_read_committed
+        marks = [each for target in targets if (each := mark(target, is_read_committed)) is not None]
+        reading = Reading(targets, self.limits)
+
+        def on_read() -> None:
+            missing_bytes = self.limits.min_bytes - reading.bytes_read
+            may_wait = deadline_ms is not None and self.limits.max_wait_ms > 0
+            if may_wait and marks and missing_bytes > 0 and not reading.has_error:
+                self._park(marks, missing_bytes, deadline_ms or 0)
+            else:
+                self.pending.reply(self.context.respond(reading.answers))
+
+        if reading.read_warm():
+            on_read()
+            return
+
+        def on_rest(rest: Future[None]) -> None:
+            rest.result()
+            on_read()
+
+        self.broker.readers.submit(reading.read_rest, on_rest)
+
+    def _resolved(self, wanted: WantedPartition) -> Target:
+        return resolve(self.broker.registry, wanted, self.pending.api_version >= TOPIC_IDS_SINCE)
+
+    def _park(self, marks: list[Mark], missing_bytes: int, deadline_ms: int) -> None:
+        def on_woken(parked: DelayedFetch) -> None:
+            if self.broker.now_ms() >= deadline_ms:
+                self._read(deadline_ms=None)
+            elif parked.has_enough():
+                # What came below the last stable offset is not counted: there may yet be too little.
+                self._read(deadline_ms if self.limits.is_read_committed else None)
+            else:
+                self._park(marks, missing_bytes, deadline_ms)
+
+        now_ms = self.broker.now_ms()
+        slice_end_ms = min(deadline_ms, now_ms + SLICE_MS)
+        parked = DelayedFetch(slice_end_ms, marks, missing_bytes, self.pending, on_woken)
+        keys = [each.partition.key for each in marks]
+        if not self.broker.purgatory.try_complete_else_watch(parked, keys, now_ms):
+            self.broker.arm(slice_end_ms)

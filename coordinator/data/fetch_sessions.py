@@ -1,0 +1,260 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, then only what changes.
+
+A session remembers, per partition, what was asked and what was answered last. A full fetch (epoch 0) opens
+one when it is answered; an incremental one carries the next epoch, adds, changes and forgets partitions, and
+is answered only for those with news. The cache holds so many sessions; a new one may push out a session
+that has been silent, or an older one with fewer partitions. Knows no logs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from protocol.codec.primitives import ZERO_UUID
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0  # Open a session.
+FINAL_EPOCH: Final = -1  # Use none, and close the one that is named.
+LAST_EPOCH: Final = 2**31 - 1
+
+EVICTABLE_AFTER_MS: Final = 120_000
+"""Silence after which any other session may push one out, and age from which a larger one may (Kafka's)."""
+
+MAX_PARTITIONS: Final = 200_000
+"""Of all sessions together, about 300 bytes each: beyond it a fetch is answered without a session."""
+
+Key: TypeAlias = tuple[bytes, str, int]
+"""Topic id, topic name, partition. Requests carry either id or name: the other is zero or empty."""
+
+
+@dataclass(slots=True)
+class WantedPartition:
+    """One partition of a fetch: what the client asked last, and what it was told last."""
+
+    topic_id: bytes
+    topic: str
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+    known_name: str | None = None  # Of a topic that was asked for by id, once it was found.
+
+    @property
+    def key(self) -> Key:
+        return (self.topic_id, self.topic, self.index)
+
+    def ask(self, newer: WantedPartition) -> None:
+        """Take over what a later request asks of the same partition."""
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+
+    def is_news(self, answer: PartitionData) -> bool:
+        """Whether `answer` must be sent to a client that remembers the last one."""
+        return bool(
+            answer.records
+            or answer.error_code
+            or answer.high_watermark != self.told_high_watermark
+            or answer.log_start_offset != self.told_log_start_offset
+            or answer.diverging_epoch.epoch >= 0
+        )
+
+    def tell(self, answer: PartitionData) -> None:
+        """Remember what the client is told. After an error the next good answer is news in any case."""
+        self.told_high_watermark = -1 if answer.error_code else answer.high_watermark
+        self.told_log_start_offset = answer.log_start_offset
+
+
+def wanted_partition(topic_id: bytes, topic: str, asked: FetchPartition) -> WantedPartition:
+    return WantedPartition(
+        topic_id=topic_id,
+        topic=topic,
+        index=asked.partition,
+        fetch_offset=asked.fetch_offset,
+        max_bytes=asked.partition_max_bytes,
+        current_leader_epoch=asked.current_leader_epoch,
+        last_fetched_epoch=asked.last_fetched_epoch,
+    )
+
+
+Answers: TypeAlias = list[tuple[WantedPartition, PartitionData]]
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """One fetch: which partitions to read, and how the answers become a response."""
+
+    partitions: list[WantedPartition]
+    respond: Callable[[Answers], FetchResponse]
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """One session; `partitions` are in the order in which they get their turn."""
+
+    session_id: int
+    uses_topic_ids: bool
+    created_ms: int
+    used_ms: int
+    epoch: int = INITIAL_EPOCH + 1
+    partitions: OrderedDict[Key, WantedPartition] = field(default_factory=OrderedDict)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is so old, when last used, that a larger session may push it out."""
+        return self.used_ms - self.created_ms > EVICTABLE_AFTER_MS
+
+    def update(self, asked: Iterable[WantedPartition], forgotten: Iterable[Key]) -> int:
+        """Take over what a request changes; by how many the partitions have become more."""
+        before = len(self.partitions)
+        for newer in asked:
+            known = self.partitions.get(newer.key)
+            if known is None:
+                self.partitions[newer.key] = newer
+            else:
+                known.ask(newer)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+        return len(self.partitions) - before
+
+    def respond(self, expected_epoch: int, answers: Answers) -> FetchResponse:
+        """Only what is news; partitions that gave records go to the end, so that all get their turn."""
+        if self.epoch != expected_epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self.session_id)
+        news: Answers = []
+        for wanted, answer in answers:
+            if wanted.is_news(answer):
+                news.append((wanted, answer))
+            wanted.tell(answer)
+            if answer.records and wanted.key in self.partitions:
+                self.partitions.move_to_end(wanted.key)
+        return response_of(self.session_id, news)
+
+
+class FetchSessions:
+    """The cache: at most `slots` sessions (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self.total_partitions = 0  # Of all sessions.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # The longest unused first.
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def full(
+        self, session_id: int, epoch: int, asked: list[WantedPartition], uses_topic_ids: bool, now_ms: int
+    ) -> FetchContext:
+        """A fetch that names all it wants: closes the session it names, and may open a new one."""
+        self._remove(session_id)
+        if epoch == FINAL_EPOCH:
+            return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
+        return FetchContext(asked, lambda answers: self._open(answers, uses_topic_ids, now_ms))
+
+    def incremental(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: list[WantedPartition],
+        forgotten: list[Key],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """A fetch that names what changed.
+
+        Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            return failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return failed(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return failed(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self.total_partitions += session.update(asked, forgotten)
+        if not session.partitions:
+            self._remove(session_id)
+            return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
+        if asked and self.total_partitions > MAX_PARTITIONS:
+            self._remove(session_id)
+            return failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # The client goes on with a full fetch.
+        self._sessions.move_to_end(session_id)
+        session.used_ms = now_ms
+        session.epoch = expected_epoch = next_epoch(epoch)
+        return FetchContext(
+            list(session.partitions.values()), lambda answers: session.respond(expected_epoch, answers)
+        )
+
+    def _open(self, answers: Answers, uses_topic_ids: bool, now_ms: int) -> FetchResponse:
+        size = len(answers)
+        if self.total_partitions + size > MAX_PARTITIONS or not self._make_room(size, now_ms):
+            return response_of(NO_SESSION, answers)
+        session = FetchSession(self._new_id(), uses_topic_ids, created_ms=now_ms, used_ms=now_ms)
+        for wanted, answer in answers:
+            wanted.tell(answer)
+            session.partitions[wanted.key] = wanted
+        self._sessions[session.session_id] = session
+        self.total_partitions += len(session.partitions)
+        return response_of(session.session_id, answers)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.total_partitions -= len(session.partitions)
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        """Whether there is, or by eviction was made, room for a session of `size` partitions."""
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.used_ms <= EVICTABLE_AFTER_MS:
+            settled = [each for each in self._sessions.values() if each.is_settled]
+            oldest = min(settled, key=lambda each: (len(each.partitions), each.session_id), default=None)
+            if oldest is None or len(oldest.partitions) >= size:
+                return False
+        self._remove(oldest.session_id)
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            candidate = 1 + secrets.randbelow(2**31 - 1)
+            if candidate not in self._sessions:
+                return candidate
+
+
+def failed(error: ErrorCode) -> FetchContext:
+    """A fetch that cannot be: the answer is the error alone."""
+    return FetchContext([], lambda _answers: FetchResponse(error_code=error), error)
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == LAST_EPOCH else epoch + 1
+
+
+def response_of(session_id: int, answers: Answers) -> FetchResponse:
+    """The answers in their order, neighbours of one topic together."""
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[bytes, str] | None = None
+    for wanted, answer in answers:
+        if (wanted.topic_id, wanted.topic) != last:
+            last = (wanted.topic_id, wanted.topic)
+            topics.append(
+                FetchableTopicResponse(
+                    topic=wanted.topic, topic_id=wanted.topic_id or ZERO_UUID, partitions=[]
+                )
+            )
+        topics[-1].partitions.append(answer)
+    return FetchResponse(session_id=session_id, responses=topics)

@@ -1,0 +1,35 @@
+"""InitProducerId (key 22): an id for an idempotent producer (KIP-98, KIP-360).
+
+A producer without a transactional id is always given a fresh id with epoch 0, also where it names the one it
+had: nobody but itself could be fenced by a raised epoch. Those with one are the transaction coordinator's.
+"""
+
+from __future__ import annotations
+
+from coordinator.data.broker import Broker, Pending
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+NONE_YET = -1
+
+
+def handle(broker: Broker, request: InitProducerIdRequest, pending: Pending) -> None:
+    """Give a producer id.
+
+    Errors: INVALID_REQUEST, COORDINATOR_LOAD_IN_PROGRESS (the disk failed: try again).
+    """
+    if (request.producer_id == NONE_YET) != (request.producer_epoch == NONE_YET):
+        _refuse(pending, ErrorCode.INVALID_REQUEST)
+        return
+
+    def given(producer_id: int | None) -> None:
+        if producer_id is None:
+            _refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            pending.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+    broker.producer_ids.give(given)
+
+
+def _refuse(pending: Pending, error: ErrorCode) -> None:
+    pending.reply(InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1))

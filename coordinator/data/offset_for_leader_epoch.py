@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients notice a cut log (KIP-320).
+
+There is one epoch and it lasts, so it ends where the log ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.data.broker import Broker, Pending
+from coordinator.topics.partition import LEADER_EPOCH, leader_epoch_error
+from coordinator.topics.registry import TopicRegistry
+from protocol.errors import ErrorCode
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+UNDEFINED: Final = -1
+
+
+def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: Pending) -> None:
+    """Answer per partition. Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR.
+    """
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[_answer(broker.registry, topic.topic, asked) for asked in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    pending.reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _answer(registry: TopicRegistry, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition, leader_epoch=UNDEFINED, end_offset=UNDEFINED)
+    partition = registry.partition(topic, asked.partition)
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    if not partition.is_readable:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return answer
+    answer.error_code = leader_epoch_error(asked.current_leader_epoch)
+    if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
+        answer.leader_epoch, answer.end_offset = LEADER_EPOCH, partition.log.next_offset
+    return answer

@@ -1,0 +1,74 @@
+"""What Produce checks before it touches a log: who may write where, and the batch itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.data.broker import Pending
+from coordinator.topics.names import is_internal
+from coordinator.topics.refusal import Refused
+from coordinator.topics.topic import Topic
+from coordinator.topics.topic_config import TopicConfig
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceData, ProduceRequest
+from protocol.records.batch import NO_PRODUCER_ID, Batch, CorruptBatch, parse_header
+from protocol.records.validation import NotOneBatch, RefusedBatch, validate_produced
+
+ACKS: Final = (-1, 0, 1)
+ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose batches Kafka takes for internal topics, too.
+
+
+def request_error(request: ProduceRequest) -> ErrorCode:
+    """What is wrong with the request as a whole, and so with every partition of it."""
+    producers = {
+        producer
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if (producer := _transactional_producer(data)) is not None
+    }
+    if producers and request.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    has_several = len([each for each in producers if each[0] != NO_PRODUCER_ID]) > 1
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if has_several else ErrorCode.NONE
+
+
+def _transactional_producer(data: PartitionProduceData) -> tuple[int, int] | None:
+    """Id and epoch of the first batch, if it is transactional; what is no batch is refused later."""
+    try:
+        batch = parse_header(data.records or b"")
+    except CorruptBatch:
+        return None
+    return (batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
+
+
+def checked_batch(
+    data: PartitionProduceData, topic: Topic, request: ProduceRequest, pending: Pending, wall_ms: int
+) -> Batch:
+    """The header of the one batch in `data`, if that may be stored in `topic`. Raises Refused."""
+    if request.acks not in ACKS:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+    if is_internal(topic.name) and pending.client_id != ADMIN_CLIENT_ID:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+    return _validated(data, topic.config, pending.api_version, wall_ms)
+
+
+def _validated(data: PartitionProduceData, config: TopicConfig, api_version: int, wall_ms: int) -> Batch:
+    bounds = {}
+    if not config.is_log_append_time:  # Else the producer's timestamps do not matter.
+        bounds = {
+            "earliest_ms": wall_ms - config.timestamp_before_max_ms,
+            "latest_ms": wall_ms + config.timestamp_after_max_ms,
+        }
+    try:
+        return validate_produced(
+            data.records,
+            api_version=api_version,
+            max_batch_bytes=config.max_message_bytes,
+            keys_required=config.is_compacted,
+            **bounds,
+        )
+    except RefusedBatch as refused:
+        has_seen_log = not isinstance(refused, NotOneBatch)
+        raise Refused(
+            refused.error_code, refused.message, refused.record_errors, has_seen_log=has_seen_log
+        ) from None

@@ -1,0 +1,108 @@
+"""The gate of Produce: batches that begin a transaction on their partition wait for the coordinator (KIP-890).
+
+All of one request are asked for at once, since each question may cost the coordinator a write. Up to Produce
+version 11 the client has added the partitions to its transaction before, and is taken at its word only if that is
+so; from 12 on asking adds them. Then the coordinator may still be busy ending the transaction before: it
+is asked again for a moment, as Kafka's broker does, so that no client sees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from coordinator.data.broker import Broker
+from coordinator.data.transaction_verifier import TransactionVerifier
+from coordinator.purgatory.delayed import DelayedOperation
+from coordinator.topics.refusal import Refused
+from protocol.errors import ErrorCode
+
+ADDS_SINCE: Final = 12
+"""The version of Produce from which on producing adds the partition to the transaction."""
+
+ABORTABLE_SINCE: Final = 11
+
+RETRY_MS: Final = 20  # add.partitions.to.txn.retry.backoff.ms
+RETRIES_END_MS: Final = 100  # add.partitions.to.txn.retry.backoff.max.ms
+
+UNVERIFIABLE: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors of the moment, which producers would not all repeat a batch for: NOT_ENOUGH_REPLICAS they do."""
+
+Answers = dict[tuple[str, int], ErrorCode]
+
+
+class Question(DelayedOperation):
+    """One question, asked until it has an answer other than CONCURRENT_TRANSACTIONS, or for long enough."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        ask: Callable[[Callable[[Answers], None]], None],
+        may_repeat: bool,
+        done: Callable[[Answers], None],
+    ) -> None:
+        now_ms = broker.now_ms()
+        super().__init__(now_ms + RETRY_MS)
+        self._broker = broker
+        self._ask = ask
+        self._done = done
+        self._asks_until_ms = now_ms + RETRIES_END_MS if may_repeat else now_ms
+
+    def start(self) -> None:
+        self._ask(self._on_answers)
+
+    def _on_answers(self, answers: Answers) -> None:
+        now_ms = self._broker.now_ms()
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in answers.values() or now_ms >= self._asks_until_ms:
+            self._done(answers)
+            return
+        again = Question(self._broker, self._ask, True, self._done)
+        again._asks_until_ms = self._asks_until_ms
+        self._broker.purgatory.try_complete_else_watch(again, [again], now_ms)
+        self._broker.arm(again.deadline_ms)
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None:
+        self.start()
+
+
+def ask(
+    broker: Broker,
+    verifier: TransactionVerifier,
+    producer: tuple[str, int, int],
+    partitions: list[tuple[str, int]],
+    version: int,
+    done: Callable[[Answers], None],
+) -> None:
+    """Have `partitions` verified for Produce of `version`; `producer` is transactional id, id and epoch."""
+    adds = version >= ADDS_SINCE
+
+    def ask_once(answered: Callable[[Answers], None]) -> None:
+        verifier.verify(*producer, partitions, adds, answered)
+
+    Question(broker, ask_once, adds, done).start()
+
+
+def refusal(error: ErrorCode, version: int) -> Refused:
+    """What a client hears whose batch the coordinator did not vouch for, as its version understands it."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if error in (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE) and version < ADDS_SINCE:
+        is_known = version >= ABORTABLE_SINCE
+        error = ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.INVALID_TXN_STATE:
+        return Refused(error, "Partition was not added to the transaction")
+    is_busy = error is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE
+    if error in UNVERIFIABLE or is_busy:
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    return Refused(error)

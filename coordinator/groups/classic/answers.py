@@ -1,0 +1,76 @@
+"""The replies of JoinGroup and SyncGroup, as each version wants them.
+
+Only shapes: who gets which answer is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.member import Member
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.sync_group import SyncGroupResponse
+
+NULL_PROTOCOL_SINCE: Final = 7  # JoinGroup: from here on "no protocol" is null, before it is "".
+
+
+def join_refusal(error: ErrorCode, api_version: int, member_id: str = "") -> JoinGroupResponse:
+    """Not in the group: generation -1, no leader, no members; some errors echo the member's id."""
+    return JoinGroupResponse(
+        error_code=error, protocol_name=_protocol_name(None, api_version), member_id=member_id
+    )
+
+
+def join_answer(
+    group: Group,
+    member: Member,
+    api_version: int,
+    *,
+    leader: str | None = None,
+    with_members: bool | None = None,
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    """The generation as `member` is to see it; by default the leader alone gets the members (3.19)."""
+    if with_members is None:
+        with_members = member.member_id == group.leader
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=_protocol_name(group.protocol_name, api_version),
+        leader=(group.leader if leader is None else leader) or "",
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=_members_for_leader(group) if with_members else [],
+    )
+
+
+def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+    """The member's assignment, and what protocol it is written in (3.46)."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )
+
+
+def sync_refusal(error: ErrorCode) -> SyncGroupResponse:
+    """No assignment: protocol null, empty bytes."""
+    return SyncGroupResponse(error_code=error, assignment=b"")
+
+
+def _members_for_leader(group: Group) -> list[JoinGroupResponseMember]:
+    protocol_name = group.protocol_name
+    assert protocol_name is not None, "only a generation with a protocol has a leader to tell"
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(protocol_name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def _protocol_name(name: str | None, api_version: int) -> str | None:
+    """A protocol whose name is empty is told as none at all, as Kafka does."""
+    return name or ("" if api_version < NULL_PROTOCOL_SINCE else None)

@@ -1,0 +1,79 @@
+"""DescribeGroups (key 15): classic groups in full. A group that is not there is shown as Dead.
+
+What members offered is shown while the group is Stable only: at other times no protocol is settled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.effects import Reply, RequestContext, Result
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.states import DEAD, PROTOCOL_DESCRIBED
+from protocol.codec.primitives import MAX_STRING_BYTES
+from protocol.errors import ErrorCode
+from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE: Final = 6  # KIP-1043; before, an absent group is no error.
+GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
+"""What anybody may do to a group where nobody checks: read, delete, describe, and both kinds of configs."""
+
+
+def describe_groups(
+    groups: dict[str, Group], request: DescribeGroupsRequest, context: RequestContext
+) -> Result:
+    """Describe each group named. Errors, per group: GROUP_ID_NOT_FOUND."""
+    described = [
+        _describe(groups.get(group_id), group_id, request.include_authorized_operations, context.api_version)
+        for group_id in request.groups
+    ]
+    return Result(replies=(Reply(context.reply_to, DescribeGroupsResponse(groups=described)),))
+
+
+def _describe(group: Group | None, group_id: str, with_operations: bool, api_version: int) -> DescribedGroup:
+    described = _absent(group_id, api_version) if group is None else _present(group)
+    if with_operations and described.error_code == ErrorCode.NONE:
+        described.authorized_operations = GROUP_OPERATIONS
+    return described
+
+
+def _absent(group_id: str, api_version: int) -> DescribedGroup:
+    if api_version < NOT_FOUND_SINCE:
+        return DescribedGroup(group_id=group_id, group_state=DEAD.value)
+    message = f"Group {group_id} not found."
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=message if len(message.encode()) <= MAX_STRING_BYTES else None,
+    )
+
+
+def _present(group: Group) -> DescribedGroup:
+    protocol_name = group.protocol_name if PROTOCOL_DESCRIBED[group.state] else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name or "",
+        members=[_describe_member(member, protocol_name) for member in group.members.values()],
+        authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def _describe_member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol_name is None else member.metadata(protocol_name),
+        member_assignment=member.assignment,
+    )

@@ -1,0 +1,235 @@
+"""The living group: its members, its generation, and the questions one may ask of them.
+
+Here is bookkeeping only: counts and indexes that follow the members, so that no question costs more
+than a look-up. What a change of membership leads to is `rebalance`; what the log holds of the group is
+`stored`. It knows no request and sets no timer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator.effects import ReplyTo
+from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
+from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE, GroupState
+from protocol.consumer import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
+from protocol.consumer import decode_subscription
+from protocol.errors import DecodeError, ErrorCode
+
+PENDING_MEMBERS_MAX: Final = 10_000
+"""Member ids one group may have handed out and not yet seen again (entries of about 150 bytes).
+
+Kafka sets no bound. Ids expire with their session timeout, so only a client gone wild gets here.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """The slices by which a group that leaves Empty waits for more members (3.11, 3.12); all in ms."""
+
+    first_slice_ms: int  # The delay as it was set; no later slice is longer.
+    slice_ms: int
+    remaining_ms: int
+    member_came: bool = False  # During this slice: worth another one.
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentStored:
+    """Asked of the append of the leader's assignment: which generation it was for, who got what."""
+
+    group_id: str
+    generation_id: int
+    assignments: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Who came to a phase, and when on the monotonic clock."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    now_ms: int
+
+
+@dataclass(slots=True)
+class Group:
+    """One classic group. `state` is assigned by `states.transition` alone."""
+
+    group_id: str
+    state: GroupState = EMPTY
+    generation_id: int = 0
+    protocol_type: str | None = None  # None: a simple group, that only holds offsets.
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)  # Instance id to member id.
+    pending_members: set[str] = field(default_factory=set)  # Ids handed out with MEMBER_ID_REQUIRED.
+    pending_sync: set[str] = field(default_factory=set)  # Members whose SyncGroup is yet to come.
+    subscribed_topics: frozenset[str] | None = None  # None: not known.
+    state_since_ms: int | None = None
+    state_wall_ms: int | None = None  # Stored with the group; its offsets age from here (O18).
+    initial_delay: InitialDelay | None = None  # Set while the group prepares out of Empty.
+    join_deadline_ms: int = 0
+    sync_deadline_ms: int = 0
+    storing: AssignmentStored | None = None  # The append that would make this generation Stable.
+    last_arrival: Arrival | None = None  # The last member to come to the phase that is on.
+    rebalance_cause: str | None = None  # What began the rebalance that is on.
+    rebalance_ms: dict[str, int] = field(default_factory=dict)  # What it has spent in each phase that ended.
+    assigned_counts: dict[str, int | None] = field(default_factory=dict)  # See `partition_counts`.
+    joined_count: int = 0  # Members with a parked JoinGroup.
+    speakers: Counter[str] = field(default_factory=Counter)  # How many members offer each protocol.
+
+    @property
+    def all_joined(self) -> bool:
+        """Nobody is missing: every member is parked in JoinGroup and no id handed out is still open."""
+        return self.joined_count == len(self.members) and not self.pending_members
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Its members are consumers, whose subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest any member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def membership_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE for a member under its right instance id; else FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is not None and holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Could a member join with these: same type as the group's, and one protocol that all speak."""
+        if self.state is EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(self.speakers[name] == everyone for name in names)
+
+    def has_room_for(self, member_id: str, group_max_size: int) -> bool:
+        """May `member_id` ("" for a newcomer) join a group of at most `group_max_size` (3.30)?"""
+        member = self.members.get(member_id)
+        if self.state is EMPTY:
+            return True
+        if self.state is PREPARING_REBALANCE:
+            # Those parked are counted, not the members: a group over its size sheds the last to rejoin.
+            return (member is not None and member.awaiting_join is not None) or (
+                self.joined_count < group_max_size
+            )
+        return member is not None or len(self.members) < group_max_size
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take `member` in; the first one leads, and sets the group's protocol type."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.leader = self.leader or member.member_id
+        self.joined_count += member.awaiting_join is not None
+        self.speakers.update(member.protocol_names())
+        self.pending_members.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member; if it led, the longest-standing one leads."""
+        member = self.members.pop(member_id)
+        self.joined_count -= member.awaiting_join is not None
+        self._silence(member)
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_sync.discard(member_id)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member a new id; it keeps its assignment, and the lead if it had it."""
+        old_id = member.member_id
+        del self.members[old_id]
+        member.member_id = member_id
+        self.members[member_id] = member
+        assert member.group_instance_id is not None, "only static members are renamed"
+        self.static_members[member.group_instance_id] = member_id
+        if self.leader == old_id:
+            self.leader = member_id
+        if old_id in self.pending_sync:
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(member_id)
+
+    def offer(self, member: Member, protocols: tuple[OfferedProtocol, ...]) -> None:
+        """Replace what `member` offers."""
+        self._silence(member)
+        member.protocols = protocols
+        self.speakers.update(member.protocol_names())
+
+    def arrive(self, member: Member, now_ms: int) -> None:
+        """`member` has come to the phase that is on; nobody did later so far."""
+        self.last_arrival = Arrival(member.member_id, *member.origin, now_ms)
+
+    def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
+        """Let `member` wait for the join phase to end; returns the older request this one replaces."""
+        before, member.awaiting_join = member.awaiting_join, parked
+        self.arrive(member, now_ms)
+        if before is None:
+            self.joined_count += 1
+            return ()
+        return (before.reply_to,)
+
+    def take_join(self, member: Member) -> Parked | None:
+        """The member's parked JoinGroup, to be answered now; None if it has none."""
+        parked, member.awaiting_join = member.awaiting_join, None
+        self.joined_count -= parked is not None
+        return parked
+
+    def elect_joined_leader(self) -> bool:
+        """Leave the lead with a member that joined; False if nobody did (3.18)."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].awaiting_join is None:
+            joined = (m.member_id for m in self.members.values() if m.awaiting_join is not None)
+            self.leader = next(joined, self.leader)
+        return self.members[self.leader].awaiting_join is not None
+
+    def vote(self) -> str:
+        """The protocol most members like best of those all speak; a tie goes to the first one voted for."""
+        everyone = len(self.members)
+        candidates = {name for name, count in self.speakers.items() if count == everyone}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Is `topic` still read; consumers whose subscription cannot be read may read anything (O21)."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def learn_subscriptions(self) -> None:
+        """Read anew which topics the members of this generation want."""
+        self.subscribed_topics = self._read_subscriptions()
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        try:
+            wanted = [
+                decode_subscription(m.metadata(self.protocol_name)).topics for m in self.members.values()
+            ]
+        except DecodeError:
+            return None
+        return frozenset(topic for topics in wanted for topic in topics)
+
+    def _silence(self, member: Member) -> None:
+        self.speakers.subtract(member.protocol_names())
+        self.speakers = +self.speakers

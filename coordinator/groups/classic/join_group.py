@@ -1,0 +1,207 @@
+"""JoinGroup (key 11): who may come in, and whether that calls for a rebalance.
+
+The checks run in Kafka's order (docs/kafka.md 2.2). A newcomer is handed an id first and comes back with it;
+a known member is answered at once if nothing changed, and otherwise is parked until the join phase ends.
+Static members that come back without their id are `static_membership`'s, ids not yet used are
+`pending_members`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Final
+
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
+from coordinator.groups.append_errors import append_answer
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.answers import join_answer, join_refusal
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.join_request import Join, join_request_error, new_join
+from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.partition_counts import partition_changes
+from coordinator.groups.classic.pending_members import forget_pending_member, hand_out_member_id
+from coordinator.groups.classic.rebalance import (
+    maybe_complete_join,
+    rebalance_or_complete,
+    start_initial_rebalance,
+)
+from coordinator.groups.classic.records import new_empty_group_metadata_record
+from coordinator.groups.classic.states import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    Trigger,
+    note,
+    transition,
+)
+from coordinator.groups.classic.static_membership import replace_static_member
+from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from coordinator.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCreated:
+    """Asked of the append of the record that creates a group."""
+
+    group_id: str
+
+
+def join_group(
+    groups: dict[str, Group],
+    request: JoinGroupRequest,
+    context: RequestContext,
+    settings: GroupSettings,
+    topics: TopicCatalog,
+    at: Moment,
+) -> Result:
+    """Let a member join; makes the group if the member is new to it.
+
+    Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
+    INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (KIP-394), FENCED_INSTANCE_ID (KIP-345).
+    """
+    join = new_join(request, context, settings, topics, at)
+    if error := join_request_error(request, settings):
+        return join.refuse(error, request.member_id)
+    if group := groups.get(request.group_id):
+        return _join_existing_group(group, join)
+    if request.member_id:
+        return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    return _join_new_group(groups, join)
+
+
+def on_group_created(
+    groups: dict[str, Group], stored: Container[str], created: GroupCreated, error: ErrorCode, at: Moment
+) -> Result:
+    """If the log would not take a new group there is none, and whoever waits to join it hears why."""
+    if error is ErrorCode.NONE or created.group_id in stored or created.group_id not in groups:
+        return NOTHING
+    group = groups.pop(created.group_id)
+    replies: list[Reply] = []
+    for member in group.members.values():
+        if parked := group.take_join(member):
+            replies.append(Reply(parked.reply_to, join_refusal(append_answer(error), parked.api_version)))
+    event = transition(group, Trigger.GROUP_REMOVED, at, Cause(CauseKind.GROUP_NOT_STORED, error.name))
+    return Result(replies=tuple(replies), history=(event,))
+
+
+def _join_new_group(groups: dict[str, Group], join: Join) -> Result:
+    """The first join makes the group, and a record of it, even if the join itself is refused (3.1, 3.64)."""
+    group = Group(join.request.group_id, state_since_ms=join.at.now_ms, state_wall_ms=join.at.wall_ms)
+    groups[group.group_id] = group
+    record = new_empty_group_metadata_record(group.group_id, join.at.wall_ms)
+    return _join_existing_group(group, join) + Result(records=(record,), then=GroupCreated(group.group_id))
+
+
+def _join_existing_group(group: Group, join: Join) -> Result:
+    member_id = join.request.member_id
+    if not group.has_room_for(member_id, join.settings.group_max_size):
+        return _turn_away(group, join)
+    if not group.accepts_protocols(join.request.protocol_type, {p.name for p in join.protocols}):
+        return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    if not member_id:
+        return _join_newcomer(group, join)
+    if member_id in group.pending_members:
+        return _join_pending_member(group, join)
+    if error := group.membership_error(member_id, join.request.group_instance_id):
+        return join.refuse(error, member_id)
+    return _rejoin(group, group.members[member_id], join)
+
+
+def _turn_away(group: Group, join: Join) -> Result:
+    """The group is full: forget the id, be it pending or the last to rejoin a group over its size (3.31).
+
+    Kafka then waits for the rebalance timeout although nobody is missing any more; here that is seen.
+    """
+    member_id = join.request.member_id
+    result = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if member_id in group.pending_members:
+        result += forget_pending_member(group, member_id)
+    elif member := group.members.get(member_id):
+        group.remove(member_id)
+        cause = join.cause(member, CauseKind.MEMBER_TURNED_AWAY)
+        event = note(group, join.at, replace(cause, removed=(member_id,)))
+        result += Result(timers=stop_expecting(group.group_id, member), history=(event,))
+    return result + maybe_complete_join(group, join.at)
+
+
+def _join_newcomer(group: Group, join: Join) -> Result:
+    """No id yet: today's clients must come back with one; static members and old clients are in at once."""
+    if not join.can_be_named:  # Kafka takes some of them in, and can answer nobody in the group from then on.
+        return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    instance_id = join.request.group_instance_id
+    if instance_id in group.static_members:
+        return replace_static_member(group, group.members[group.static_members[instance_id]], join)
+    if instance_id is None and join.context.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        return hand_out_member_id(group, join)
+    return _add_member(group, join.new_member_id(), join)
+
+
+def _join_pending_member(group: Group, join: Join) -> Result:
+    if join.request.group_instance_id is not None:
+        return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)  # Static members are never pending (3.8).
+    member_id = join.request.member_id
+    return forget_pending_member(group, member_id) + _add_member(group, member_id, join)
+
+
+def _add_member(group: Group, member_id: str, join: Join) -> Result:
+    """Take in a member the group did not know, parked until the join phase ends."""
+    member = _new_member(member_id, join)
+    if group.initial_delay is not None and not group.initial_delay.member_came:
+        group.initial_delay = replace(group.initial_delay, member_came=True)
+    group.add(member, join.request.protocol_type)
+    group.park_join(member, join.parked, join.at.now_ms)
+    timers = expect_heartbeat(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    cause = join.cause(member, CauseKind.MEMBER_JOINED)
+    if group.state is EMPTY:
+        delay_ms = join.settings.group_initial_rebalance_delay_ms
+        return Result(timers=timers) + start_initial_rebalance(group, delay_ms, join.at, cause)
+    return Result(timers=timers) + rebalance_or_complete(group, join.at, cause)
+
+
+def _new_member(member_id: str, join: Join) -> Member:
+    return Member(
+        member_id=member_id,
+        group_instance_id=join.request.group_instance_id,
+        client_id=join.context.client_id,
+        client_host=join.context.client_host,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
+        session_timeout_ms=join.request.session_timeout_ms,
+        protocols=join.protocols,
+        is_new=True,
+    )
+
+
+def _rejoin(group: Group, member: Member, join: Join) -> Result:
+    """A known member joins again: only what may change the assignment costs a rebalance (3.24, 3.25)."""
+    unchanged = member.protocols == join.protocols
+    leads = member.member_id == group.leader
+    if unchanged and (group.state is COMPLETING_REBALANCE or (group.state is STABLE and not leads)):
+        answer = join_answer(group, member, join.context.api_version)
+        return Result(replies=(Reply(join.context.reply_to, answer),))
+    return _park_again(group, member, join, _rejoin_cause(group, member, join, unchanged))
+
+
+def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
+    """A leader may have seen what no member's metadata shows, such as new partitions; then so do we."""
+    if not unchanged:
+        return join.cause(member, CauseKind.METADATA_CHANGED)
+    if changes := partition_changes(group, join.topics):
+        return join.cause(member, CauseKind.PARTITIONS_CHANGED, changes)
+    return join.cause(member, CauseKind.LEADER_REJOINED)
+
+
+def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> Result:
+    member.rebalance_timeout_ms = join.rebalance_timeout_ms
+    member.session_timeout_ms = join.request.session_timeout_ms
+    group.offer(member, join.protocols)
+    superseded = group.park_join(member, join.parked, join.at.now_ms)
+    if group.state is PREPARING_REBALANCE:  # It does as it was told, which is no change of the group.
+        return Result(superseded=superseded) + maybe_complete_join(group, join.at)
+    return Result(superseded=superseded) + rebalance_or_complete(group, join.at, cause)

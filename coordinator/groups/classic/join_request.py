@@ -1,0 +1,83 @@
+"""One JoinGroup on its way: the request as the core reads it, and the checks that need no group.
+
+Handlers of all kinds of joins (new, pending, known, static) take this and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.answers import join_refusal
+from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.topic_catalog import TopicCatalog
+from protocol.codec.primitives import MAX_STRING_BYTES
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest
+
+REBALANCE_TIMEOUT_SINCE: Final = 1  # Before: the session timeout stands for it (3.10).
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup request, who sent it, and when."""
+
+    request: JoinGroupRequest
+    context: RequestContext
+    settings: GroupSettings
+    at: Moment
+    topics: TopicCatalog
+    protocols: tuple[OfferedProtocol, ...]
+    rebalance_timeout_ms: int
+
+    @property
+    def parked(self) -> Parked:
+        """The request, should it have to wait."""
+        return Parked(self.context.reply_to, self.context.api_version)
+
+    def refuse(self, error: ErrorCode, member_id: str = "") -> Result:
+        """Answer `error` now."""
+        refusal = join_refusal(error, self.context.api_version, member_id)
+        return Result(replies=(Reply(self.context.reply_to, refusal),))
+
+    def cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
+        """This join as a cause. The client is the one that asks, whoever asked for a static member before."""
+        cause = Cause.by(member, kind, detail, self.request.reason)
+        return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)
+
+    @property
+    def can_be_named(self) -> bool:
+        """There is room for the id that a new member would get; client and instance ids may be that long."""
+        return len(self.new_member_id().encode()) <= MAX_STRING_BYTES
+
+    def new_member_id(self) -> str:
+        """Readable in every tool: the instance's or the client's name, and a UUID (3.2, 3.7)."""
+        instance_id = self.request.group_instance_id
+        return f"{self.context.client_id if instance_id is None else instance_id}-{self.context.new_uuid}"
+
+
+def new_join(
+    request: JoinGroupRequest,
+    context: RequestContext,
+    settings: GroupSettings,
+    topics: TopicCatalog,
+    at: Moment,
+) -> Join:
+    """Read a request; what its version does not have is filled in."""
+    protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
+    told = context.api_version >= REBALANCE_TIMEOUT_SINCE
+    rebalance_timeout_ms = request.rebalance_timeout_ms if told else request.session_timeout_ms
+    return Join(request, context, settings, at, topics, protocols, rebalance_timeout_ms)
+
+
+def join_request_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
+    """What is wrong with the request whatever the group's state, or NONE."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.NONE

@@ -1,0 +1,109 @@
+"""LeaveGroup (key 13): members go of their own will, or an admin removes them by their instance ids.
+
+A batch costs one rebalance, however many leave (3.61). Version 2 and older name one member and know one
+error; from 3 on each has its own, and the request's is left for what concerns all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.pending_members import forget_pending_member
+from coordinator.groups.classic.rebalance import dismiss, rebalance_or_complete
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+BATCH_SINCE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Departure:
+    """How it went for one member that wanted to leave."""
+
+    error: ErrorCode
+    result: Result = NOTHING
+    cause: Cause | None = None
+
+
+def leave_group(
+    groups: dict[str, Group], request: LeaveGroupRequest, context: RequestContext, at: Moment
+) -> Result:
+    """Remove the members named; where one was, the others are called to join again.
+
+    Errors: INVALID_GROUP_ID; per member UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID (KIP-345).
+    """
+    if not request.group_id:
+        refusal = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return Result(replies=(Reply(context.reply_to, refusal),))
+    leaving = _members_of(request, context.api_version)
+    group = groups.get(request.group_id)
+    if group is None:
+        errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        return Result(replies=(_reply(context, leaving, errors),))
+    departures = [_depart(group, identity, context) for identity in leaving]
+    result = Result(replies=(_reply(context, leaving, [departure.error for departure in departures]),))
+    for departure in departures:
+        result += departure.result
+    if any(departure.error is ErrorCode.NONE for departure in departures):
+        result += rebalance_or_complete(group, at, _cause(departures))
+    return result
+
+
+def _members_of(request: LeaveGroupRequest, api_version: int) -> list[MemberIdentity]:
+    return request.members if api_version >= BATCH_SINCE else [MemberIdentity(member_id=request.member_id)]
+
+
+def _depart(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
+    if not identity.member_id:
+        return _remove_by_instance_id(group, identity, context)
+    if identity.member_id in group.pending_members:
+        cause = Cause(CauseKind.PENDING_MEMBER_LEFT, member_id=identity.member_id)
+        return _Departure(ErrorCode.NONE, forget_pending_member(group, identity.member_id), cause)
+    if error := group.membership_error(identity.member_id, identity.group_instance_id):
+        return _Departure(error)
+    member = group.members[identity.member_id]
+    cause = Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, (member.member_id,))
+    return _Departure(ErrorCode.NONE, dismiss(group, member), cause)
+
+
+def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
+    """An admin knows the instance, not the id it has at present (3.41)."""
+    member_id = group.static_members.get(identity.group_instance_id or "")
+    if identity.group_instance_id is None or member_id is None:
+        return _Departure(ErrorCode.UNKNOWN_MEMBER_ID)
+    member = group.members[member_id]
+    who = f"{context.client_id} at {context.client_host}"
+    cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, who, identity.reason, (member_id,))
+    return _Departure(ErrorCode.NONE, dismiss(group, member), cause)
+
+
+def _cause(departures: list[_Departure]) -> Cause:
+    """The first member to go stands for all of them; all are counted."""
+    causes = [departure.cause for departure in departures if departure.cause is not None]
+    first = next((cause for cause in causes if cause.removed), causes[0])
+    if len(causes) == 1:
+        return first
+    detail = ", ".join(filter(None, (first.detail, f"{len(causes)} at once")))
+    removed = tuple(member_id for cause in causes for member_id in cause.removed)
+    return replace(first, detail=detail, removed=removed)
+
+
+def _reply(context: RequestContext, leaving: list[MemberIdentity], errors: list[ErrorCode]) -> Reply:
+    if context.api_version < BATCH_SINCE:
+        return Reply(context.reply_to, LeaveGroupResponse(error_code=errors[0]))
+    members = [
+        MemberResponse(
+            member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
+        )
+        for identity, error in zip(leaving, errors, strict=True)
+    ]
+    return Reply(context.reply_to, LeaveGroupResponse(members=members))

@@ -1,0 +1,44 @@
+"""Member ids that were handed out and not yet used (KIP-394).
+
+A client without an id gets one and must come back with it, so that one that has given up leaves no
+member behind. Until then the id holds up the join phase and counts for nothing else (3.5, 3.32).
+"""
+
+from __future__ import annotations
+
+from coordinator.effects import NOTHING, Moment, Result, SetTimer
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, Group
+from coordinator.groups.classic.join_request import Join
+from coordinator.groups.classic.rebalance import complete_if_nobody_is_missing
+from coordinator.groups.classic.states import PREPARING_REBALANCE, note
+from coordinator.groups.classic.timers import PendingMemberTimer
+from protocol.errors import ErrorCode
+
+
+def hand_out_member_id(group: Group, join: Join) -> Result:
+    """MEMBER_ID_REQUIRED with a new id, good for one session timeout."""
+    if len(group.pending_members) >= PENDING_MEMBERS_MAX:
+        return join.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # Clients back off and ask again.
+    member_id = join.new_member_id()
+    group.pending_members.add(member_id)
+    deadline_ms = join.at.now_ms + join.request.session_timeout_ms
+    timer = SetTimer(PendingMemberTimer(group.group_id, member_id), deadline_ms)
+    return join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id) + Result(timers=(timer,))
+
+
+def forget_pending_member(group: Group, member_id: str) -> Result:
+    """The id was used, given back, or refused: it is open no longer."""
+    group.pending_members.remove(member_id)
+    return Result(timers=(SetTimer(PendingMemberTimer(group.group_id, member_id), None),))
+
+
+def on_pending_member_timer(group: Group, member_id: str, at: Moment) -> Result:
+    """The id was not used in time: a later join with it gets 25, and nobody waits for it any more (3.4)."""
+    if member_id not in group.pending_members:
+        return NOTHING
+    group.pending_members.remove(member_id)
+    if group.state is not PREPARING_REBALANCE:
+        return NOTHING
+    event = note(group, at, Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id))
+    return Result(history=(event,)) + complete_if_nobody_is_missing(group, at)

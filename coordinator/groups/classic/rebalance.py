@@ -1,0 +1,235 @@
+"""A rebalance, from the first change of membership to the answer of every JoinGroup.
+
+Preparing waits for members to join again: until all have, or the longest rebalance timeout is over, or -
+out of Empty - until the initial delay and its extensions are. Completing begins a new generation: who did
+not come is dropped, the leader and the protocol are settled, every parked JoinGroup is answered, and the
+sync timer watches that the SyncGroups follow. Storing the assignment is `sync_group`'s.
+It knows no request: handlers tell it what changed, with the cause that people will read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from coordinator.effects import NOTHING, Moment, Reply, Result, SetTimer
+from coordinator.groups.causes import Cause, CauseKind, counted
+from coordinator.groups.classic.answers import join_answer, join_refusal, sync_refusal
+from coordinator.groups.classic.group import Group, InitialDelay
+from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.records import new_group_metadata_record
+from coordinator.groups.classic.states import (
+    COMPLETING_REBALANCE,
+    PREPARING_REBALANCE,
+    STABLE,
+    Trigger,
+    note,
+    transition,
+)
+from coordinator.groups.classic.timers import JoinTimer, SyncTimer, expect_heartbeat, stop_expecting
+from protocol.errors import ErrorCode
+
+ALL_JOINED: Final = Cause(CauseKind.ALL_MEMBERS_JOINED)
+
+
+def start_initial_rebalance(group: Group, delay_ms: int, at: Moment, cause: Cause) -> Result:
+    """Leave Empty: others of the same deployment are surely on their way, so wait `delay_ms` for them."""
+    remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+    group.initial_delay = InitialDelay(delay_ms, delay_ms, remaining_ms)
+    event = transition(group, Trigger.MEMBERSHIP_CHANGED, at, cause)
+    return Result(timers=(_arm_join_timer(group, at.now_ms + delay_ms),), history=(event,))
+
+
+def prepare_rebalance(
+    group: Group, at: Moment, cause: Cause, trigger: Trigger = Trigger.MEMBERSHIP_CHANGED
+) -> Result:
+    """Leave Stable or Completing: call everybody to join again; those parked in SyncGroup get 27."""
+    result = _cancel_syncs(group, at, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.initial_delay = None
+    group.storing = None
+    if not group.joined_count:
+        group.last_arrival = None  # Whoever came last came to the phase that is given up.
+    event = transition(group, trigger, at, cause)
+    result += Result(history=(event,))
+    if group.all_joined:
+        return result + complete_join(group, at, ALL_JOINED)
+    return result + Result(timers=(_arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms),))
+
+
+def rebalance_or_complete(group: Group, at: Moment, cause: Cause) -> Result:
+    """Membership changed: begin a rebalance, or see whether the one that is on can now complete."""
+    if group.state in (STABLE, COMPLETING_REBALANCE):
+        return prepare_rebalance(group, at, cause)
+    if group.state is not PREPARING_REBALANCE:
+        return NOTHING
+    return Result(history=(note(group, at, cause),)) + maybe_complete_join(group, at)
+
+
+def maybe_complete_join(group: Group, at: Moment) -> Result:
+    """Complete the join phase if nobody is missing; the initial delay is always waited out (3.13, 3.14)."""
+    if group.state is not PREPARING_REBALANCE or group.initial_delay is not None or not group.all_joined:
+        return NOTHING
+    return complete_join(group, at, ALL_JOINED)
+
+
+def complete_if_nobody_is_missing(group: Group, at: Moment) -> Result:
+    """Somebody's time ran out: if that was all the others waited for, they need not wait any longer.
+
+    As in Kafka, not even for the rest of the initial delay.
+    """
+    if group.state is not PREPARING_REBALANCE or not group.all_joined:
+        return NOTHING
+    return complete_join(group, at, ALL_JOINED)
+
+
+def on_join_timer(group: Group, at: Moment) -> Result:
+    """The join phase's time is up, or one slice of the initial delay is."""
+    if group.state is not PREPARING_REBALANCE:
+        return NOTHING
+    if at.now_ms < group.join_deadline_ms:
+        return Result(timers=(SetTimer(JoinTimer(group.group_id), group.join_deadline_ms),))
+    if group.initial_delay is None:
+        return complete_join(group, at, Cause(CauseKind.REBALANCE_TIMEOUT))
+    return _extend_initial_delay(group, group.initial_delay, at)
+
+
+def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Result:
+    """Wait another slice if somebody came during this one and there is time left (3.12)."""
+    if not delay.member_came or delay.remaining_ms == 0:
+        return complete_join(group, at, Cause(CauseKind.INITIAL_DELAY_OVER))
+    slice_ms = min(delay.first_slice_ms, delay.remaining_ms)
+    remaining_ms = max(delay.remaining_ms - delay.slice_ms, 0)
+    group.initial_delay = InitialDelay(delay.first_slice_ms, slice_ms, remaining_ms)
+    return Result(timers=(_arm_join_timer(group, at.now_ms + slice_ms),))
+
+
+def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
+    """End the join phase: a new generation of those who came, or Empty if nobody is left."""
+    missing = [member for member in group.members.values() if member.awaiting_join is None]
+    cause = _naming(missing, len(group.pending_members), cause)
+    result = _drop(group, [member for member in missing if not member.is_static])
+    result += Result(timers=(SetTimer(JoinTimer(group.group_id), None),))
+    if group.members and not group.elect_joined_leader():
+        return result + _wait_for_anybody(group, at, cause)
+    group.generation_id += 1
+    group.initial_delay = None
+    group.pending_sync.clear()
+    if not group.members:
+        return result + _become_empty(group, at, cause)
+    return result + _begin_generation(group, at, cause)
+
+
+def _naming(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
+    """The end of a join phase, with those it did not wait for any longer.
+
+    Dynamic members are out; static ones stay until their session ends (3.17).
+    """
+    dropped = tuple(member.member_id for member in missing if not member.is_static)
+    parts = (
+        (len(dropped), f"{counted(len(dropped), 'member')} did not rejoin"),
+        (kept := len(missing) - len(dropped), f"{counted(kept, 'static member')} stayed without rejoining"),
+        (open_ids, f"{counted(open_ids, 'pending id')} not used yet"),
+    )
+    detail = ", ".join(text for count, text in parts if count) or None
+    if not missing:
+        return replace(cause, detail=detail)
+    return Cause.by(missing[0], cause.kind, detail, removed=dropped)
+
+
+def _drop(group: Group, members: list[Member]) -> Result:
+    timers: list[SetTimer] = []
+    for member in members:
+        group.remove(member.member_id)
+        timers += stop_expecting(group.group_id, member)
+    return Result(timers=tuple(timers))
+
+
+def _wait_for_anybody(group: Group, at: Moment, cause: Cause) -> Result:
+    """Only silent static members are left: give them another rebalance timeout (3.18)."""
+    if group.initial_delay is not None:
+        group.initial_delay = replace(group.initial_delay, remaining_ms=0)
+    event = note(group, at, replace(cause, kind=CauseKind.JOIN_EXTENDED))
+    timer = _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms)
+    return Result(timers=(timer,), history=(event,))
+
+
+def _become_empty(group: Group, at: Moment, cause: Cause) -> Result:
+    group.protocol_name = None
+    group.learn_subscriptions()
+    event = transition(group, Trigger.NOBODY_JOINED, at, replace(cause, kind=CauseKind.NOBODY_LEFT))
+    return Result(records=(new_group_metadata_record(group, {}),), history=(event,))
+
+
+def _begin_generation(group: Group, at: Moment, cause: Cause) -> Result:
+    """Answer every parked JoinGroup, and expect a SyncGroup of every member."""
+    group.protocol_name = group.vote()
+    group.learn_subscriptions()
+    event = transition(group, Trigger.JOIN_COMPLETED, at, cause)
+    replies: list[Reply] = []
+    timers: list[SetTimer] = []
+    for member in group.members.values():
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+        timers += expect_heartbeat(group.group_id, member, at.now_ms)
+        if parked := group.take_join(member):
+            replies.append(Reply(parked.reply_to, join_answer(group, member, parked.api_version)))
+    group.sync_deadline_ms = at.now_ms + group.rebalance_timeout_ms
+    timers.append(SetTimer(SyncTimer(group.group_id), group.sync_deadline_ms))
+    return Result(replies=tuple(replies), timers=tuple(timers), history=(event,))
+
+
+def on_sync_timer(group: Group, at: Moment) -> Result:
+    """Members that never sent their SyncGroup are removed, the leader like any other (3.48)."""
+    if group.state not in (COMPLETING_REBALANCE, STABLE) or not group.pending_sync:
+        return NOTHING
+    if at.now_ms < group.sync_deadline_ms:
+        return Result(timers=(SetTimer(SyncTimer(group.group_id), group.sync_deadline_ms),))
+    late = [group.members[member_id] for member_id in sorted(group.pending_sync)]
+    removed = tuple(member.member_id for member in late)
+    detail = f"{counted(len(late), 'member')} sent no SyncGroup"
+    cause = Cause.by(late[0], CauseKind.SYNC_TIMEOUT, detail, removed=removed)
+    return _drop(group, late) + prepare_rebalance(group, at, cause)
+
+
+def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
+    """Answer every parked SyncGroup with `error`; their sessions start again (3.56).
+
+    At once: nothing that is stored shows in it, and the disk may be what is wrong.
+    """
+    replies: list[Reply] = []
+    timers: list[SetTimer] = []
+    for member in group.members.values():
+        parked, member.awaiting_sync = member.awaiting_sync, None
+        if parked is not None:
+            replies.append(Reply(parked.reply_to, sync_refusal(error), reveals_stored=False))
+            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+    return Result(replies=tuple(replies), timers=tuple(timers))
+
+
+def _cancel_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
+    """Give up the sync phase, if it is on: what it had assigned is void."""
+    result = Result(timers=(SetTimer(SyncTimer(group.group_id), None),))
+    if group.state is COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+        result += refuse_syncs(group, at, error)
+    group.pending_sync.clear()
+    return result
+
+
+def dismiss(group: Group, member: Member) -> Result:
+    """Take `member` out of the group; what it is parked in is answered 25 (3.62). Starts no rebalance."""
+    replies: tuple[Reply, ...] = ()
+    if join := group.take_join(member):
+        refusal = join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, join.api_version)
+        replies += (Reply(join.reply_to, refusal),)
+    if sync := member.awaiting_sync:
+        # Kafka forgets this one; a request without an answer would block its connection for good.
+        replies += (Reply(sync.reply_to, sync_refusal(ErrorCode.UNKNOWN_MEMBER_ID)),)
+    group.remove(member.member_id)
+    return Result(replies=replies, timers=stop_expecting(group.group_id, member))
+
+
+def _arm_join_timer(group: Group, deadline_ms: int) -> SetTimer:
+    group.join_deadline_ms = deadline_ms
+    return SetTimer(JoinTimer(group.group_id), deadline_ms)

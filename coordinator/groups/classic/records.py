@@ -1,0 +1,173 @@
+"""Builders of every record the core writes, and their bytes: key type and body, value version and body.
+
+A record says the whole of what it is about; a tombstone (no value) says it is gone. What a record
+then means is decided once, in `Shard.replay`. Nothing here knows the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any, Final
+
+from coordinator.effects import CommitRun, Record
+from coordinator.groups.classic.group import Group
+from coordinator.groups.record_schemas import (
+    GROUP_METADATA,
+    LEGACY_OFFSET_COMMIT,
+    OFFSET_COMMIT,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from protocol.codec.codec import decode, encode, spec
+from protocol.errors import DecodeError
+from protocol.records.run import Columns, RecordRun
+
+_PREFIX: Final = Struct(">h")
+_PARTITION: Final = Struct(">i")
+_STAND: Final = Struct(">qi")  # Offset and leader epoch.
+_KEY_VERSION: Final = 0  # Key bodies have one version each; the int16 before them is the record type.
+_NO_TIMESTAMP: Final = -1
+GROUP_METADATA_VALUE_VERSION: Final = 3  # As Kafka 4.3 writes it; 4 is only read.
+OFFSET_COMMIT_VALUE_VERSION: Final = 4
+OFFSET_COMMIT_EXPIRING_VALUE_VERSION: Final = 1  # The only one with an expiry of the offset's own.
+
+_TYPE_OF_KEY: Final[dict[type, int]] = {
+    LegacyOffsetCommitKey: LEGACY_OFFSET_COMMIT,
+    OffsetCommitKey: OFFSET_COMMIT,
+    GroupMetadataKey: GROUP_METADATA,
+}
+_SCHEMAS: Final[dict[int, tuple[type, type]]] = {
+    LEGACY_OFFSET_COMMIT: (LegacyOffsetCommitKey, LegacyOffsetCommitValue),
+    OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),
+    GROUP_METADATA: (GroupMetadataKey, GroupMetadataValue),
+}
+
+
+def new_group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
+    """The group as of its present generation, each member with its assignment (b"" if it got none)."""
+    return Record(
+        GroupMetadataKey(group=group.group_id),
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation_id,
+            protocol=group.protocol_name,
+            leader=group.leader,
+            current_state_timestamp=_NO_TIMESTAMP if group.state_wall_ms is None else group.state_wall_ms,
+            members=_member_metadata(group, assignments),
+        ),
+    )
+
+
+def new_empty_group_metadata_record(group_id: str, wall_ms: int) -> Record:
+    """A group that a first join has just created: nothing is known of it but that it is there (3.64)."""
+    value = GroupMetadataValue(
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=wall_ms,
+        members=[],
+    )
+    return Record(GroupMetadataKey(group=group_id), value)
+
+
+def new_group_tombstone(group_id: str) -> Record:
+    """The group is gone."""
+    return Record(GroupMetadataKey(group=group_id), None)
+
+
+def new_offset_commit_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    """The group no longer has an offset for this partition."""
+    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def _member_metadata(group: Group, assignments: Mapping[str, bytes]) -> list[MemberMetadata]:
+    if not group.members:
+        return []
+    assert group.protocol_name is not None, "a generation with members has a protocol"
+    return [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+
+
+def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+    """The bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
+    key = _PREFIX.pack(_TYPE_OF_KEY[type(record.key)]) + encode(record.key, _KEY_VERSION)
+    if record.value is None:
+        return key, None
+    version = _value_version(record.value)
+    return key, _PREFIX.pack(version) + encode(record.value, version)
+
+
+def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
+    """The bytes of a run, written at `wall_ms`. Raises EncodeError for what the schema cannot hold.
+
+    What its records share is taken from one of them: the partition ends a key, and a value begins with version,
+    offset and epoch.
+    """
+    value = OffsetCommitValue(
+        offset=0, metadata="", commit_timestamp=run.commit_wall_ms, topic_id=run.topic_id
+    )
+    key, shared = encode_record(
+        Record(OffsetCommitKey(group=run.group_id, topic=run.topic, partition=0), value)
+    )
+    assert shared is not None
+    keys = Columns(key[: -_PARTITION.size], "i", (run.partitions,))
+    columns = (run.offsets, run.leader_epochs)
+    values = Columns(shared[: _PREFIX.size], "qi", columns, shared[_PREFIX.size + _STAND.size :])
+    return RecordRun(keys, values, run.count, wall_ms)
+
+
+def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> Record | None:
+    """Read one record of the offsets log; None where it is of a type we do not know, which is skipped.
+
+    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of
+    such a record nothing may be guessed, so the shard that meets it fails.
+    """
+    if key is None:
+        raise DecodeError("a record of the offsets log has no key")
+    schemas = _SCHEMAS.get(_prefix(key, "key type"))
+    if schemas is None:
+        return None
+    key_schema, value_schema = schemas
+    decoded_key: Any = decode(key_schema, _KEY_VERSION, key, _PREFIX.size)
+    return Record(decoded_key, None if value is None else decode_value(value_schema, value))
+
+
+def decode_value(schema: type, value: bytes | memoryview) -> Any:
+    """Read the value of a record whose key says that it is a `schema`. Raises DecodeError, as above."""
+    version = _prefix(value, "value version")
+    known = spec(schema)
+    if not known.min_version <= version <= known.max_version:
+        raise DecodeError(f"{schema.__name__} of version {version}, known are up to {known.max_version}")
+    return decode(schema, version, value, _PREFIX.size)
+
+
+def _prefix(buffer: bytes | memoryview, name: str) -> int:
+    if len(buffer) < _PREFIX.size:
+        raise DecodeError(f"{len(buffer)} bytes cannot hold a {name}")
+    number: int = _PREFIX.unpack_from(buffer)[0]
+    return number
+
+
+def _value_version(value: Any) -> int:
+    if isinstance(value, OffsetCommitValue):
+        expires = value.expire_timestamp != _NO_TIMESTAMP
+        return OFFSET_COMMIT_EXPIRING_VALUE_VERSION if expires else OFFSET_COMMIT_VALUE_VERSION
+    return GROUP_METADATA_VALUE_VERSION

@@ -1,0 +1,145 @@
+"""A static member that comes back: its instance id keeps its place, a new member id fences the old (KIP-345).
+
+While the group is Stable and the protocol stays the same this costs no rebalance. The new id is stored
+before it is told, lest a restart bring the old one back; until then the JoinGroup stays parked, and if
+the log will not take it the old id is as good as before (3.33 to 3.38).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from coordinator.effects import NOTHING, Moment, Reply, Result
+from coordinator.groups.append_errors import append_answer
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.answers import join_answer, join_refusal, sync_refusal
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.join_request import Join
+from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
+from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_or_complete
+from coordinator.groups.classic.records import new_group_metadata_record
+from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE, note
+from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from protocol.errors import ErrorCode
+
+SKIP_ASSIGNMENT_SINCE: Final = (
+    9  # JoinGroup: a leader can be told to leave the assignment as it is (KIP-814).
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberStored:
+    """Asked of the append of a static member's new id: what to answer, and what to go back to."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    old_member_id: str
+    old_leader: str | None
+    old_protocols: tuple[OfferedProtocol, ...]
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+    old_process: tuple[str, str] | None
+    parked: Parked
+
+
+def replace_static_member(group: Group, member: Member, join: Join) -> Result:
+    """Give `member` a new id. Whoever still waits under the old one is fenced (3.37)."""
+    member_id = join.new_member_id()
+    cause = join.cause(member, CauseKind.STATIC_MEMBER_REPLACED)
+    cause = replace(cause, member_id=member_id, removed=(member.member_id,))
+    stored = StaticMemberStored(
+        group_id=group.group_id,
+        generation_id=group.generation_id,
+        member_id=member_id,
+        old_member_id=member.member_id,
+        old_leader=group.leader,
+        old_protocols=member.protocols,
+        old_rebalance_timeout_ms=member.rebalance_timeout_ms,
+        old_session_timeout_ms=member.session_timeout_ms,
+        old_process=member.taken_over_by,
+        parked=join.parked,
+    )
+    result = _fence(group, member) + _rename(group, member, member_id, join.at)
+    _take_over(group, member, join)
+    if group.state is PREPARING_REBALANCE:
+        return result + rebalance_or_complete(group, join.at, cause)
+    if group.state is STABLE and group.vote() == group.protocol_name:
+        assignments = {m.member_id: m.assignment for m in group.members.values()}
+        record, event = new_group_metadata_record(group, assignments), note(group, join.at, cause)
+        return result + Result(records=(record,), history=(event,), then=stored)
+    # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
+    return result + prepare_rebalance(group, join.at, cause)
+
+
+def on_static_member_stored(group: Group, stored: StaticMemberStored, error: ErrorCode, at: Moment) -> Result:
+    """The new id is durable, or could not be stored. If a rebalance began meanwhile, that will answer."""
+    member = group.members.get(stored.member_id)
+    passed = group.state is not STABLE or group.generation_id != stored.generation_id
+    if passed or member is None or member.awaiting_join != stored.parked:
+        return NOTHING
+    if error is not ErrorCode.NONE:
+        return _go_back(group, member, stored, error, at)
+    group.take_join(member)
+    timers = expect_heartbeat(group.group_id, member, at.now_ms)
+    return Result(replies=(_welcome_back(group, member, stored),), timers=timers)
+
+
+def _fence(group: Group, member: Member) -> Result:
+    replies: tuple[Reply, ...] = ()
+    if join := group.take_join(member):
+        refusal = join_refusal(ErrorCode.FENCED_INSTANCE_ID, join.api_version, member.member_id)
+        replies += (Reply(join.reply_to, refusal),)
+    sync, member.awaiting_sync = member.awaiting_sync, None
+    if sync is not None:
+        replies += (Reply(sync.reply_to, sync_refusal(ErrorCode.FENCED_INSTANCE_ID)),)
+    return Result(replies=replies)
+
+
+def _rename(group: Group, member: Member, member_id: str, at: Moment) -> Result:
+    timers = stop_expecting(group.group_id, member)
+    group.rename(member, member_id)
+    return Result(timers=timers + expect_heartbeat(group.group_id, member, at.now_ms))
+
+
+def _take_over(group: Group, member: Member, join: Join) -> None:
+    """What the new process offers replaces the old one's offer; its join waits."""
+    member.is_new = False
+    member.taken_over_by = (join.context.client_id, join.context.client_host)
+    member.rebalance_timeout_ms = join.rebalance_timeout_ms
+    member.session_timeout_ms = join.request.session_timeout_ms
+    group.offer(member, join.protocols)
+    group.park_join(member, join.parked, join.at.now_ms)
+
+
+def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> Reply:
+    """The generation that is on. A leader must not assign anew: it is told so, or that it follows (3.34)."""
+    version = stored.parked.api_version
+    if version >= SKIP_ASSIGNMENT_SINCE:
+        leads = group.leader == member.member_id
+        answer = join_answer(group, member, version, skip_assignment=leads)
+    else:
+        answer = join_answer(group, member, version, leader=stored.old_leader, with_members=False)
+    return Reply(stored.parked.reply_to, answer)
+
+
+def _go_back(
+    group: Group, member: Member, stored: StaticMemberStored, error: ErrorCode, at: Moment
+) -> Result:
+    """Restore the old id and offer; the old process, if it lives, carries on (3.38)."""
+    group.take_join(member)
+    group.offer(member, stored.old_protocols)
+    member.taken_over_by = stored.old_process
+    member.rebalance_timeout_ms = stored.old_rebalance_timeout_ms
+    member.session_timeout_ms = stored.old_session_timeout_ms
+    result = _rename(group, member, stored.old_member_id, at)
+    answer = join_answer(
+        group, member, stored.parked.api_version, leader=stored.old_leader, with_members=False
+    )
+    answer.member_id = ""
+    answer.error_code = append_answer(error)
+    kind = CauseKind.STATIC_MEMBER_NOT_STORED
+    event = note(group, at, Cause.by(member, kind, error.name, removed=(stored.member_id,)))
+    reply = Reply(stored.parked.reply_to, answer, reveals_stored=False)
+    return result + Result(replies=(reply,), history=(event,))

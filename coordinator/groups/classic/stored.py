@@ -1,0 +1,102 @@
+"""What the log says of a group, and the living group built from it when a shard is loaded.
+
+A StoredGroup is replaced as a whole by each GroupMetadata record and never edited. Building the living
+group forgets nothing the record holds and invents nothing it does not: of each member's protocols only
+the chosen one is left, and a group with members is Stable, whatever it was doing (3.66, 3.67).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.member import Member, OfferedProtocol
+from coordinator.groups.classic.states import EMPTY, STABLE
+from coordinator.groups.record_schemas import GroupMetadataValue, MemberMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member as its generation fixed it. Timeouts in ms."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+    @classmethod
+    def from_record(cls, member: MemberMetadata) -> StoredMember:
+        """Read one; records older than rebalance timeouts mean the session timeout."""
+        stored_ms = member.rebalance_timeout
+        return cls(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.session_timeout if stored_ms == -1 else stored_ms,
+            session_timeout_ms=member.session_timeout,
+            subscription=bytes(member.subscription),
+            assignment=bytes(member.assignment),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """The last GroupMetadata record of a group, in the core's terms."""
+
+    group_id: str
+    protocol_type: str | None
+    generation_id: int
+    protocol_name: str | None
+    leader: str | None
+    state_wall_ms: int | None  # When it took the state it was written in; None in the oldest records.
+    members: tuple[StoredMember, ...]
+
+    @classmethod
+    def from_record(cls, group_id: str, value: GroupMetadataValue) -> StoredGroup:
+        """Read a record's value; an empty protocol type and a timestamp of -1 mean there is none."""
+        timestamp = value.current_state_timestamp
+        return cls(
+            group_id=group_id,
+            protocol_type=value.protocol_type or None,
+            generation_id=value.generation,
+            protocol_name=value.protocol,
+            leader=value.leader,
+            state_wall_ms=None if timestamp == -1 else timestamp,
+            members=tuple(StoredMember.from_record(member) for member in value.members),
+        )
+
+
+def living_group(stored: StoredGroup, now_ms: int) -> Group:
+    """The group as it carries on after a restart: Stable, or Empty if it has no members (3.65, 3.68)."""
+    group = Group(
+        stored.group_id,
+        state=STABLE if stored.members else EMPTY,
+        generation_id=stored.generation_id,
+        protocol_type=stored.protocol_type,
+        protocol_name=stored.protocol_name,
+        leader=stored.leader,
+        state_since_ms=now_ms,
+        state_wall_ms=stored.state_wall_ms,
+    )
+    for member in stored.members:
+        group.add(_living_member(member, stored.protocol_name), stored.protocol_type or "")
+    group.learn_subscriptions()
+    return group
+
+
+def _living_member(stored: StoredMember, protocol_name: str | None) -> Member:
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout_ms,
+        protocols=(OfferedProtocol(protocol_name or "", stored.subscription),),
+        assignment=stored.assignment,
+    )

@@ -1,0 +1,145 @@
+"""SyncGroup (key 14): the leader hands in the assignment, everybody collects their part.
+
+Followers are parked until the leader's assignment is durable; then all are answered and the group is
+Stable. A generation is on the log only from here on: before, a restart brings back the one before (3.66).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, SetTimer
+from coordinator.groups.append_errors import append_answer
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.answers import sync_answer, sync_refusal
+from coordinator.groups.classic.group import AssignmentStored, Group
+from coordinator.groups.classic.member import Member, Parked
+from coordinator.groups.classic.partition_counts import count_partitions
+from coordinator.groups.classic.rebalance import prepare_rebalance, refuse_syncs
+from coordinator.groups.classic.records import new_group_metadata_record
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
+from coordinator.groups.classic.timers import SyncTimer, expect_heartbeat
+from coordinator.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest
+
+PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
+
+
+def sync_group(
+    groups: dict[str, Group],
+    topics: TopicCatalog,
+    request: SyncGroupRequest,
+    context: RequestContext,
+    at: Moment,
+) -> Result:
+    """Store the leader's assignment; park followers until it is stored; repeat it while Stable.
+
+    Errors: INCONSISTENT_GROUP_PROTOCOL (KIP-559), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+    """
+    group = groups.get(request.group_id)
+    if error := sync_request_error(request, context.api_version):
+        return _refuse(context, error)
+    if group is None:
+        return _refuse(context, ErrorCode.UNKNOWN_MEMBER_ID)
+    if error := sync_group_error(group, request):
+        return _refuse(context, error)
+    member = group.members[request.member_id]
+    timers = _stop_waiting_for(group, member)
+    if group.state is COMPLETING_REBALANCE:
+        if member.member_id == group.leader:
+            count_partitions(group, topics)  # As near as we can tell to what the leader has assigned.
+        return Result(timers=timers) + _park(group, member, request, context, at)
+    return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
+
+
+def sync_request_error(request: SyncGroupRequest, api_version: int) -> ErrorCode:
+    """What is wrong with the request whatever the group's state, or NONE."""
+    named = request.protocol_type is not None and request.protocol_name is not None
+    if api_version >= PROTOCOL_MANDATORY_SINCE and not named:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    """Why the group will not serve this request, in Kafka's order of checks, or NONE."""
+    if error := group.membership_error(request.member_id, request.group_instance_id):
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type) or _differs(
+        request.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return SYNC_ANSWER[group.state]
+
+
+def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCode, at: Moment) -> Result:
+    """The assignment is durable: everybody gets it. If the log refused, all have to join again (3.49).
+
+    Does nothing if another rebalance began meanwhile: that generation has passed (3.50).
+    """
+    if group.storing is not stored:
+        return NOTHING
+    group.storing = None
+    if error is not ErrorCode.NONE:
+        return _give_up(group, append_answer(error), at)
+    cause = _cause(group, CauseKind.ASSIGNMENT_STORED)
+    event = transition(group, Trigger.ASSIGNMENT_STORED, at, cause)
+    replies: list[Reply] = []
+    timers: list[SetTimer] = []
+    for member in group.members.values():
+        member.assignment = stored.assignments.get(member.member_id, b"")
+        parked, member.awaiting_sync = member.awaiting_sync, None
+        if parked is not None:
+            replies.append(Reply(parked.reply_to, sync_answer(group, member)))
+            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+    return Result(replies=tuple(replies), timers=tuple(timers), history=(event,))
+
+
+def _park(
+    group: Group, member: Member, request: SyncGroupRequest, context: RequestContext, at: Moment
+) -> Result:
+    before, member.awaiting_sync = member.awaiting_sync, Parked(context.reply_to, context.api_version)
+    group.arrive(member, at.now_ms)
+    result = NOTHING if before is None else Result(superseded=(before.reply_to,))
+    return result + _store_assignment(group, request) if member.member_id == group.leader else result
+
+
+def _store_assignment(group: Group, request: SyncGroupRequest) -> Result:
+    """Write what the leader decided: members it left out get nothing, ids it made up are ignored (3.43)."""
+    given = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    group.storing = AssignmentStored(group.group_id, group.generation_id, assignments)
+    return Result(records=(new_group_metadata_record(group, assignments),), then=group.storing)
+
+
+def _give_up(group: Group, error: ErrorCode, at: Moment) -> Result:
+    for member in group.members.values():
+        member.assignment = b""
+    refused = refuse_syncs(group, at, error)
+    cause = _cause(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
+    return refused + prepare_rebalance(group, at, cause, Trigger.ASSIGNMENT_FAILED)
+
+
+def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
+    """This member's SyncGroup has come; with the last one the sync timer has done its duty."""
+    waited = bool(group.pending_sync)
+    group.pending_sync.discard(member.member_id)
+    if not waited or group.pending_sync:
+        return ()
+    return (SetTimer(SyncTimer(group.group_id), None),)
+
+
+def _cause(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
+    leader = group.members.get(group.leader or "")
+    return Cause(kind, detail) if leader is None else Cause.by(leader, kind, detail)
+
+
+def _refuse(context: RequestContext, error: ErrorCode) -> Result:
+    return Result(replies=(Reply(context.reply_to, sync_refusal(error)),))
+
+
+def _differs(named: str | None, groups_own: str | None) -> bool:
+    return named is not None and groups_own is not None and named != groups_own

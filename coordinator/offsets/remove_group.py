@@ -1,0 +1,32 @@
+"""A group is removed with every offset it holds: because a client asked for it, or because nothing is left of it.
+
+Each tombstone stands alone, so that a group of any size can be deleted: a crash half-way leaves a group
+with fewer offsets, and no client has heard that it is gone. The group's own tombstone comes last.
+"""
+
+from __future__ import annotations
+
+from coordinator.effects import Moment, Result
+from coordinator.groups.causes import Cause
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.records import new_group_tombstone, new_offset_commit_tombstone
+from coordinator.groups.classic.states import Trigger, transition
+from coordinator.offsets.committed import CommittedOffsets
+
+
+def remove_group(
+    groups: dict[str, Group], offsets: CommittedOffsets, group: Group, at: Moment, cause: Cause
+) -> Result:
+    """Take an empty group away: tombstones for its offsets, then for itself (3.74, O25)."""
+    event = transition(group, Trigger.GROUP_REMOVED, at, cause)
+    del groups[group.group_id]
+    records = [
+        new_offset_commit_tombstone(group.group_id, topic, partition)
+        for topic, partition, _ in offsets.of_group(group.group_id)
+    ]
+    records += [
+        new_offset_commit_tombstone(group.group_id, topic, partition)
+        for topic, partition in offsets.undecided(group.group_id)
+    ]
+    records.append(new_group_tombstone(group.group_id))
+    return Result(records=tuple(records), history=(event,), atomic=False)

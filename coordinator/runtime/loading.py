@@ -1,0 +1,69 @@
+"""Reading a shard's state back from its log: the same replay that the living shard uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from coordinator.effects import Result
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.shard_kind import Batches, S, ShardKind
+from coordinator.shard.bulk_replay import BulkReplay
+from coordinator.shard.shard import Shard
+from storage.files import StorageError
+from storage.log.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[S]):
+    """A shard that was read from its log, and what bringing it to life asks for."""
+
+    shard: S
+    result: Result
+    records: int
+    skipped: int  # Records among them of types that Muster does not keep.
+
+
+def load_shard(
+    kind: ShardKind[S],
+    shard: S,
+    partition_log: PartitionLog,
+    clock: Clock,
+    buffer_bytes: int,
+    cut_back: bool,
+) -> Loaded[S]:
+    """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring it to life.
+
+    Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
+    after a failed flush; if there is no room even for that, what is durable can be read all the same.
+    Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps the shard from loading
+    past it.
+    """
+    if cut_back:
+        _cut_back(partition_log)
+    producers = partition_log.producers
+    if producers.state is None:  # From here on it is changed by what the shard's runner appends.
+        producers.state = producers.read(clock.wall_ms()).state
+    batches = partition_log.batches(partition_log.log_start_offset, buffer_bytes)
+    records, skipped = kind.replay_batches(batches, shard)
+    return Loaded(shard, shard.loaded(clock.now_ms(), clock.wall_ms()), records, skipped)
+
+
+def _cut_back(partition_log: PartitionLog) -> None:
+    try:
+        partition_log.fail_back()
+    except StorageError as error:
+        if not (error.is_no_room and partition_log.is_open):
+            raise
+
+
+def replay_batches(batches: Batches, shard: Shard) -> tuple[int, int]:
+    """Replay a whole log of groups into the fresh `shard`; how many records there were, how many unknown.
+
+    What was committed in a transaction counts from its marker on. Raises CorruptBatch, DecodeError.
+    """
+    replay = BulkReplay(shard)
+    for batch, data in batches:
+        replay.take(data, batch)
+    replay.finish()
+    return replay.records, replay.skipped

@@ -1,0 +1,134 @@
+"""Has the end of each transaction written to all its partitions, for as long as that takes.
+
+A partition that cannot take its marker now, because its disk is full or has its moods, is tried again; all
+those together once in a while. One that is gone needs none, nor does one whose producer has moved on. One that
+knows a later coordinator, in a log that Kafka wrote or by a marker from outside, is told of a later one
+yet: there is no other any more. After a restart the shards ask anew for what was not finished.
+
+A shard that failed and was read again asks again as well. What it asked for before is then given up: a marker of
+that which came late would end the producer's next transaction, which in the classic protocol has the same epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import structlog
+
+from coordinator.effects import MarkersWanted
+from protocol.errors import ErrorCode
+from protocol.records.control import Marker
+
+log = structlog.get_logger("muster.transactions")
+
+TRY_AGAIN_MS: Final = 1_000
+
+NEEDS_NONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # Deleted with whatever was open there.
+        ErrorCode.INVALID_PRODUCER_EPOCH,  # A later epoch has ended it already.
+    }
+)
+"""With these a partition is done."""
+
+Write = Callable[[Marker, str, int, Callable[[ErrorCode], None]], None]
+"""Writes a marker to one partition, and tells the outcome when it is durable."""
+
+
+class Timers(Protocol):
+    """What sets deadlines: `key[0].timer_fired(*key[1:])` is called."""
+
+    def now_ms(self) -> int: ...
+    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
+
+
+LAST_EPOCH: Final = 2**31 - 1
+"""Of coordinators. Whoever refuses this one as well has to wait, which cannot be."""
+
+
+@dataclass(slots=True)
+class Sending:
+    """One transaction that is being ended, and how many partitions it still waits for."""
+
+    wanted: MarkersWanted
+    done: Callable[[], None]
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """To write one partition's marker."""
+
+    sending: Sending
+    marker: Marker
+    topic: str
+    index: int
+    number: int = 1
+
+
+class MarkerSender:
+    """All methods run on the event-loop thread."""
+
+    def __init__(self, write: Write, timers: Timers, post: Callable[[Callable[[], None]], Any]) -> None:
+        """`post` calls something in a later turn of the loop."""
+        self._write = write
+        self._timers = timers
+        self._post = post
+        self._failed: list[Attempt] = []
+        self._newest: dict[Any, Sending] = {}  # By `then`, which names the transaction.
+
+    def write(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
+        """Tell `done`, in a later turn, when the marker is on every partition that needs it."""
+        sending = Sending(wanted, done, len(wanted.partitions))
+        if not wanted.partitions:
+            self._post(done)
+            return
+        self._newest[wanted.then] = sending
+        for topic, index in wanted.partitions:
+            self._begin(Attempt(sending, wanted.marker, topic, index))
+
+    def _begin(self, attempt: Attempt) -> None:
+        if not self._is_wanted(attempt.sending):
+            return
+
+        def on_written(error: ErrorCode) -> None:
+            self._on_written(attempt, error)
+
+        self._write(attempt.marker, attempt.topic, attempt.index, on_written)
+
+    def _is_wanted(self, sending: Sending) -> bool:
+        """Whether the shard has not asked again for the same transaction."""
+        return self._newest.get(sending.wanted.then) is sending
+
+    def _on_written(self, attempt: Attempt, error: ErrorCode) -> None:
+        if not self._is_wanted(attempt.sending):
+            return
+        epoch = attempt.marker.coordinator_epoch
+        if error in NEEDS_NONE:
+            attempt.sending.left -= 1
+            if not attempt.sending.left:
+                del self._newest[attempt.sending.wanted.then]
+                self._post(attempt.sending.done)
+        elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and epoch < LAST_EPOCH:
+            later = replace(attempt.marker, coordinator_epoch=2 * epoch + 1)
+            self._begin(replace(attempt, marker=later))
+        else:
+            self._try_later(attempt, error)
+
+    def _try_later(self, attempt: Attempt, error: ErrorCode) -> None:
+        if attempt.number == 1:
+            log.warning(
+                "a marker has to wait", topic=attempt.topic, partition=attempt.index, error=error.name
+            )
+        if not self._failed:
+            self._timers.set_timer((self,), self._timers.now_ms() + TRY_AGAIN_MS)
+        self._failed.append(replace(attempt, number=attempt.number + 1))
+
+    def timer_fired(self) -> None:
+        """Try again what failed."""
+        failed, self._failed = self._failed, []
+        for attempt in failed:
+            self._begin(attempt)

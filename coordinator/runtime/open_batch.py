@@ -1,0 +1,89 @@
+"""The batch that is still open: what a shard's handlers wrote and the log does not have yet.
+
+It is cut when its runner says so, or when the next records would make it too large. This knows neither the shard
+nor the disk's moods: what the log raises is its caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.effects import ProducerAndEpoch
+from protocol.records.records import BATCH_OVERHEAD, Codec, Record, encode_batch
+from protocol.records.run import RecordRun
+from storage.log.partition_log import PartitionLog
+
+RECORD_OVERHEAD_BYTES = 24
+"""At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
+
+BASE_SEQUENCE = 0
+"""Of every transactional batch, as Kafka writes it: a coordinator does not number its batches."""
+
+
+class OpenBatch:
+    """Gathers records for one log."""
+
+    def __init__(self, partition_log: PartitionLog, max_batch_bytes: int, codec: Codec) -> None:
+        self._log = partition_log
+        self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
+        self._codec = codec
+        self._gathered: list[Record | RecordRun] = []
+        self._count = 0  # Of records; a run is several.
+        self._gathered_bytes = BATCH_OVERHEAD
+        self._producer: ProducerAndEpoch | None = None
+
+    @property
+    def position(self) -> int:
+        """The offset that the next record gets."""
+        return self._log.next_offset + self._count
+
+    def add(
+        self,
+        records: Sequence[Record | RecordRun],
+        wall_ms: int,
+        producer: ProducerAndEpoch | None = None,
+    ) -> bool:
+        """Take `records`, all in one batch; False, and nothing is taken, if no batch can hold them.
+
+        Those of a `producer` are a part of its transaction: they share a batch with nothing else.
+        """
+        size_bytes = sum([each.size_bytes + each.count * RECORD_OVERHEAD_BYTES for each in records])
+        if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
+            return False
+        if producer != self._producer or self._gathered_bytes + size_bytes > self._max_batch_bytes:
+            self.cut(wall_ms)
+        self._producer = producer
+        self._gathered += records
+        self._count += sum([each.count for each in records])
+        self._gathered_bytes += size_bytes
+        return True
+
+    def cut(self, wall_ms: int) -> None:
+        """Append what is gathered to the log, as one batch; nothing if there is nothing."""
+        if not self._gathered:
+            return
+        batch = self._encode(self._codec)
+        if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
+            batch = self._encode(Codec.NONE)
+        self.forget()
+        self._log.append(batch, wall_ms=wall_ms)
+
+    def _encode(self, codec: Codec) -> bytearray:
+        base_offset = self._log.next_offset
+        if self._producer is None:
+            return encode_batch(self._gathered, base_offset=base_offset, codec=codec)
+        producer_id, producer_epoch = self._producer
+        return encode_batch(
+            self._gathered,
+            base_offset=base_offset,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=BASE_SEQUENCE,
+            transactional=True,
+        )
+
+    def forget(self) -> None:
+        """Drop what is gathered."""
+        self._gathered, self._count = [], 0
+        self._gathered_bytes, self._producer = BATCH_OVERHEAD, None

@@ -1,0 +1,128 @@
+"""Shards are read from their logs here, on a thread of their own: at the start, and again after a failure.
+
+Each serves as soon as it has been read, whatever becomes of the others. Meanwhile the interpreter is handed on
+more often than usual, so that requests do not wait for the loader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.loading import Loaded, load_shard
+from coordinator.runtime.outages import Outages
+from coordinator.runtime.shard_runner import ShardRunner, ShardState
+from protocol.errors import DecodeError
+from protocol.records.records import CorruptBatch
+from storage.files import CorruptSegment, StorageError
+
+log = structlog.get_logger("muster.runtime")
+
+LOADER_THREADS = 1
+"""Shards that are read from the log at a time. A second one only takes turns with the first on the interpreter:
+the load takes as long, costs a third more CPU, and requests wait for two."""
+
+LOADING_SWITCH_S = 0.0005
+"""While shards load, whoever holds the interpreter hands it on after so long: a request waits for the loader
+about as long. With Python's 5 ms the median was seven."""
+
+USUAL_SWITCH_S = sys.getswitchinterval()
+"""Read before anything loads: a loader that is dropped half-way leaves the short one behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Waits in `Outages` for a disk that would not let a shard's log be read."""
+
+    loader: ShardLoader
+    runner: ShardRunner[Any]
+
+    def try_again(self) -> None:
+        """Unless it serves by now: another reading would cut off what it has appended since."""
+        if self.runner.state is ShardState.FAILED:
+            self.loader.load(self.runner, cut_back=True)
+
+
+class ShardLoader:
+    """All methods run on the event-loop thread, which is `loop`'s."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, buffer_bytes: int, outages: Callable[[], Outages]
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._buffer_bytes = buffer_bytes
+        self._outages = outages
+        self._threads = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
+        self._loading: Counter[str] = Counter()  # How many shards of each kind,
+        self._records: Counter[str] = Counter()  # what they had in their logs,
+        self._skipped: Counter[str] = Counter()  # and how much of it we do not keep.
+        self._is_stopped = False
+
+    def run(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
+        """Other work that may block, on the same thread."""
+        self._loop.run_in_executor(self._threads, work).add_done_callback(done)
+
+    def open(self, runner: ShardRunner[Any]) -> None:
+        """Begin to load `runner`'s shard; on an empty log it serves at once."""
+        partition_log = runner.log
+        if partition_log.failure is None and partition_log.next_offset == partition_log.log_start_offset:
+            runner.start(self._reading(runner, cut_back=False)())
+        else:
+            self.load(runner, cut_back=False)
+
+    def load(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
+        """Read the state of `runner`'s shard; `cut_back` cuts what is not durable off its log first."""
+        if self._is_stopped:
+            return
+        self._loading[runner.kind.state_name] += 1
+        sys.setswitchinterval(LOADING_SWITCH_S)
+        loading = self._loop.run_in_executor(self._threads, self._reading(runner, cut_back))
+        loading.add_done_callback(lambda done: self._on_loaded(runner, done))
+
+    def _reading(self, runner: ShardRunner[Any], cut_back: bool) -> Callable[[], Loaded[Any]]:
+        kind = runner.kind
+        shard = kind.new_shard(runner.partition)
+        return partial(load_shard, kind, shard, runner.log, self._clock, self._buffer_bytes, cut_back)
+
+    def _on_loaded(self, runner: ShardRunner[Any], done: asyncio.Future[Loaded[Any]]) -> None:
+        name = runner.kind.state_name
+        self._loading[name] -= 1
+        if self._is_stopped:
+            return
+        error = done.exception()
+        if error is None:
+            self._records[name] += done.result().records
+            self._skipped[name] += done.result().skipped
+            runner.start(done.result())
+        else:
+            self._give_up(runner, error)
+        if not self._loading[name]:
+            log.info(f"{name} loaded", records=self._records.pop(name, 0), skipped=self._skipped.pop(name, 0))
+        if not self._loading.total():
+            sys.setswitchinterval(USUAL_SWITCH_S)
+
+    def _give_up(self, runner: ShardRunner[Any], error: BaseException) -> None:
+        """The shard does not serve; the others go on. What may be the disk's mood is tried again later."""
+        is_known = isinstance(error, (StorageError, CorruptBatch, DecodeError))
+        trace = None if is_known else error  # A bug of ours, in the replay.
+        what = f"{runner.kind.partition_name} cannot be loaded"
+        log.error(what, partition=runner.partition, error=str(error), exc_info=trace)
+        runner.gave_up()
+        if isinstance(error, StorageError) and not isinstance(error, CorruptSegment):
+            self._outages().try_later(Reload(self, runner))
+
+    def stop(self) -> None:
+        """Load nothing any more; waits for what is being read."""
+        self._is_stopped = True
+        self._threads.shutdown(cancel_futures=True)
+        sys.setswitchinterval(USUAL_SWITCH_S)

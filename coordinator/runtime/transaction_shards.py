@@ -1,0 +1,57 @@
+"""The shards of transactions, on the partitions of `__transaction_state`, as a runner needs to know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from coordinator.runtime.shard_kind import Batches, ShardKind
+from coordinator.transactions.answers import error_response
+from coordinator.transactions.records import decode_record, encode_record
+from coordinator.transactions.shard import TransactionShard
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.records.records import iter_records
+
+MAY_WRITE: Final = frozenset(
+    {InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest}
+)
+
+
+def transaction_shards(new_shard: Callable[[int], TransactionShard]) -> ShardKind[TransactionShard]:
+    """The kind of transactions' shards that `new_shard` makes."""
+    return ShardKind(
+        partition_name="transaction partition",
+        state_name="transactions",
+        new_shard=new_shard,
+        replay_batches=replay_batches,
+        encode_record=encode_record,
+        error_response=error_response,
+        loading_answer=loading_answer,
+        may_write=MAY_WRITE,
+    )
+
+
+def loading_answer(request: Any) -> ErrorCode:
+    """Clients come again, whatever they asked for."""
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def replay_batches(batches: Batches, shard: TransactionShard) -> tuple[int, int]:
+    """Replay a whole log into the fresh `shard`; how many records there were, how many unknown.
+
+    Raises CorruptBatch, DecodeError.
+    """
+    records = skipped = 0
+    for batch, data in batches:
+        records += batch.record_count
+        for entry in () if batch.is_control else iter_records(data, batch):
+            record = decode_record(entry.key, entry.value)
+            if record is None:
+                skipped += 1
+            else:
+                shard.replay(record, entry.offset)
+    return records, skipped

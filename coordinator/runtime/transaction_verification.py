@@ -1,0 +1,81 @@
+"""The transaction coordinator as partitions ask it: each question is an AddPartitionsToTxn of ours.
+
+Where another broker would send that request over the wire, here it goes straight to the shard that owns
+the transactional id.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.data.transaction_verifier import Verified
+from coordinator.effects import RequestContext
+from coordinator.runtime.loop import Runtime
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+VERSION: Final = 5
+CLIENT: Final = "muster"
+
+
+class Question:
+    """Stands in for a client's pending request towards the shard."""
+
+    def __init__(self, done: Verified) -> None:
+        self._done = done
+
+    def reply(self, response: AddPartitionsToTxnResponse) -> None:
+        """As a client would see it; one that asks knows a partition that was not added by another name."""
+        (result,) = response.results_by_transaction
+        self._done(
+            {
+                (topic.name, each.partition_index): _as_asked(ErrorCode(each.partition_error_code))
+                for topic in result.topic_results
+                for each in topic.results_by_partition
+            }
+        )
+
+
+def _as_asked(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
+
+
+class CoordinatorVerifier:
+    """A TransactionVerifier over the shards of `runtime`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.is_enabled = True
+        """Whether clients that add partitions themselves are checked for it; may change at run time."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[tuple[str, int]],
+        add: bool,
+        done: Verified,
+    ) -> None:
+        """As the protocol has it; taken at its word where that is not to be verified."""
+        if not add and not self.is_enabled:
+            done(dict.fromkeys(partitions, ErrorCode.NONE))
+            return
+        topics: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(index)
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            verify_only=not add,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        context = RequestContext(Question(done), VERSION, CLIENT, "", self._runtime.wall_ms())
+        runner = self._runtime.transaction_runner_for(transactional_id)
+        runner.request(AddPartitionsToTxnRequest(transactions=[transaction]), context)

@@ -1,0 +1,193 @@
+"""Gathers the settings from flags, environment and file, and says all that is wrong with them at once.
+
+A source is a layer of texts under option names, each with a note of where it stood; `Settings` reads the
+texts. Names are checked in every layer, values only where they win. This module knows where values come
+from, and nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from coordinator.settings.kafka_names import IGNORED, RETIRED, is_ignored
+from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
+from coordinator.settings.properties import PropertiesError, Property, read_properties_file
+from coordinator.settings.rules import ConflictsError
+
+ENVIRONMENT_PREFIX: Final = "MUSTER_"
+_OURS: Final = "muster."
+_CLOSE_ENOUGH: Final = 0.8  # difflib's ratio: one or two letters wrong in a name of this length.
+
+
+class SettingsError(Exception):
+    """The daemon must not start with these settings; `problems` holds one sentence each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Checked settings, with the names that were passed over."""
+
+    settings: Settings
+    ignored: tuple[str, ...] = ()  # Kafka's, without a meaning here.
+    foreign_variables: tuple[str, ...] = ()  # MUSTER_... variables that are like no setting at all.
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    text: str
+    origin: str
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """What the layers held: the texts of known options by layer, and the names that were passed over."""
+
+    layers: list[dict[str, _Given]] = field(default_factory=list)
+    ignored: set[str] = field(default_factory=set)
+    foreign_variables: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)  # Options whose value could not be read, or cannot be.
+
+    def add_layer(self, given: Iterable[tuple[str, _Given]]) -> None:
+        layer: dict[str, _Given] = {}
+        for name, value in given:
+            if name in OPTIONS:
+                layer[name] = value  # Of a name given twice the later counts, as in Java.
+            elif is_ignored(name):
+                self.ignored.add(name)
+            else:
+                self.problems.append(_unknown(name, value.origin))
+        self.layers.append(layer)
+
+    def winning(self) -> dict[str, str]:
+        """The text of each option that was given, from the first layer that has it."""
+        return {option: value.text for layer in reversed(self.layers) for option, value in layer.items()}
+
+    def origin_of(self, option: str) -> str:
+        return next((layer[option].origin for layer in self.layers if option in layer), "default")
+
+
+def load(
+    overrides: Mapping[str, str | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Loaded:
+    """The settings from `overrides` (flags), then `environment`, then the file `config`, then defaults.
+
+    Raises SettingsError with everything that is wrong: flags without a value (None), malformed escapes, unknown
+    names, mistyped and out-of-range values, and settings that do not fit together.
+    """
+    gathering = _Gathering()
+    gathering.add_layer(_from_flags(overrides or {}, gathering))
+    gathering.add_layer(_from_environment(environment or {}, gathering))
+    if config is not None:
+        gathering.add_layer(_from_file(config, gathering))
+    settings = _checked(gathering)
+    if settings is None or gathering.problems:
+        raise SettingsError(gathering.problems)
+    return Loaded(settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables)))
+
+
+def environment_variable(option: str) -> str:
+    """The variable that sets `option`. Ours drop their own prefix: MUSTER_FLUSH_POLICY, with one MUSTER."""
+    return ENVIRONMENT_PREFIX + option.removeprefix(_OURS).upper().replace(".", "_")
+
+
+def _from_flags(overrides: Mapping[str, str | None], gathering: _Gathering) -> list[tuple[str, _Given]]:
+    given = []
+    for name, text in overrides.items():
+        if text is None:
+            gathering.problems.append(f"--override {name} must be NAME=VALUE")
+            gathering.doubtful.add(name.strip())
+        else:
+            given.append((name.strip(), _Given(text, "flag")))
+    return given
+
+
+def _from_file(path: Path, gathering: _Gathering) -> list[tuple[str, _Given]]:
+    entries: Sequence[Property]
+    try:
+        entries = read_properties_file(path)
+    except PropertiesError as error:
+        gathering.problems += error.problems
+        unread = OPTIONS if error.unread is None else error.unread
+        gathering.doubtful.update(unread - gathering.winning().keys())
+        entries = error.entries
+    return [(entry.name, _Given(entry.value, f"{path.name}:{entry.line}")) for entry in entries]
+
+
+def _from_environment(environment: Mapping[str, str], gathering: _Gathering) -> list[tuple[str, _Given]]:
+    """Variables that name an option, or nearly do.
+
+    Those that are like no option are not refused: platforms set such variables unasked (Kubernetes, for
+    a service named muster, sets MUSTER_SERVICE_HOST and MUSTER_PORT_9092_TCP). The log names them.
+    """
+    options = {environment_variable(name): name for name in sorted(OPTIONS | IGNORED | RETIRED)}
+    given = []
+    for variable, text in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        option = options.get(variable)
+        if option is not None:
+            given.append((option, _Given(text, variable)))
+        elif (close := _closest(variable, options)) is not None:
+            gathering.problems.append(f"unknown variable {variable}; did you mean {close}?")
+        else:
+            gathering.foreign_variables.append(variable)
+    return given
+
+
+def _checked(gathering: _Gathering) -> Settings | None:
+    """The settings; None if something is wrong with them, which is among the problems then."""
+    given = {attribute_name(option): text for option, text in gathering.winning().items()}
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        wrong = {
+            str(details["loc"][0]): details for details in error.errors(include_url=False) if details["loc"]
+        }
+        for attribute, details in wrong.items():
+            option = option_name(attribute)
+            allowed = details["msg"].removeprefix("Value error, ")
+            gathering.problems.append(
+                f"{option}={details['input']} ({gathering.origin_of(option)}) must be {allowed}"
+            )
+            gathering.doubtful.add(option)
+    _check_together({name: text for name, text in given.items() if name not in wrong}, gathering)
+    return None
+
+
+def _check_together(given: Mapping[str, str], gathering: _Gathering) -> None:
+    """Whether these, each right by itself, fit together; nothing is said of those that are in doubt."""
+    try:
+        Settings.model_validate(given)
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            conflicts = details["ctx"]["error"]
+            assert isinstance(conflicts, ConflictsError)
+            gathering.problems += [
+                conflict.sentence
+                for conflict in conflicts.conflicts
+                if gathering.doubtful.isdisjoint(conflict.options)
+            ]
+
+
+def _unknown(name: str, origin: str) -> str:
+    close = _closest(name, OPTIONS | IGNORED | RETIRED)
+    hint = f"; did you mean {close}?" if close else ": neither Kafka nor Muster has it"
+    return f"unknown setting {name} ({origin}){hint}"
+
+
+def _closest(name: str, names: Iterable[str]) -> str | None:
+    import difflib  # Only a mistake pays for it.
+
+    return next(iter(difflib.get_close_matches(name, sorted(names), n=1, cutoff=_CLOSE_ENOUGH)), None)

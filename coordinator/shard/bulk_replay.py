@@ -1,0 +1,212 @@
+"""The replay of a whole log: only the newest commit of each partition is looked at closely.
+
+A commit's key ends with its partition, and what stands before that comes again and again: it is decoded once, and
+then found by its bytes. A value that says no more than an offset is copied into the row in which it is kept. All
+else goes the long way, through `decode_record`.
+What a record means is still `Shard`'s to say, and a test holds this and `Shard.replay` equal.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Final
+
+from coordinator.effects import Record
+from coordinator.groups.classic.records import decode_record, decode_value, encode_record
+from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
+from coordinator.offsets.committed import committed_from_record
+from coordinator.offsets.open_transactions import HeldKey
+from coordinator.offsets.topic_offsets import CommittedOffset, NewestOffsets, log_offset_of
+from coordinator.shard.shard import Shard
+from protocol.errors import DecodeError
+from protocol.records.batch import Batch, Buffer
+from protocol.records.control import ControlType, Marker, control_type, coordinator_epoch
+from protocol.records.records import CorruptBatch, iter_payload, payload_of, read_records
+from protocol.records.varint import read_varint
+
+MAX_INFLATED_BYTES: Final = 256 << 20
+"""One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
+
+PARTITION: Final = Struct(">i")
+LOG_OFFSET: Final = Struct(">q")
+OFFSET_COMMIT_LEAD: Final = OFFSET_COMMIT.to_bytes(2, "big")  # How the key of a commit begins.
+PLAIN_END: Final = Struct(">i3s21s20s")
+"""How a record ends that commits an offset and nothing else: partition, length and version of the value, the
+row's part of it, the tagged topic id with the number of headers."""
+PLAIN_LEAD: Final = b"\x54\x00\x04"  # 42 bytes, of version 4.
+NO_METADATA: Final = 1  # Its compact length; a row has it behind offset and leader epoch.
+METADATA_AT: Final = 12
+TOPIC_ID_LEAD: Final = b"\x01\x00\x10"  # One tagged field: number 0, 16 bytes.
+NO_HEADERS: Final = b"\x00"
+PLAIN_BYTES: Final = PLAIN_END.size
+UNUSUAL: Final = ~0x3FFE
+"""The bits of a zigzag number that is negative or needs more than the two bytes that are looked at."""
+
+
+class BulkReplay:
+    """Replays a log, from its start, into a fresh shard; `finish` before the shard is used."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.records = 0
+        self.skipped = 0  # Of types that Muster does not keep.
+        self._shard = shard
+        self._transactions = shard.offsets.transactions
+        self._by_prefix: dict[bytes, NewestOffsets] = {}  # The key before its partition, its length included.
+        self._by_key: dict[bytes, NewestOffsets] = {}  # The same without the length.
+        self._by_name: dict[tuple[str, str], NewestOffsets] = {}
+        self._shared: dict[str | bytes, Any] = {}  # Texts and topic ids that many have in common.
+
+    def take(self, buffer: Buffer, batch: Batch) -> None:
+        """Replay the next batch. Raises CorruptBatch, DecodeError."""
+        self.records += batch.record_count
+        if batch.is_transactional or batch.is_control:
+            self._take_of_transaction(buffer, batch)
+            return
+        data = payload_of(buffer, batch, MAX_INFLATED_BYTES)
+        try:
+            end = self._take(data, batch)
+        except IndexError:
+            raise CorruptBatch("records end too early") from None
+        if end != len(data):
+            raise CorruptBatch(f"{len(data) - end} bytes after the last record")
+
+    def finish(self) -> None:
+        """Hand what was gathered to the shard, and let go of it bit by bit.
+
+        In one go that would hold the interpreter for milliseconds; and garbage that waits for the collector (a
+        cycle would do it) has the loop wait a tenth of a second.
+        """
+        self._by_prefix.clear()
+        self._by_key.clear()
+        for name in list(self._by_name):
+            self._shard.replay_newest(*name, self._by_name.pop(name))
+
+    def _take(self, data: bytes, batch: Batch) -> int:
+        """Read the records; return where the last one ends. All in one place: this is the loop of a load."""
+        base_offset, limit, end = batch.base_offset, len(data), 0
+        by_prefix, unpack_end, pack_offset = self._by_prefix, PLAIN_END.unpack_from, LOG_OFFSET.pack
+        for number in range(batch.record_count):
+            start = end
+            size, at = data[start], start + 1
+            if size > 0x7F:
+                size, at = size & 0x7F | data[at] << 7, at + 1
+            end = at + (size >> 1)
+            at += 1  # The attributes, of which there are none.
+            if data[at] > 0x7F:  # The timestamp, which nobody asks for.
+                at = read_varint(data, at)[1] - 1
+            delta, at = data[at + 1], at + 2
+            if delta > 0x7F:
+                delta, at = delta & 0x7F | data[at] << 7, at + 1
+            tail = end - PLAIN_BYTES
+            prefix = data[at:tail]
+            found = by_prefix.get(prefix) or self._learn(prefix)
+            if found is not None and at < tail and end <= limit and not (size | delta) & UNUSUAL:
+                partition, lead, row, rest = unpack_end(data, tail)
+                if rest == found.plain_end and lead == PLAIN_LEAD and row[METADATA_AT] == NO_METADATA:
+                    found.newest[partition] = row + pack_offset(base_offset + (delta >> 1))
+                    continue
+            end = self._take_slowly(data, batch, start, number)
+        return end
+
+    def _learn(self, prefix: bytes) -> NewestOffsets | None:
+        """Who is meant by a key that begins so and ends with a partition; None if no commit's key does."""
+        if len(prefix) < 2:
+            return None
+        size, start = read_varint(prefix, 0)
+        key = prefix[start:]
+        if size != len(key) + PARTITION.size:
+            return None
+        found = self._found(key)
+        if found is not None:
+            self._by_prefix[prefix] = found
+        return found
+
+    def _found(self, key: bytes) -> NewestOffsets | None:
+        """As `_learn`, for a key without its length."""
+        found = self._by_key.get(key)
+        if found is None and key.startswith(OFFSET_COMMIT_LEAD):
+            whole = key + PARTITION.pack(0)
+            try:
+                record = decode_record(whole, None)
+            except DecodeError:
+                return None  # Whatever it is, it is refused when all of it is looked at.
+            assert record is not None
+            if encode_record(record)[0] == whole:  # There may be bytes behind a key, which mean nothing.
+                found = self._by_key[key] = self._named(record.key.group, record.key.topic)
+        return found
+
+    def _named(self, group_id: str, topic: str) -> NewestOffsets:
+        found = self._by_name.get((group_id, topic))
+        if found is None:
+            names = self._shared.setdefault(group_id, group_id), self._shared.setdefault(topic, topic)
+            found = self._by_name[names] = NewestOffsets()
+        return found
+
+    def _take_slowly(self, data: bytes, batch: Batch, start: int, number: int) -> int:
+        """Replay record `number`, which begins at `start`, whatever it is; return where it ends."""
+        record = next(iter_payload(data, batch, start, number))
+        key, value = record.key, record.value
+        found = None if key is None or value is None else self._found(key[: -PARTITION.size])
+        if key is not None and value is not None and found is not None:
+            partition = PARTITION.unpack_from(key, len(key) - PARTITION.size)[0]
+            self._keep(found, partition, decode_value(OffsetCommitValue, value), record.offset)
+        elif (typed := decode_record(key, value)) is None:
+            self.skipped += 1
+        else:
+            self._replay(typed, record.offset)
+        size, at = read_varint(data, start)
+        return at + size
+
+    def _take_of_transaction(self, buffer: Buffer, batch: Batch) -> None:
+        """What its records commit is held in the shard until the marker; if there is none, it stays there."""
+        for record in read_records(buffer, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
+            if batch.is_control:
+                self._end_transaction(batch, record.key, record.value)
+            elif (typed := decode_record(record.key, record.value)) is None:
+                self.skipped += 1
+            else:
+                self._transactions.begin(batch.producer_id, batch.producer_epoch)
+                self._hold(batch.producer_id, typed, record.offset)
+
+    def _hold(self, producer_id: int, record: Record, log_offset: int) -> None:
+        key = record.key
+        if record.value is None or isinstance(key, GroupMetadataKey):
+            self._replay(record, log_offset)
+        else:
+            held = HeldKey(key.group, key.topic, key.partition)
+            self._transactions.hold(producer_id, held, committed_from_record(record.value, log_offset))
+
+    def _end_transaction(self, batch: Batch, key: bytes | None, value: bytes | None) -> None:
+        """Count what was held, unless a later commit has counted already (O2); or drop it. Raises DecodeError."""
+        kind = control_type(key)
+        if kind is None:
+            return  # Of raft, say: nothing that ends a transaction.
+        is_commit = kind is ControlType.COMMIT
+        marker = Marker(batch.producer_id, batch.producer_epoch, coordinator_epoch(value), is_commit)
+        for held, committed in self._transactions.end(marker).items():
+            found = self._named(held.group_id, held.topic)
+            known = found.newest.get(held.partition)
+            if is_commit and (known is None or log_offset_of(known) < committed.log_offset):
+                self._put(found, held.partition, committed)
+
+    def _replay(self, record: Record, log_offset: int) -> None:
+        key = record.key
+        if isinstance(key, GroupMetadataKey):
+            self._shard.replay(record, log_offset)
+        else:
+            if record.value is None:
+                self._transactions.forget(HeldKey(key.group, key.topic, key.partition))
+            self._keep(self._named(key.group, key.topic), key.partition, record.value, log_offset)
+
+    def _keep(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
+        if value is None:
+            found.newest[partition] = None
+        else:
+            self._put(found, partition, committed_from_record(value, log_offset))
+
+    def _put(self, found: NewestOffsets, partition: int, committed: CommittedOffset) -> None:
+        topic_id = self._shared.setdefault(committed.topic_id, committed.topic_id)
+        if found.topic_id is None:
+            found.topic_id = topic_id
+            found.plain_end = TOPIC_ID_LEAD + topic_id + NO_HEADERS
+        found.newest[partition] = committed._replace(topic_id=topic_id)

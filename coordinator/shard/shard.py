@@ -1,0 +1,297 @@
+"""One partition of the offsets topic: its groups and offsets, and who handles which event.
+
+Two kinds of state live here. What the log says (`stored`, `offsets`) changes in `replay` alone, after each
+append and again at start-up. The living groups are built from it once, by `loaded`, and then changed by
+handlers; of them `replay` touches one thing only: a commit for a group that is not there makes it (O5).
+It knows no socket, no file and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from coordinator.effects import (
+    NOTHING,
+    AppendFinished,
+    CommitRun,
+    Event,
+    MarkersWritten,
+    Moment,
+    ProducerAndEpoch,
+    Record,
+    Reply,
+    RequestContext,
+    RequestReceived,
+    Result,
+    SetTimer,
+    TimerFired,
+    TopicDeleted,
+    combine,
+)
+from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.describe_groups import describe_groups
+from coordinator.groups.classic.group import AssignmentStored, Group
+from coordinator.groups.classic.heartbeat import Beat, beat_of
+from coordinator.groups.classic.join_group import GroupCreated, join_group, on_group_created
+from coordinator.groups.classic.leave_group import leave_group
+from coordinator.groups.classic.list_groups import list_groups
+from coordinator.groups.classic.partition_counts import count_partitions
+from coordinator.groups.classic.pending_members import on_pending_member_timer
+from coordinator.groups.classic.rebalance import on_join_timer, on_sync_timer, prepare_rebalance
+from coordinator.groups.classic.session import on_session_timer
+from coordinator.groups.classic.states import DEAD, EMPTY, note
+from coordinator.groups.classic.static_membership import StaticMemberStored, on_static_member_stored
+from coordinator.groups.classic.stored import StoredGroup, living_group
+from coordinator.groups.classic.sync_group import on_assignment_stored, sync_group
+from coordinator.groups.classic.timers import (
+    JoinTimer,
+    OffsetExpiryTimer,
+    PendingMemberTimer,
+    SessionTimer,
+    SyncTimer,
+    expect_heartbeats,
+)
+from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
+from coordinator.offsets.commit import commit_offsets
+from coordinator.offsets.committed import CommittedOffsets, committed_from_record
+from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted_topics, delete_topic_offsets
+from coordinator.offsets.expiry import OffsetSweep
+from coordinator.offsets.fetch import fetch_offsets
+from coordinator.offsets.open_transactions import HeldKey
+from coordinator.offsets.recommit import Recommit, recommit_of
+from coordinator.offsets.topic_offsets import NewestOffsets, TopicOffsets
+from coordinator.offsets.transactional_commit import Verifications, VerifiedCommit, commit_in_transaction
+from coordinator.shard.delete_groups import delete_groups
+from coordinator.topic_catalog import TopicCatalog
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.sync_group import SyncGroupRequest
+from protocol.records.control import Marker
+
+Handler: TypeAlias = Callable[[Any, RequestContext, Moment], Result]
+
+
+class Shard:
+    """The groups whose ids hash to one partition. Used from one thread; every time is an argument."""
+
+    def __init__(self, partition: int, settings: GroupSettings, topics: TopicCatalog) -> None:
+        self.partition = partition
+        self.settings = settings
+        self.topics = topics
+        self.stored: dict[str, StoredGroup] = {}
+        self.offsets = CommittedOffsets()
+        self.groups: dict[str, Group] = {}
+        self.is_loaded = False
+        self.verifications: Verifications = set()
+        self._sweep = OffsetSweep(partition, settings)
+        self._handlers: dict[type, Handler] = {
+            HeartbeatRequest: self._heartbeat,
+            OffsetCommitRequest: self._commit_offsets,
+            OffsetFetchRequest: self._fetch_offsets,
+            JoinGroupRequest: self._join_group,
+            SyncGroupRequest: self._sync_group,
+            LeaveGroupRequest: self._leave_group,
+            ListGroupsRequest: self._list_groups,
+            DescribeGroupsRequest: self._describe_groups,
+            DeleteGroupsRequest: self._delete_groups,
+            OffsetDeleteRequest: self._delete_offsets,
+            VerifiedCommit: self._commit_in_transaction,
+        }
+
+    def handle(self, event: Event, now_ms: int) -> Result:
+        """What `event` asks of the world; append and replay its records before the next event."""
+        match event:
+            case RequestReceived(request, context):
+                return self._handlers[type(request)](request, context, Moment(now_ms, context.wall_ms))
+            case TimerFired(key, wall_ms):
+                return self._on_timer(key, Moment(now_ms, wall_ms))
+            case AppendFinished(then, error, wall_ms):
+                return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
+            case MarkersWritten():
+                return NOTHING  # Groups end no transactions.
+            case TopicDeleted(topic, topic_id, _):
+                return delete_topic_offsets(self.offsets, topic, topic_id)
+
+    @property
+    def size(self) -> int:
+        return len(self.groups)
+
+    def beat_of(self, request: HeartbeatRequest) -> Beat:
+        """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
+        return beat_of(self.groups, request)
+
+    def recommit_of(self, request: OffsetCommitRequest, api_version: int) -> Recommit | None:
+        """The whole of an OffsetCommit but its offsets, for callers that have met one like it before."""
+        return recommit_of(self.groups, self.offsets, self.topics, self.settings, request, api_version)
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Take in one record of the log, in order.
+
+        Only here, in `replay_newest` and in `Recommit` does stored state change.
+        """
+        key = record.key
+        if isinstance(key, GroupMetadataKey):
+            self._replay_group(key.group, record.value)
+        elif record.value is None:
+            self.offsets.remove(key.group, key.topic, key.partition)
+        else:
+            committed = committed_from_record(record.value, offset)
+            self.offsets.put(key.group, key.topic, key.partition, committed)
+            self._expect_group(key.group)
+
+    def replay_run(self, run: CommitRun, first_offset: int) -> None:
+        """As `replay` of each of its records."""
+        self.offsets.put_run(run, first_offset)
+        self._expect_group(run.group_id)
+
+    def replay_transactional(self, producer: ProducerAndEpoch, record: Record, offset: int) -> None:
+        """As `replay`, for a record of a transactional batch: what it commits is held until the marker comes.
+
+        All else that it may say counts at once, as in Kafka, which writes only commits so.
+        """
+        transactions, key = self.offsets.transactions, record.key
+        transactions.begin(*producer)
+        if record.value is None or isinstance(key, GroupMetadataKey):
+            self.replay(record, offset)
+            return
+        held = HeldKey(key.group, key.topic, key.partition)
+        transactions.hold(producer[0], held, committed_from_record(record.value, offset))
+        self._expect_group(key.group)
+
+    def end_transaction(self, marker: Marker) -> None:
+        """Take in a marker of the log, in order with its records."""
+        self.offsets.end_transaction(marker)
+        for verification in self.verifications:
+            verification.is_outdated |= verification.producer_id == marker.producer_id
+
+    def _expect_group(self, group_id: str) -> None:
+        if self.is_loaded and group_id not in self.groups:
+            self.groups[group_id] = Group(group_id)
+
+    def replay_newest(self, group_id: str, topic: str, found: NewestOffsets) -> None:
+        """What `replay` of every commit and tombstone of one group and topic would have left, in one go.
+
+        For the replay of a whole log, which meets most keys several times; before `loaded` only.
+        """
+        assert not self.is_loaded, "a living shard is told record by record"
+        offsets = TopicOffsets.of_newest(found)
+        if offsets:
+            self.offsets.put_all(group_id, topic, offsets)
+
+    def loaded(self, now_ms: int, wall_ms: int) -> Result:
+        """The log has been read: bring the groups to life, and give every member a full session (3.65).
+
+        Takes time in proportion to the members; nobody else uses the shard before it returns.
+        """
+        self.is_loaded = True
+        at = Moment(now_ms, wall_ms)
+        for stored in self.stored.values():
+            self.groups[stored.group_id] = living_group(stored, now_ms)
+        for group_id in (*self.offsets.group_ids(), *self.offsets.transactions.group_ids()):
+            self.groups.setdefault(group_id, Group(group_id))
+        revived = [self._revive(group, at) for group in self.groups.values()]
+        deleted = delete_offsets_of_deleted_topics(self.offsets, self.topics)
+        return combine([deleted, self._sweep.schedule(now_ms), *revived])
+
+    def resume(self, now_ms: int) -> Result:
+        """Give every member a full session from now on, as after a load: it was not theirs to be heard.
+
+        Offsets of topics that have gone are removed now if there was no room for that when the shard was loaded.
+        """
+        timers: list[SetTimer] = []
+        for group in self.groups.values():
+            timers += expect_heartbeats(group.group_id, group.members.values(), now_ms)
+        return delete_offsets_of_deleted_topics(self.offsets, self.topics) + Result(timers=tuple(timers))
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if value is None:
+            self.stored.pop(group_id, None)
+        else:
+            self.stored[group_id] = StoredGroup.from_record(group_id, value)
+
+    def _revive(self, group: Group, at: Moment) -> Result:
+        if group.state is EMPTY:
+            return NOTHING
+        timers = expect_heartbeats(group.group_id, group.members.values(), at.now_ms)
+        count_partitions(group, self.topics)
+        restarted = note(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
+        result = Result(timers=timers, history=(restarted,))
+        if len(group.members) > self.settings.group_max_size:
+            result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_SIZE))
+        return result
+
+    def _on_timer(self, key: Any, at: Moment) -> Result:
+        if isinstance(key, OffsetExpiryTimer):
+            return self._sweep.on_timer(self.groups, self.offsets, at)
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return NOTHING  # Deleted while the timer was in flight.
+        match key:
+            case SessionTimer(_, member_id):
+                return on_session_timer(group, member_id, at)
+            case PendingMemberTimer(_, member_id):
+                return on_pending_member_timer(group, member_id, at)
+            case JoinTimer():
+                return on_join_timer(group, at)
+            case SyncTimer():
+                return on_sync_timer(group, at)
+        raise AssertionError(f"nobody set a timer {key!r}")
+
+    def _on_append_finished(self, then: Any, error: ErrorCode, at: Moment) -> Result:
+        if isinstance(then, GroupCreated):
+            return on_group_created(self.groups, self.stored, then, error, at)
+        group = self.groups.get(then.group_id)
+        if group is None:
+            return NOTHING
+        match then:
+            case AssignmentStored():
+                return on_assignment_stored(group, then, error, at)
+            case StaticMemberStored():
+                return on_static_member_stored(group, then, error, at)
+        raise AssertionError(f"nobody waits for {then!r}")
+
+    def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
+        answer = HeartbeatResponse(error_code=self.beat_of(request)(at.now_ms))
+        return Result(replies=(Reply(context.reply_to, answer, reveals_stored=False),))
+
+    def _join_group(self, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
+        return join_group(self.groups, request, context, self.settings, self.topics, at)
+
+    def _sync_group(self, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
+        return sync_group(self.groups, self.topics, request, context, at)
+
+    def _leave_group(self, request: LeaveGroupRequest, context: RequestContext, at: Moment) -> Result:
+        return leave_group(self.groups, request, context, at)
+
+    def _list_groups(self, request: ListGroupsRequest, context: RequestContext, at: Moment) -> Result:
+        return list_groups(self.groups, request, context)
+
+    def _describe_groups(self, request: DescribeGroupsRequest, context: RequestContext, at: Moment) -> Result:
+        return describe_groups(self.groups, request, context)
+
+    def _delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, at: Moment) -> Result:
+        return delete_groups(self.groups, self.offsets, request, context, at)
+
+    def _commit_offsets(self, request: OffsetCommitRequest, context: RequestContext, at: Moment) -> Result:
+        return commit_offsets(self.groups, self.topics, request, context, self.settings, at)
+
+    def _commit_in_transaction(self, asked: VerifiedCommit, context: RequestContext, at: Moment) -> Result:
+        return commit_in_transaction(
+            self.groups, self.offsets, self.topics, self.verifications, asked, context, self.settings, at
+        )
+
+    def _fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext, at: Moment) -> Result:
+        return fetch_offsets(self.offsets, self.topics, request, context)
+
+    def _delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, at: Moment) -> Result:
+        return delete_offsets(self.groups, self.offsets, self.topics, request, context)

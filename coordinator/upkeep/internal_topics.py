@@ -1,0 +1,86 @@
+"""The topics that the coordinators keep their state in, and the runners of the shards upon them.
+
+Each partition is the log of one shard, who alone writes it. How many there are is fixed once data exists:
+groups and transactional ids are spread by that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.loop import Runtime
+from coordinator.runtime.shard_kind import S, ShardKind
+from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.settings.model import Settings
+from coordinator.shard.shard import Shard
+from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.topics.partition import Partition
+from coordinator.topics.registry import TopicRegistry
+from protocol.records.records import Codec
+from storage.log.config import FlushPolicy
+
+R = TypeVar("R")
+
+COUNT_OPTION: Final = {
+    GROUP_METADATA_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
+}
+"""The option that says how many partitions an internal topic has."""
+
+
+class InternalTopics:
+    """Makes them at a start, if they are not there. Waits for the disk; raises StorageError.
+
+    PartitionCountMismatch: there is one with another number of partitions than the settings say.
+    """
+
+    def __init__(self, registry: TopicRegistry, runtime: Runtime, settings: Settings) -> None:
+        self._registry = registry
+        self._runtime = runtime
+        self._settings = settings
+
+    def group_runners(self, kind: ShardKind[Shard]) -> list[GroupRunner]:
+        """On the partitions of `__consumer_offsets`."""
+        settings = self._settings
+        partitions = self._partitions(
+            GROUP_METADATA_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
+        )
+        codec = Codec(settings.offsets_topic_compression_codec)
+        return [self._runner(GroupRunner, kind, partition, codec) for partition in partitions]
+
+    def transaction_runners(self, kind: ShardKind[S]) -> list[ShardRunner[S]]:
+        """On the partitions of `__transaction_state`, which is never compressed."""
+        settings = self._settings
+        partitions = self._partitions(
+            TRANSACTION_STATE_TOPIC,
+            settings.transaction_state_log_num_partitions,
+            settings.transaction_state_log_segment_bytes,
+        )
+        return [self._runner(ShardRunner[S], kind, partition, Codec.NONE) for partition in partitions]
+
+    def _partitions(self, name: str, count: int, segment_bytes: int) -> list[Partition]:
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(segment_bytes),
+        }
+        policy = FlushPolicy(self._settings.muster_flush_policy)
+        partitions = self._registry.internal(name, count, overrides, policy).partitions
+        for partition in partitions:
+            partition.has_writer = True
+        return partitions
+
+    def _runner(self, make: Callable[..., R], kind: ShardKind[Any], partition: Partition, codec: Codec) -> R:
+        config = partition.log.config
+        return make(
+            kind,
+            partition.index,
+            partition.log,
+            self._runtime,
+            partition.advanced,
+            max_batch_bytes=min(config.max_batch_bytes, config.segment_bytes),
+            codec=codec,
+            commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
+        )

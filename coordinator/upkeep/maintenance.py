@@ -1,0 +1,192 @@
+"""What has to be done now and then: retention, syncs, checkpoints, snapshots of producers, forgetting silent ones.
+
+Driven by the runtime's timers like everything else; what waits for the disk does so on a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import structlog
+
+from coordinator.settings.model import Settings
+from coordinator.topics.partition import Partition
+from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.workers import Workers
+from storage.directory.log_directory import LogDirectory
+from storage.files import StorageError
+from storage.log.config import INT64_MAX
+from storage.log.partition_log import PartitionLog
+
+LOGS_A_PIECE: Final = 500
+"""That one piece of work for the thread goes through: a piece for each of 20,000 held the loop up for seconds."""
+
+PARTITIONS_A_TURN: Final = 1_000
+"""That what belongs to the loop looks at: some 2 ms, between which requests are answered."""
+
+Outcome: TypeAlias = int | StorageError | None
+"""Of the work on one log: how many segments went, or why it failed."""
+
+log = structlog.get_logger("muster.maintenance")
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often each kind of work comes round."""
+
+    retention_ms: int
+    checkpoint_ms: int  # How far a crash makes the next start look back.
+    producers_ms: int
+    sync_ms: int = INT64_MAX  # The highest number stands for never, as in Kafka.
+
+    @classmethod
+    def of(cls, settings: Settings) -> Intervals:
+        return cls(
+            settings.log_retention_check_interval_ms,
+            settings.log_flush_offset_checkpoint_interval_ms,
+            settings.producer_id_expiration_check_interval_ms,
+            settings.log_flush_scheduler_interval_ms,
+        )
+
+
+class Timers(Protocol):
+    """The part of the runtime that is needed here: `timer_fired` is called with what follows in the key."""
+
+    def now_ms(self) -> int: ...
+    def wall_ms(self) -> int: ...
+    def set_timer(self, key: tuple[Any, Any], deadline_ms: int) -> None: ...
+
+
+class Maintenance:
+    """Arms its own timers; `workers` must run one piece of work at a time."""
+
+    def __init__(
+        self,
+        runtime: Timers,
+        registry: TopicRegistry,
+        directory: LogDirectory,
+        workers: Workers,
+        intervals: Intervals,
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._directory = directory
+        self._workers = workers
+        self._intervals_ms = {
+            self._retain: intervals.retention_ms,
+            self._checkpoint: intervals.checkpoint_ms,
+            self._forget_producers: intervals.producers_ms,
+            self._sync: intervals.sync_ms,
+        }
+
+    def start(self) -> None:
+        for task, interval_ms in self._intervals_ms.items():
+            if interval_ms < INT64_MAX:
+                self._arm(task)
+
+    def _arm(self, task: Any) -> None:
+        self._runtime.set_timer((self, task), self._runtime.now_ms() + self._intervals_ms[task])
+
+    def timer_fired(self, task: Any) -> None:
+        if task in self._intervals_ms:
+            self._arm(task)  # First: should it fail, it is tried again at its next time.
+        task()
+
+    def _retain(self) -> None:
+        """Let segments go that are too old or too many; topics that are only compacted keep theirs."""
+        wall_ms = self._runtime.wall_ms()
+        topics = (topic for topic in self._registry.all() if topic.config.is_deleting)
+        logs = [partition.log for topic in topics for partition in topic.partitions]
+        self._aside(logs, lambda each: each.apply_retention(wall_ms))
+
+    def _sync(self) -> None:
+        """Sync the logs that `flush.ms` asks for; most have nothing that was not synced."""
+        wall_ms = self._runtime.wall_ms()
+        logs = [partition.log for partition in self._registry.partitions()]
+        self._aside(logs, lambda each: _sync_one(each, wall_ms))
+
+    def _aside(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
+        for first in range(0, len(logs), LOGS_A_PIECE):
+            piece = logs[first : first + LOGS_A_PIECE]
+            self._workers.submit(partial(_on_each, piece, work), _report_each)
+
+    def _forget_producers(self) -> None:
+        self._in_turns(self._registry.partitions(), self._registry.expire_producers)
+
+    def _checkpoint(self) -> None:
+        self._in_turns(self._registry.partitions(), self._snapshot_all, self._write_checkpoint)
+
+    def _in_turns(
+        self,
+        partitions: Sequence[Partition],
+        visit: Callable[[Sequence[Partition]], object],
+        at_the_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Visit some now and the others in turns of the loop to come, unless the daemon stops before."""
+        visit(partitions[:PARTITIONS_A_TURN])
+        if rest := partitions[PARTITIONS_A_TURN:]:
+            go_on = partial(self._in_turns, rest, visit, at_the_end)
+            self._runtime.set_timer((self, go_on), self._runtime.now_ms())
+        else:
+            at_the_end()
+
+    def _write_checkpoint(self) -> None:
+        self._workers.submit(self._directory.checkpoint, lambda done: _report("checkpoint", done))
+
+    def _snapshot_all(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            if not partition.append_error:
+                self._snapshot(partition.log)
+
+    def _snapshot(self, partition_log: PartitionLog) -> None:
+        """Write down where the log's producers stand, if so much came since the last time that it is worth it."""
+        snapshot = partition_log.producers.take_snapshot()
+        if snapshot is not None:
+            name = partition_log.directory.name
+            self._workers.submit(
+                lambda: partition_log.producers.write(snapshot), lambda done: _report(name, done)
+            )
+
+
+def _sync_one(partition_log: PartitionLog, wall_ms: int) -> None:
+    if partition_log.recovery_point < partition_log.durable_offset:  # Else its lock need not be waited for.
+        partition_log.sync(wall_ms)
+
+
+def _on_each(
+    logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]
+) -> list[tuple[str, Outcome]]:
+    """What came of it, by the name of the log; one that fails does not keep the others from their turn."""
+    outcomes: list[tuple[str, Outcome]] = []
+    for each in logs:
+        try:
+            outcome = work(each)
+        except StorageError as error:
+            outcome = error
+        if outcome:
+            outcomes.append((each.directory.name, outcome))
+    return outcomes
+
+
+def _report_each(done: Future[list[tuple[str, Outcome]]]) -> None:
+    for name, outcome in done.result():
+        _report_outcome(name, outcome)
+
+
+def _report(task: str, done: Future[None]) -> None:
+    try:
+        done.result()
+    except StorageError as error:
+        _report_outcome(task, error)
+
+
+def _report_outcome(task: str, outcome: Outcome) -> None:
+    """A failure here loses nothing: the task is tried again at its next time."""
+    if isinstance(outcome, StorageError):
+        log.error("maintenance failed", task=task, error=str(outcome))
+    else:
+        log.info("segments deleted", task=task, count=outcome)

@@ -1,0 +1,81 @@
+"""Muster's daemon for tests: `python -m muster serve` as a process on loopback, settings given as overrides.
+
+It has the interface of `kafka_broker.KafkaBroker`, so one test can run against either. Ready means that the
+daemon printed its ready line with our address in this life, and answers ApiVersions. Knows nothing of
+pytest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.processes import HOST, ServerProcess
+
+ROOT = Path(__file__).resolve().parent.parent
+READY = "muster: ready on {address}"
+WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
+"""As users have it: two hundred modules that are compiled anew at each start would be half of it."""
+
+
+class MusterDaemon(ServerProcess):
+    """A Muster daemon with `overrides` (Kafka's option names) over its defaults, data under `data_dir`.
+
+    `terminate()` returns its exit status: 0 for a clean stop. `environment` adds variables for the daemon
+    alone; `tree` is the folder with the packages that it runs.
+    """
+
+    start_timeout_s = 20.0
+
+    def __init__(
+        self,
+        data_dir: Path,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        tree: Path = ROOT,
+    ) -> None:
+        super().__init__(data_dir)
+        self.overrides = {
+            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "log.dirs": str(self.log_dir),
+            **(overrides or {}),
+        }
+        self._extra_environment = dict(environment or {})
+        self._python = python
+        self._tree = tree
+        self._log_start = 0
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data_dir / "logs"
+
+    def _command(self) -> list[str]:
+        # -P: what is in the folder that the tests run in comes not before `tree`.
+        return [self._python, "-P", "-m", "muster", "serve", *self._settings()]
+
+    def _settings(self) -> list[str]:
+        return [part for name, value in self.overrides.items() for part in ("--override", f"{name}={value}")]
+
+    def _environment(self) -> Mapping[str, str]:
+        # `tree` is on the path also where Muster is not installed; unbuffered, or the ready line would wait.
+        return {
+            "PYTHONPATH": str(self._tree),
+            "PYTHONUNBUFFERED": "1",
+            **WITH_BYTECODE,
+            **self._extra_environment,
+        }
+
+    def _prepare(self) -> None:
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    def _is_ready(self) -> bool:
+        """The ready line of this life, then an answer: what an earlier life printed does not count."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            printed = log.read().decode(errors="replace")
+        line = READY.format(address=self.bootstrap)
+        is_told = f"{line} " in printed or f"{line}, " in printed  # Alone, or the first of several listeners.
+        return is_told and super()._is_ready()

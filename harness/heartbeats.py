@@ -1,0 +1,158 @@
+"""Heartbeats of the newer kinds of groups (KIP-848, KIP-932, KIP-1071), so that Kafka writes their records.
+
+Muster does not serve these APIs, so their messages live with the tests. An answer is read as far as the
+fields that all three have in common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from struct import Struct
+from typing import Any, NamedTuple
+
+from harness.wire import WireClient
+from protocol.codec.codec import request, since, struct
+from protocol.codec.primitives import Int16, Int32, Uuid
+from protocol.framing import encode_request
+
+HEAD = Struct(">ibih")
+EPOCH = Struct(">i")
+
+
+@struct
+class OwnedTopic:
+    topic_id: Uuid
+    partitions: list[Int32]
+
+
+@request(key=68, versions="0-1", flexible="0+")
+class ConsumerGroupHeartbeatRequest:
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: Int32 = -1
+    subscribed_topic_names: list[str] | None = None
+    subscribed_topic_regex: str | None = since(1, default=None)
+    server_assignor: str | None = None
+    topic_partitions: list[OwnedTopic] | None = None
+
+
+@request(key=76, versions="1", flexible="0+")
+class ShareGroupHeartbeatRequest:
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    rack_id: str | None = None
+    subscribed_topic_names: list[str] | None = None
+
+
+@struct
+class KeyValue:
+    key: str
+    value: str
+
+
+@struct
+class TopicInfo:
+    name: str
+    partitions: Int32
+    replication_factor: Int16
+    topic_configs: list[KeyValue] = field(default_factory=list)
+
+
+@struct
+class CopartitionGroup:
+    source_topics: list[Int16]
+    source_topic_regex: list[Int16]
+    repartition_source_topics: list[Int16]
+
+
+@struct
+class Subtopology:
+    subtopology_id: str
+    source_topics: list[str]
+    source_topic_regex: list[str] = field(default_factory=list)
+    state_changelog_topics: list[TopicInfo] = field(default_factory=list)
+    repartition_sink_topics: list[str] = field(default_factory=list)
+    repartition_source_topics: list[TopicInfo] = field(default_factory=list)
+    copartition_groups: list[CopartitionGroup] = field(default_factory=list)
+
+
+@struct
+class Topology:
+    epoch: Int32
+    subtopologies: list[Subtopology]
+
+
+@struct
+class TaskIds:
+    subtopology_id: str
+    partitions: list[Int32]
+
+
+@struct
+class Endpoint:
+    host: str
+    port: Int16
+
+
+@struct
+class TaskOffset:
+    subtopology_id: str
+    partition: Int32
+    offset: Int32
+
+
+@request(key=88, versions="0", flexible="0+")
+class StreamsGroupHeartbeatRequest:
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    endpoint_information_epoch: Int32 = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: Int32 = -1
+    topology: Topology | None = None
+    active_tasks: list[TaskIds] | None = None
+    standby_tasks: list[TaskIds] | None = None
+    warmup_tasks: list[TaskIds] | None = None
+    process_id: str | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: list[KeyValue] | None = None
+    task_offsets: list[TaskOffset] | None = None  # Never sent, as the end offsets are not.
+    task_end_offsets: list[TaskOffset] | None = None
+    shutdown_application: bool = False
+
+
+class Beat(NamedTuple):
+    """What the answers to all three begin with."""
+
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+
+
+def beat(client: WireClient, request: Any, version: int) -> Beat:
+    """Send one heartbeat; the answer's common part."""
+    client.socket.sendall(encode_request(request, version, 1, client.client_id))
+    return _beat(client.receive_frame())
+
+
+def _beat(frame: bytes) -> Beat:
+    """Correlation id, no tagged fields, throttle time, error, two compact texts, epoch; the rest differs."""
+    _, tags, _, error_code = HEAD.unpack_from(frame)
+    assert tags == 0
+    message, position = _text(frame, HEAD.size)
+    member_id, position = _text(frame, position)
+    return Beat(error_code, message, member_id, EPOCH.unpack_from(frame, position)[0])
+
+
+def _text(frame: bytes, position: int) -> tuple[str | None, int]:
+    """A compact text; its length and one fit into a byte or two, low bits first."""
+    size, start = frame[position], position + 1
+    if size >= 0x80:
+        size, start = size & 0x7F | frame[start] << 7, start + 1
+    return (None, start) if size == 0 else (frame[start : start + size - 1].decode(), start + size - 1)

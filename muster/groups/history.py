@@ -1,0 +1,107 @@
+"""Reads the history of a group back from the topic `__group_events`, which Muster's daemon writes.
+
+A plain consumer without a group reads every partition from its start to where it ended when asked, and keeps the
+newest events of the group, with the marks of events that are missing for any groups. Other clusters have no
+such topic: that is said, not guessed around.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka.structs import TopicPartition
+
+from coordinator.effects import GroupEvent
+from coordinator.history.events import GAP_KEY, TOPIC, HistoryError, decode_event
+from muster.cluster import Cluster, ClusterError, quiet_aiokafka
+from muster.groups.admin import partitions_of
+
+MAX_EVENTS: Final = 100_000  # Events of one group held for showing, some 100 MB; the newest win.
+_POLL_MS: Final = 500
+_STALL_S: Final = 30.0  # A log that gives nothing for so long, short of its end, will not.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHistory:
+    """The newest events of one group, oldest first; how many records were no events; how many events are older."""
+
+    events: tuple[GroupEvent, ...]
+    unreadable: int
+    older: int = 0
+
+
+class Newest:
+    """The newest records of one group, of however many go by; those that tell of a gap concern every group."""
+
+    def __init__(self, group_id: str, limit: int) -> None:
+        self._keys = (group_id.encode(), GAP_KEY)
+        self._kept: deque[bytes | None] = deque(maxlen=limit)
+        self._seen = 0
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        if key in self._keys:
+            self._seen += 1
+            self._kept.append(value)
+
+    def history(self) -> GroupHistory:
+        return as_history(self._kept, self._seen - len(self._kept))
+
+
+async def read_history(
+    cluster: Cluster, bootstrap: str, group_id: str, limit: int = MAX_EVENTS
+) -> GroupHistory:
+    """The newest `limit` events of the group that the topic still holds. Raises ClusterError."""
+    partitions = [TopicPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
+    if not partitions:
+        raise ClusterError(f"this cluster keeps no history of its groups: it has no topic {TOPIC}")
+    quiet_aiokafka()
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        newest = Newest(group_id, limit)
+        await _read_all(consumer, partitions, newest)
+    finally:
+        await consumer.stop()
+    return newest.history()
+
+
+def as_history(values: Iterable[bytes | None], older: int = 0) -> GroupHistory:
+    """The events in the values of records, by their time."""
+    events = []
+    unreadable = 0
+    for value in values:
+        try:
+            events.append(decode_event(value))
+        except HistoryError:
+            unreadable += 1
+    events.sort(key=lambda event: event.wall_ms)
+    return GroupHistory(tuple(events), unreadable, older)
+
+
+async def _read_all(consumer: AIOKafkaConsumer, partitions: list[TopicPartition], newest: Newest) -> None:
+    consumer.assign(partitions)
+    await consumer.seek_to_beginning(*partitions)
+    ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
+    last_progress = asyncio.get_running_loop().time()
+    while not await _at_end(consumer, ends):
+        batches: dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]
+        batches = await consumer.getmany(timeout_ms=_POLL_MS)
+        for record in (record for records in batches.values() for record in records):
+            newest.add(record.key, record.value)
+        now = asyncio.get_running_loop().time()
+        if batches:
+            last_progress = now
+        elif now - last_progress > _STALL_S:
+            raise ClusterError(f"{TOPIC} gave nothing for {_STALL_S:.0f} s, short of its end")
+
+
+async def _at_end(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:
+    for partition, end in ends.items():
+        if await consumer.position(partition) < end:
+            return False
+    return True

@@ -1,0 +1,127 @@
+"""Shows a group's history: to people as rebalances or single events, to programs as the topic has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from rich.table import Table
+
+from coordinator.effects import GroupEvent
+from muster.groups.history import GroupHistory
+from muster.groups.rebalances import ASSIGNING, JOINING, Chapter
+from muster.groups.tables import UNKNOWN, add_row, new_table
+
+
+def rebalance_table(chapters: Iterable[Chapter]) -> Table:
+    """One row per rebalance, or event beside them, oldest first; times are of the reader's own zone."""
+    table = new_table(
+        "time",
+        "cause",
+        "member",
+        "client",
+        "outcome",
+        "generation",
+        "members",
+        "joining",
+        "assigning",
+        "last to join",
+    )
+    for chapter in chapters:
+        first, last = chapter.first, chapter.last
+        add_row(
+            table,
+            local_time(first.wall_ms),
+            "; then ".join(chapter.causes),
+            _member(first.group_instance_id, first.member_id),
+            _client(first.client_id, first.client_host),
+            last.to_state if chapter.is_over else f"{last.to_state}, not over",
+            *_numbers(chapter),
+            _last_to_join(chapter),
+        )
+    return table
+
+
+def event_table(events: Iterable[GroupEvent]) -> Table:
+    """One row per event, oldest first."""
+    table = new_table("time", "state", "generation", "cause", "member", "client", "members", "took", "last")
+    for event in events:
+        add_row(
+            table,
+            local_time(event.wall_ms),
+            _step(event),
+            event.generation_id if event.group_id else None,
+            event.reason,
+            _member(event.group_instance_id, event.member_id),
+            _client(event.client_id, event.client_host),
+            event.member_count if event.group_id else None,
+            ", ".join(f"{phase} {took_ms:,} ms" for phase, took_ms in event.phase_ms.items()),
+            _last(event),
+        )
+    return table
+
+
+def history_json(events: Iterable[GroupEvent]) -> list[dict[str, Any]]:
+    """The same as plain values, under the names that the topic uses."""
+    return [asdict(event) for event in events]
+
+
+def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
+    """What the reader has to know beside the events: that some are missing, and why."""
+    if history.unreadable:
+        yield f"{history.unreadable:,} records could not be read as events"
+    if history.older:
+        shown = len(history.events) + history.unreadable
+        yield f"only the newest {shown:,} of {shown + history.older:,} events are shown: see --newest"
+    if dropped := sum(event.dropped_count for event in history.events):
+        yield f"{dropped:,} events, of this or other groups, were dropped where the history says so"
+    if not any(event.group_id for event in history.events):
+        yield f"the topic holds no events of group {group_id}"
+
+
+def local_time(wall_ms: int) -> str:
+    """A time of day to the millisecond, in the reader's zone."""
+    return datetime.fromtimestamp(wall_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+def _numbers(chapter: Chapter) -> tuple[object, ...]:
+    """Generation, members and the time in both phases, where they mean something."""
+    last = chapter.last
+    if not last.group_id:
+        return (None, None, None, None)
+    if not chapter.is_rebalance:
+        return (last.generation_id, last.member_count, None, None)
+    spent = (chapter.spent_ms(phase) for phase in (JOINING, ASSIGNING))
+    told = (None if spent_ms is None else f"{spent_ms:,} ms" for spent_ms in spent)
+    return (last.generation_id, last.member_count, *told)
+
+
+def _step(event: GroupEvent) -> str:
+    is_step = event.from_state != event.to_state
+    return f"{event.from_state} -> {event.to_state}" if is_step else event.to_state
+
+
+def _last_to_join(chapter: Chapter) -> str | None:
+    event = chapter.last_to_join
+    return None if event is None else _last(event)
+
+
+def _last(event: GroupEvent) -> str | None:
+    """Who came last and from where, and how long after the phase began."""
+    if event.last_member_id is None:
+        return None
+    client = _client(event.last_client_id, event.last_client_host)
+    after = "" if event.last_arrival_ms is None else f" after {event.last_arrival_ms:,} ms"
+    return event.last_member_id + (f" {client}" if client else "") + after
+
+
+def _member(group_instance_id: str | None, member_id: str | None) -> str | None:
+    return group_instance_id or member_id
+
+
+def _client(client_id: str | None, client_host: str | None) -> str | None:
+    if client_id is None:
+        return client_host
+    return f"{client_id}@{(client_host or UNKNOWN).lstrip('/')}"

@@ -1,0 +1,148 @@
+"""Plans a reset of a group's offsets: which partitions, and to which offsets. Commits nothing.
+
+The targets are those of Kafka's own tool. An offset outside the log is drawn to its nearer end. A shift needs an
+offset to start from: it is refused where a topic was named and one of its partitions has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from muster.cluster import Cluster, ClusterError
+from muster.groups.admin import (
+    NO_OFFSET,
+    Move,
+    TopicPartition,
+    committed_offsets,
+    offsets_at,
+    partitions_of,
+)
+from protocol.messages.list_offsets import EARLIEST, LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    """The first offset of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    """The end of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """The same offset on each partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToTimestamp:
+    """The first record that is not older; the end, where there is none."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """So many records on from what is committed, or back."""
+
+    records: int
+
+
+Target: TypeAlias = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
+
+
+def parse_datetime(text: str) -> int:
+    """Milliseconds since the epoch of an ISO 8601 time; without a zone it is UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_topics(texts: Iterable[str]) -> dict[str, frozenset[int] | None]:
+    """`topic` or `topic:0,2` to the partitions wanted of each, None for all. Raises ValueError."""
+    wanted: dict[str, frozenset[int] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if not topic or (colon and not all(number.isdigit() for number in numbers.split(","))):
+            raise ValueError(f"{text!r} must be TOPIC or TOPIC:PARTITION,PARTITION,...")
+        wanted[topic] = frozenset(map(int, numbers.split(","))) if colon else None
+    return wanted
+
+
+async def plan_reset(
+    cluster: Cluster, group_id: str, topics: Mapping[str, frozenset[int] | None] | None, target: Target
+) -> list[Move]:
+    """What a reset would change; no `topics` means all that the group committed. Raises ClusterError."""
+    committed = await committed_offsets(cluster, group_id)
+    leaders = await _chosen(cluster, {where.topic: None for where in committed} if topics is None else topics)
+    if isinstance(target, ShiftBy):
+        if topics is not None:
+            _require_committed(group_id, leaders, committed)
+        leaders = {where: leader for where, leader in leaders.items() if where in committed}
+    earliest = await offsets_at(cluster, leaders, EARLIEST)
+    latest = await offsets_at(cluster, leaders, LATEST)
+    aimed = await _aimed(cluster, leaders, target, committed, earliest, latest)
+    return [
+        Move(
+            where.topic,
+            where.partition,
+            committed.get(where),
+            _drawn_in(offset, earliest[where], latest[where]),
+        )
+        for where, offset in sorted(aimed.items())
+    ]
+
+
+async def _chosen(cluster: Cluster, topics: Mapping[str, frozenset[int] | None]) -> dict[TopicPartition, int]:
+    leaders = await partitions_of(cluster, topics)
+    missing = topics.keys() - {where.topic for where in leaders}
+    for topic, numbers in topics.items():
+        missing |= {f"{topic}:{n}" for n in numbers or () if TopicPartition(topic, n) not in leaders}
+    if missing:
+        raise ClusterError(f"not in the cluster: {', '.join(sorted(missing))}")
+    return {
+        where: leader
+        for where, leader in leaders.items()
+        if (numbers := topics[where.topic]) is None or where.partition in numbers
+    }
+
+
+def _require_committed(
+    group_id: str, leaders: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
+) -> None:
+    if lacking := sorted(leaders.keys() - committed.keys()):
+        names = ", ".join(f"{where.topic}:{where.partition}" for where in lacking)
+        raise ClusterError(f"group {group_id} has committed no offset to shift: {names}")
+
+
+async def _aimed(
+    cluster: Cluster,
+    leaders: Mapping[TopicPartition, int],
+    target: Target,
+    committed: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    match target:
+        case ToEarliest():
+            return {where: earliest[where] for where in leaders}
+        case ToLatest():
+            return {where: latest[where] for where in leaders}
+        case ToOffset(offset):
+            return dict.fromkeys(leaders, offset)
+        case ShiftBy(records):
+            return {where: committed[where] + records for where in leaders}
+        case ToTimestamp(timestamp_ms):
+            found = await offsets_at(cluster, leaders, timestamp_ms)
+            return {where: latest[where] if found[where] == NO_OFFSET else found[where] for where in leaders}
+
+
+def _drawn_in(offset: int, earliest: int, latest: int) -> int:
+    return min(max(offset, earliest), latest)

@@ -1,0 +1,129 @@
+"""Shows groups to people, as tables, and to programs, as JSON. It asks nobody anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from muster.groups.admin import GroupDescription, ListedGroup, Member, Move, TopicPartition
+from protocol.errors import ErrorCode
+
+UNKNOWN: Final = "-"
+
+
+def show(renderable: RenderableType) -> None:
+    """Print to standard output. Into a pipe nothing is wrapped or cut: one row stays one line."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=10_000)
+    console.print(renderable, highlight=False)
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def list_table(groups: Iterable[ListedGroup]) -> Table:
+    """One row per group."""
+    table = new_table("group", "state", "protocol type", "type", "coordinator")
+    for group in groups:
+        add_row(table, group.group_id, group.state, group.protocol_type, group.group_type, group.coordinator)
+    return table
+
+
+def list_json(groups: Iterable[ListedGroup]) -> list[dict[str, Any]]:
+    """The same as plain values."""
+    return [asdict(group) for group in groups]
+
+
+def description(group: GroupDescription) -> Group:
+    """A heading, the members, and the progress on each partition."""
+    return Group(Text(_heading(group)), _members_table(group.members), _progress_table(group), Text())
+
+
+def description_json(group: GroupDescription) -> dict[str, Any]:
+    """The same as plain values, with the lag of each partition."""
+    value = asdict(group)
+    value["members"] = [
+        asdict(member) | {"partitions": [_where(where) for where in member.partitions]}
+        for member in group.members
+    ]
+    value["progress"] = [asdict(row) | {"lag": row.lag} for row in group.progress]
+    return value
+
+
+def moves_table(moves: Iterable[Move]) -> Table:
+    """One row per partition of a reset."""
+    table = new_table("topic", "partition", "committed", "new offset")
+    for move in moves:
+        add_row(table, move.topic, move.partition, move.from_offset, move.to_offset)
+    return table
+
+
+def moves_json(moves: Iterable[Move]) -> list[dict[str, Any]]:
+    """The same as plain values."""
+    return [asdict(move) for move in moves]
+
+
+def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
+    """One row per group that was to go."""
+    table = new_table("group", "outcome")
+    for group_id, error in outcome.items():
+        add_row(table, group_id, "deleted" if error is ErrorCode.NONE else f"kept: {error.name}")
+    return table
+
+
+def _heading(group: GroupDescription) -> str:
+    protocol = f"{group.protocol_type or UNKNOWN}/{group.protocol or UNKNOWN}"
+    place = f"coordinator {group.coordinator} at {group.coordinator_address}"
+    return (
+        f"group {group.group_id}: {group.state}, {len(group.members)} members, protocol {protocol}, {place}"
+    )
+
+
+def _members_table(members: Iterable[Member]) -> Table:
+    table = new_table("member", "instance", "client", "host", "partitions")
+    for member in members:
+        partitions = " ".join(_where(where) for where in member.partitions)
+        add_row(
+            table,
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            partitions,
+        )
+    return table
+
+
+def _progress_table(group: GroupDescription) -> Table:
+    table = new_table("topic", "partition", "committed", "log end", "lag", "member")
+    for row in group.progress:
+        add_row(
+            table, row.topic, row.partition, row.committed_offset, row.log_end_offset, row.lag, row.member_id
+        )
+    return table
+
+
+def new_table(*columns: str) -> Table:
+    """A table of these columns, without lines."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def add_row(table: Table, *cells: object) -> None:
+    """Cells are shown as they are: a group id in brackets is no markup."""
+    table.add_row(*(Text(UNKNOWN if cell is None or cell == "" else str(cell)) for cell in cells))
+
+
+def _where(where: TopicPartition) -> str:
+    return f"{where.topic}-{where.partition}"

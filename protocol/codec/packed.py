@@ -1,0 +1,152 @@
+"""Arrays of small structs read by columns, as they lie on the wire: no object for each of them.
+
+A commit of a thousand partitions is a thousand structs of three numbers and an empty note. Where every text of an
+array is empty, and no element has tagged fields, the elements lie at one distance from each other, and `struct`
+reads them all in one go: a tenth of the time that a thousand objects take. Whoever wants objects gets them one by
+one, made when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
+from itertools import repeat
+from struct import Struct as StructFormat
+from typing import Any, Final, Generic, SupportsIndex, TypeVar, overload
+
+from protocol.codec.primitives import Fixed
+from protocol.codec.schema import FieldSpec, Text, layout_of
+
+T = TypeVar("T")
+
+PACKED_FROM: Final = 16
+"""Shorter arrays are as quick as objects."""
+
+_ALL_ZERO: Final = b"\0"
+_NULL_OR_EMPTY: Final = b"\0\1"
+_MINUS_ONE: Final = b"\xff"
+
+
+class Packing:
+    """How the elements of a class lie in one version, as long as their texts are empty.
+
+    Texts and the count of tagged fields are columns, too: 0 for null and 1 for "" where the version is
+    flexible, else -1 and 0.
+    """
+
+    def __init__(self, cls: type, version: int, flexible: bool) -> None:
+        """TypeError if elements of `cls` hold anything but numbers and texts."""
+        layout = layout_of(cls, version, flexible)
+        self.cls = cls
+        self.fields = layout.inline
+        self._absent = layout.absent + layout.tagged
+        self._flexible = flexible
+        text = "B" if flexible else "h"
+        codes = [text if isinstance(field.type, Text) else _code(field) for field in self.fields]
+        self.form = StructFormat(">" + "".join(codes) + ("B" if flexible else ""))
+        starts = [StructFormat(">" + "".join(codes[:index])).size for index in range(len(codes) + 1)]
+        self._nullable = {
+            start: version in field.nullable
+            for start, field in zip(starts, self.fields, strict=False)
+            if isinstance(field.type, Text)
+        }
+        self._tags_at = starts[-1]
+
+    def take(self, buffer: bytes, position: int, count: int) -> PackedArray[Any] | None:
+        """`count` elements from `position` on; None if they do not lie like this."""
+        size = self.form.size
+        raw = buffer[position : position + count * size]
+        if len(raw) != count * size:
+            return None
+        if self._flexible and raw[self._tags_at :: size].strip(_ALL_ZERO):
+            return None
+        if not all(self._is_empty(raw, start, nullable) for start, nullable in self._nullable.items()):
+            return None
+        return PackedArray(self, raw)
+
+    def _is_empty(self, raw: bytes, start: int, nullable: bool) -> bool:
+        """Whether the texts that begin at `start` of each element are empty, or null where they may be."""
+        column = raw[start :: self.form.size]
+        if self._flexible:
+            return not column.strip(_NULL_OR_EMPTY if nullable else _NULL_OR_EMPTY[1:])
+        second = raw[start + 1 :: self.form.size]
+        return column == second and (
+            not column.strip(_ALL_ZERO) or (nullable and not column.strip(_MINUS_ONE))
+        )
+
+    def pack(self, **columns: Sequence[int]) -> PackedArray[Any]:
+        """Elements of these columns, all of one length, and empty texts."""
+        count = len(next(iter(columns.values())))
+        empty = repeat(1 if self._flexible else 0, count)
+        values = [empty if isinstance(field.type, Text) else columns[field.name] for field in self.fields]
+        if self._flexible:
+            values.append(repeat(0, count))
+        return PackedArray(self, b"".join(map(self.form.pack, *values)))
+
+    def element(self, position: int, raw: bytes) -> Any:
+        """The element that begins there, as an object."""
+        made: Any = object.__new__(self.cls)
+        for field, value in zip(self.fields, self.form.unpack_from(raw, position), strict=False):
+            is_null = isinstance(field.type, Text) and value == (0 if self._flexible else -1)
+            setattr(made, field.name, (None if is_null else "") if isinstance(field.type, Text) else value)
+        for field in self._absent:
+            setattr(made, field.name, field.default_value())
+        return made
+
+
+def _code(field: FieldSpec) -> str:
+    if not isinstance(field.type, Fixed):
+        raise TypeError(f"{field.name} is neither a number nor a text")
+    return field.type.code
+
+
+packing_of: Final = cache(Packing)
+"""The packing of a class in a version; always the same object, so that it can be compared by identity."""
+
+
+class PackedArray(Generic[T]):
+    """Elements that lie in `raw`, one after the other: read as a list is, and equal to one of equal elements."""
+
+    def __init__(self, packing: Packing, raw: bytes) -> None:
+        self.packing = packing
+        self.raw = raw
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """The numbers of all elements, by the name of their field; texts are empty, and not among them."""
+        values = zip(*self.packing.form.iter_unpack(self.raw), strict=True)
+        pairs = zip(self.packing.fields, values, strict=False)
+        return {field.name: column for field, column in pairs if not isinstance(field.type, Text)}
+
+    def __len__(self) -> int:
+        return len(self.raw) // self.packing.form.size
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
+        positions = range(0, len(self.raw), self.packing.form.size)[index]
+        if isinstance(positions, range):
+            return [self.packing.element(position, self.raw) for position in positions]
+        element: T = self.packing.element(positions, self.raw)
+        return element
+
+    def __iter__(self) -> Iterator[T]:
+        return (self.packing.element(at, self.raw) for at in range(0, len(self.raw), self.packing.form.size))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | PackedArray):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # As a list.
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def as_packed(items: Sequence[T]) -> PackedArray[T] | None:
+    """`items` if they came packed: messages declare such an array as a sequence, which may be a list as well."""
+    lying: object = items
+    return lying if isinstance(lying, PackedArray) else None

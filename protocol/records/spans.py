@@ -1,0 +1,81 @@
+"""Where the records of a batch lie in its payload, and as much of each as compaction asks: key, null value, time.
+
+The cleaner reads every record of a log and copies most of them as they are, so nothing is built here that it
+would only take apart again: values and headers are passed over, and a record that stays is a slice. Written
+again relative to another base timestamp, a record changes its first two numbers and its length.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from protocol.records.batch import CorruptBatch
+from protocol.records.run import NO_ATTRIBUTES
+from protocol.records.varint import VARINTS, read_varint
+
+Span: TypeAlias = tuple[int, bytes | None, bool, int, int, int, int]
+"""One record in `data[start:end]`: offset delta, key, whether its value is null, timestamp delta in ms, `start`
+(where its length stands), `body` (where its offset delta stands), `end`. A plain tuple, since there is one for
+each record of a log."""
+
+
+def record_spans(data: bytes, count: int) -> list[Span]:
+    """The `count` records that fill `data`. Raises CorruptBatch where they do not."""
+    spans: list[Span] = []
+    append = spans.append
+    position, limit = 0, len(data)
+    try:
+        for _ in range(count):
+            start = position
+            # Numbers of one byte, and the length of two, are read here, without the call: most are of these.
+            byte = data[position]
+            if byte < 0x80:
+                size, position = (byte >> 1) ^ -(byte & 1), position + 1
+            elif (second := data[position + 1]) < 0x80:
+                rest = byte & 0x7F | second << 7
+                size, position = (rest >> 1) ^ -(rest & 1), position + 2
+            else:
+                size, position = read_varint(data, position)
+            end = position + size
+            if size < 0 or end > limit:
+                raise CorruptBatch(f"record of {size} bytes, {limit - position} left")
+            delta_ms = data[position + 1]
+            if delta_ms < 0x80:
+                delta_ms, body = (delta_ms >> 1) ^ -(delta_ms & 1), position + 2
+            else:
+                delta_ms, body = read_varint(data, position + 1)
+            delta = data[body]
+            if delta < 0x80:
+                delta, position = (delta >> 1) ^ -(delta & 1), body + 1
+            else:
+                delta, position = read_varint(data, body)
+            key_size = data[position]
+            if key_size < 0x80:
+                key_size, position = (key_size >> 1) ^ -(key_size & 1), position + 1
+            else:
+                key_size, position = read_varint(data, position)
+            key = None
+            if key_size >= 0:
+                key, position = data[position : position + key_size], position + key_size
+            value_size = data[position]
+            if value_size < 0x80:
+                value_size, position = (value_size >> 1) ^ -(value_size & 1), position + 1
+            else:
+                value_size, position = read_varint(data, position)
+            if (position + value_size if value_size > 0 else position) >= end:  # Headers' number follows.
+                raise CorruptBatch(f"record at byte {start} holds more than its length says")
+            append((delta, key, value_size < 0, delta_ms, start, body, end))
+            position = end
+    except IndexError:
+        raise CorruptBatch("records end too early") from None
+    if position != limit:
+        raise CorruptBatch(f"{limit - position} bytes after the last record")
+    return spans
+
+
+def moved_in_time(data: bytes, span: Span, timestamp_delta_ms: int) -> bytes:
+    """The record at `span`, length included, with another timestamp delta."""
+    *_, body, end = span
+    delta = VARINTS[timestamp_delta_ms]
+    size = len(NO_ATTRIBUTES) + len(delta) + end - body
+    return b"".join((VARINTS[size], NO_ATTRIBUTES, delta, data[body:end]))

@@ -1,0 +1,109 @@
+"""Holds the index files of one segment against its batches, as these are walked; builds and changes nothing.
+
+Entries come in the order of the log, so one pass over the batches checks them all. Kafka allots index
+files ahead and trims them when the segment is closed: zeros at a file's end are no entries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.records.batch import NO_TIMESTAMP
+from storage.files import Files
+from storage.index.indexes import OFFSET_ENTRY, TIME_ENTRY
+from storage.index.segment_indexes import index_paths
+
+MAX_TOLD: Final = 3  # Of wrong entries per file: the index is built anew whatever their number.
+
+
+class IndexFault(NamedTuple):
+    """What is wrong with an index file, from which byte on, and the offset it is about."""
+
+    path: Path
+    byte: int
+    offset: int | None
+    what: str
+
+
+class IndexCheck:
+    """Both indexes of the segment that begins at `base_offset`: `batch` for each in order, then `end`."""
+
+    def __init__(self, files: Files, directory: Path, base_offset: int) -> None:
+        self.is_allotted_ahead = False  # There are zeros behind the entries: nobody closed the segment.
+        self.faults: list[IndexFault] = []
+        self._base_offset = base_offset
+        self._offsets_path, self._times_path = index_paths(directory, base_offset)
+        self._offsets = deque(
+            (byte, relative + base_offset, position)
+            for byte, relative, position in self._entries(files, self._offsets_path, OFFSET_ENTRY)
+        )
+        self._times = deque(
+            (byte, timestamp_ms, relative + base_offset)
+            for byte, timestamp_ms, relative in self._entries(files, self._times_path, TIME_ENTRY)
+        )
+        self._newest = NO_TIMESTAMP  # Of the batches so far.
+        self._last_offset = base_offset - 1
+
+    def batch(self, position: int, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """The next batch, at byte `position`."""
+        while self._times and self._times[0][2] < last_offset:
+            self._check_time(*self._times.popleft())
+        while self._offsets and self._offsets[0][2] <= position:
+            byte, offset, at = self._offsets.popleft()
+            if at < position:
+                self._fault(self._offsets_path, byte, offset, f"no batch begins at byte {at} of the log")
+            elif not base_offset <= offset <= last_offset:
+                what = f"byte {at} of the log holds offsets {base_offset}-{last_offset}, not {offset}"
+                self._fault(self._offsets_path, byte, offset, what)
+        self._newest = max(self._newest, max_timestamp_ms)
+        self._last_offset = last_offset
+
+    def damage(self, end: int, last_offset: int | None) -> None:
+        """The log is damaged up to byte `end` and `last_offset` (None: to its end): entries that lead there
+        are not to blame."""
+        while self._offsets and self._offsets[0][2] < end:
+            self._offsets.popleft()
+        while self._times and (last_offset is None or self._times[0][2] <= last_offset):
+            self._times.popleft()
+
+    def end(self) -> None:
+        """There are no more batches."""
+        for byte, offset, at in self._offsets:
+            self._fault(self._offsets_path, byte, offset, f"byte {at} lies beyond the log's last batch")
+        for byte, timestamp_ms, offset in self._times:
+            if offset > self._last_offset:
+                what = f"offset {offset} lies beyond the log's last, {self._last_offset}"
+                self._fault(self._times_path, byte, offset, what)
+            else:
+                self._check_time(byte, timestamp_ms, offset)
+
+    def _check_time(self, byte: int, timestamp_ms: int, offset: int) -> None:
+        if self._newest > timestamp_ms:
+            what = f"a record up to offset {offset} is of {self._newest}, newer than {timestamp_ms}"
+            self._fault(self._times_path, byte, offset, what)
+
+    def _entries(self, files: Files, path: Path, entry: Struct) -> list[tuple[int, int, int]]:
+        """Byte, first and second number of each entry; what stands behind one that cannot be is left out."""
+        data = files.read_small(path)
+        if data is None:
+            self._fault(path, 0, self._base_offset, "the file is missing")
+            return []
+        used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
+        self.is_allotted_ahead |= used < len(data)
+        whole = min(used, len(data) - len(data) % entry.size)
+        if len(data) % entry.size:
+            self._fault(path, whole, None, f"{len(data)} bytes are no whole number of entries")
+        entries = [(byte, *entry.unpack_from(data, byte)) for byte in range(0, whole, entry.size)]
+        for count, (one, next_one) in enumerate(pairwise(entries), 1):
+            if next_one[1] <= one[1] or next_one[2] <= one[2]:
+                self._fault(path, next_one[0], None, "the entries do not rise")
+                return entries[:count]
+        return entries
+
+    def _fault(self, path: Path, byte: int, offset: int | None, what: str) -> None:
+        if sum(fault.path == path for fault in self.faults) < MAX_TOLD:
+            self.faults.append(IndexFault(path, byte, offset, what))

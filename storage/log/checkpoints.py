@@ -1,0 +1,140 @@
+"""The small files at the top of a log directory, in Kafka's formats: read and written as text, whole.
+
+Offset checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+`cleaner-offset-checkpoint`), `meta.properties`, and
+the marker of a clean shutdown. What the numbers are good for says `log_directory`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.files import Files
+from storage.log.partition_files import UUID_BYTES, decode_uuid, encode_uuid
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH: Final = -1
+RESERVED_UUIDS: Final = 100  # Kafka keeps the first hundred for meanings of its own.
+
+
+class TopicPartition(NamedTuple):
+    """Names a partition, and with a hyphen between, its directory."""
+
+    topic: str
+    partition: int
+
+    @property
+    def directory_name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Garbled(ValueError):
+    """A small file that is not what it should be; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Who a log directory belongs to."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: str
+
+
+def new_uuid() -> str:
+    """A random UUID in Kafka's text form, none of the reserved ones, not beginning with a hyphen."""
+    while True:
+        value = os.urandom(UUID_BYTES)
+        text = encode_uuid(value)
+        if int.from_bytes(value, "big") >= RESERVED_UUIDS and not text.startswith("-"):
+            return text
+
+
+def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Raises StorageError."""
+    files.write_atomically(path, encode_offsets(offsets))
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """An offset checkpoint, as it stands in its file."""
+    lines = ["0", str(len(offsets))]
+    lines += (f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items())
+    return ("\n".join(lines) + "\n").encode()
+
+
+def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
+    """Empty if the file is missing, or empty as Kafka makes it. Raises StorageError, Garbled."""
+    data = files.read_small(path)
+    if not data:
+        return {}
+    try:
+        version, count, *lines = data.decode().splitlines()
+        if version != "0" or int(count) != len(lines):
+            raise Garbled(f"{path}: version {version}, {count} entries, {len(lines)} lines")
+        fields = (line.split() for line in lines)
+        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in fields}
+    except ValueError as error:
+        raise Garbled(f"{path} is no offset checkpoint: {error}") from error
+
+
+def write_meta_properties(files: Files, path: Path, properties: MetaProperties) -> None:
+    """Raises StorageError."""
+    lines = (
+        f"cluster.id={properties.cluster_id}",
+        f"directory.id={properties.directory_id}",
+        f"node.id={properties.node_id}",
+        "version=1",
+        "",
+    )
+    files.write_atomically(path, "\n".join(lines).encode())
+
+
+def read_meta_properties(files: Files, path: Path) -> MetaProperties | None:
+    """None if there is no such file. Raises StorageError, Garbled."""
+    data = files.read_small(path)
+    if data is None:
+        return None
+    try:
+        lines = (line.strip() for line in data.decode().splitlines())
+        fields = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+        if fields["version"] != "1":
+            raise Garbled(f"{path}: version {fields['version']} is not 1")
+        directory_id = fields.get("directory.id") or new_uuid()  # Kafka's own format had none before 3.7.
+        decode_uuid(directory_id)
+        return MetaProperties(int(fields["node.id"]), fields["cluster.id"], directory_id)
+    except (ValueError, KeyError) as error:
+        raise Garbled(f"{path} is no meta.properties file: {error}") from error
+
+
+def write_clean_shutdown(files: Files, directory: Path) -> None:
+    """Raises StorageError."""
+    marker = json.dumps({"version": 0, "brokerEpoch": NO_BROKER_EPOCH}, separators=(",", ":"))
+    files.write_atomically(directory / CLEAN_SHUTDOWN, marker.encode())
+
+
+def take_clean_shutdown(files: Files, directory: Path) -> bool:
+    """Whether the marker is there; it is removed durably, for it says nothing about what comes now.
+
+    Raises Garbled, after that, if it is not as it was written: then nobody knows how the last life ended.
+    """
+    path = directory / CLEAN_SHUTDOWN
+    data = files.read_small(path)
+    if data is None:
+        return False
+    files.unlink(path)
+    files.sync_directory(directory)
+    try:
+        if json.loads(data)["version"] != 0:
+            raise Garbled(f"{path} has another version than 0")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Garbled(f"{path} is no marker of a clean shutdown: {error}") from error
+    return True

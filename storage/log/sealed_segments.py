@@ -1,0 +1,234 @@
+"""What the sealed segments of a log directory were when they were last written down: `sealed-segments.json`.
+
+A file that is cut where a batch ends is sound as far as it goes, and that offsets are missing behind it looks like
+compaction's work. So the size of every sealed segment below the recovery points is kept beside them, in a file of
+our own. It means something only together with the recovery points it was written with, whose checksum it has: once
+another program has written those, nobody knows what became of the segments.
+
+What stands in the file is true at every moment, also if the power goes: whoever replaces, shortens or deletes
+segments does so within `PartitionSeals.change`, which first has them forgotten, durably. The file is written
+before the recovery points are; a crash in between leaves it without a meaning until it is written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from google_crc32c import value as crc32c
+
+from storage.files import CorruptSegment, Files, StorageError
+from storage.log.checkpoints import RECOVERY_POINTS, Garbled, TopicPartition
+from storage.log.config import INT64_MAX
+from storage.log.segment import Segment, log_path
+from storage.sealed_json import read_sealed, write_sealed
+
+SEALED_SEGMENTS: Final = "sealed-segments.json"
+SWAPPED_BY_HAND: Final = f"if files were exchanged by hand, remove {SEALED_SEGMENTS} from the log directory"
+
+Sizes: TypeAlias = dict[int, int]
+"""The size in bytes of each segment, by its base offset."""
+
+
+class Fault(NamedTuple):
+    """A segment that is not what was written down; `byte` is where it stops being that."""
+
+    path: Path
+    byte: int
+    base_offset: int
+    what: str
+
+
+def read_sealed_segments(files: Files, directory: Path) -> dict[TopicPartition, Sizes] | None:
+    """What is written down; None if nothing is, or not for the recovery points that are there.
+
+    Raises Garbled; StorageError if the disk does not let us read it.
+    """
+    path = directory / SEALED_SEGMENTS
+
+    def parse(document: dict[str, Any]) -> dict[TopicPartition, Sizes] | None:
+        points = files.read_small(directory / RECOVERY_POINTS)
+        if points is None or document["recovery_points"] != crc32c(points):
+            return None
+        return {_named(name): _sizes(sizes) for name, sizes in document["partitions"].items()}
+
+    try:
+        return read_sealed(files, path, "list of sealed segments", parse)
+    except StorageError as error:
+        if error.errno is not None:
+            raise
+        raise Garbled(f"{path}: {error.reason}") from error
+
+
+def _named(directory_name: str) -> TopicPartition:
+    topic, _, partition = directory_name.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def _sizes(sizes: Mapping[str, int]) -> Sizes:
+    return {int(base_offset): int(size_bytes) for base_offset, size_bytes in sizes.items()}
+
+
+def faults(files: Files, directory: Path, sizes: Sizes, log_start_offset: int = 0) -> Iterator[Fault]:
+    """The segments of one log that are gone or of another size, but for those below the log's start."""
+    names = frozenset(files.entries(directory) or ())
+    for base_offset, end_offset in pairwise([*sorted(sizes), INT64_MAX]):
+        path, synced_bytes = log_path(directory, base_offset), sizes[base_offset]
+        is_there = path.name in names
+        size_bytes = files.size_bytes(path) if is_there else 0
+        if end_offset > log_start_offset and (size_bytes != synced_bytes or not is_there):
+            found = f"{size_bytes} bytes long" if is_there else "gone"
+            what = f"it is {found}, {synced_bytes} bytes were synced ({SWAPPED_BY_HAND})"
+            yield Fault(path, min(size_bytes, synced_bytes), base_offset, what)
+
+
+class SealedSegments:
+    """The file of one log directory, and what has to stand in it. Any thread; methods raise StorageError."""
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self._files = files
+        self._directory = directory
+        self._path = directory / SEALED_SEGMENTS
+        self._guard = Lock()  # The innermost: whoever holds it waits for no other.
+        self._known: dict[TopicPartition, Sizes] = {}
+        self._points_crc: int | None = None  # Of the recovery points that go with it; None without any.
+        self._written: dict[str, Any] | None = None  # What the file holds; None: there is none.
+        self._is_unsure = False  # After a write that failed.
+
+    def load(self) -> None:
+        """Read the file, before anything at all is changed in the directory. Raises Garbled.
+
+        What does not count is removed, so that it never comes to count again.
+        """
+        known = None
+        try:
+            known = read_sealed_segments(self._files, self._directory)
+        finally:
+            if known is None and SEALED_SEGMENTS in (self._files.entries(self._directory) or ()):
+                self._remove()
+        if known is not None:
+            self._known = known
+            self._points_crc = _checksum(self._files.read_small(self._directory / RECOVERY_POINTS))
+            self._written = self._document()
+
+    def keep(self, present: Collection[TopicPartition], points: bytes | None) -> None:
+        """At a start: forget partitions that are gone; `points` are the recovery points as they stand now."""
+        with self._guard:
+            self._known = {name: sizes for name, sizes in self._known.items() if name in present}
+            self._points_crc = _checksum(points)
+            if self._written is not None:
+                self._save()
+
+    def write_down(self, points: bytes, listed: Callable[[], Mapping[TopicPartition, Sizes]]) -> None:
+        """Have the file say what `listed` does, of other partitions what it said before.
+
+        `points` are the recovery points that are written next.
+        """
+        with self._guard:
+            self._known.update(listed())  # Under the guard: no change begins or ends meanwhile.
+            self._points_crc = _checksum(points)
+            self._save()
+
+    def add(self, listed: Callable[[], Mapping[TopicPartition, Sizes]]) -> None:
+        """As `write_down`, with the recovery points as they are; nothing is done if there are none yet."""
+        with self._guard:
+            if self._points_crc is not None:
+                self._known.update(listed())
+                self._save()
+
+    def sizes_of(self, name: TopicPartition) -> Sizes:
+        with self._guard:
+            return dict(self._known.get(name, {}))
+
+    def forget(self, name: TopicPartition) -> None:
+        """Forget a whole partition, durably, before it is deleted."""
+        with self._guard:
+            self._forget(name, list(self._known.get(name, ())))
+
+    def _forget(self, name: TopicPartition, base_offsets: Iterable[int]) -> None:
+        sizes = self._known.get(name, {})
+        gone = [base for base in base_offsets if sizes.pop(base, None) is not None]
+        if not gone and not self._is_unsure:
+            return
+        try:
+            self._save()
+        except StorageError:
+            self._remove()  # Needs no room: on a full disk segments must go. The next checkpoint writes it anew.
+
+    def _save(self) -> None:
+        document = self._document()
+        if document == self._written:
+            return
+        self._is_unsure = True
+        write_sealed(self._files, self._path, document)
+        self._written, self._is_unsure = document, False
+
+    def _document(self) -> dict[str, Any]:
+        partitions = {
+            name.directory_name: _written_form(sizes) for name, sizes in self._known.items() if sizes
+        }
+        return {"recovery_points": self._points_crc, "partitions": partitions}
+
+    def _remove(self) -> None:
+        self._is_unsure = True
+        self._files.unlink(self._path)
+        self._files.sync_directory(self._directory)
+        self._written, self._is_unsure = None, False
+
+
+def _checksum(points: bytes | None) -> int | None:
+    return None if points is None else int(crc32c(points))
+
+
+def _written_form(sizes: Sizes) -> dict[str, int]:
+    return {str(base_offset): sizes[base_offset] for base_offset in sorted(sizes)}
+
+
+class PartitionSeals:
+    """One open log's part of it."""
+
+    def __init__(self, book: SealedSegments, name: TopicPartition) -> None:
+        self._book = book
+        self._name = name
+        self._changing: list[frozenset[int]] = []  # Base offsets, by change; under the book's guard.
+
+    @classmethod
+    def of_no_directory(cls) -> PartitionSeals:
+        """For a log that stands alone: nothing is known of it, and nothing is written."""
+        return cls(SealedSegments(Files(), Path()), TopicPartition("", 0))
+
+    def check(self, files: Files, directory: Path, log_start_offset: int) -> None:
+        """Raises CorruptSegment if a segment is gone, or not of the size that was written down."""
+        for fault in faults(files, directory, self._book.sizes_of(self._name), log_start_offset):
+            raise CorruptSegment(fault.path, fault.byte, fault.what)
+
+    @contextmanager
+    def change(self, segments: Iterable[Segment]) -> Iterator[None]:
+        """Within this, segments that begin where `segments` do may be changed and removed, in any order.
+
+        They are forgotten first, and not written down before the change is over and on the disk; not at all any
+        more if it fails: nobody knows then what there is.
+        """
+        changing, book = frozenset(segment.base_offset for segment in segments), self._book
+        with book._guard:
+            book._forget(self._name, changing)
+            self._changing.append(changing)
+        yield
+        with book._guard:
+            self._changing.remove(changing)
+
+    def keep_only(self, sealed: Iterable[Segment]) -> None:
+        """Forget all but these, durably: a crash may have taken the successor of the last, which then grows."""
+        book, kept = self._book, {segment.base_offset for segment in sealed}
+        with book._guard:
+            book._forget(self._name, [base for base in book._known.get(self._name, ()) if base not in kept])
+
+    def unchanging(self, sealed: Sequence[Segment]) -> Sizes:
+        """What may be written down of these; only within `SealedSegments.write_down` and `add`."""
+        changing = frozenset[int]().union(*self._changing)
+        sizes = {segment.base_offset: segment.size_bytes for segment in sealed}
+        return {base: size_bytes for base, size_bytes in sizes.items() if base not in changing}

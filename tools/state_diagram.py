@@ -1,0 +1,99 @@
+"""Writes `docs/states.md`: how a group moves, drawn from the table of transitions, and the answers by state.
+
+    python -m tools.state_diagram > docs/states.md
+
+A test holds the page fresh, and that no table of answers is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from coordinator.groups.classic.states import (
+    COMMIT_ANSWER,
+    DELETE_ANSWER,
+    EMPTY,
+    HEARTBEAT_ANSWER,
+    PROTOCOL_DESCRIBED,
+    SYNC_ANSWER,
+    TRANSITIONS,
+    GroupState,
+    Trigger,
+)
+from protocol.errors import ErrorCode
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "states.md"
+
+TRIGGERS: Final = {
+    Trigger.MEMBERSHIP_CHANGED: "a member came, left, fell silent or offers something new, or the leader rejoined",
+    Trigger.JOIN_COMPLETED: "everybody rejoined, or the time to rejoin is over; the generation goes up by one",
+    Trigger.NOBODY_JOINED: "nobody is left; the generation goes up by one",
+    Trigger.ASSIGNMENT_STORED: "the leader's assignment is durable: from now on a restart keeps the generation",
+    Trigger.ASSIGNMENT_FAILED: "the log would not take the assignment",
+    Trigger.GROUP_REMOVED: "deleted, or nothing was left of it",
+}
+ANSWERS: Final[dict[str, Mapping[GroupState, ErrorCode | bool]]] = {
+    "Heartbeat of a member, in the group's generation": HEARTBEAT_ANSWER,
+    "SyncGroup of a member, in the group's generation": SYNC_ANSWER,
+    "OffsetCommit of whoever may commit at all": COMMIT_ANSWER,
+    "DeleteGroups; OffsetDelete, if the members are not consumers": DELETE_ANSWER,
+    "DescribeGroups: is the protocol told": PROTOCOL_DESCRIBED,
+}
+"""Every table of `states` that says what is answered."""
+
+_HEAD: Final = """\
+# States of a group
+
+What the code looks up, drawn by `python -m tools.state_diagram` from the tables in
+[states.py](../coordinator/groups/classic/states.py). Nothing else moves a group, and a step that is not drawn
+stops the shard. After a restart a group begins as Stable, or as Empty if it has no members.
+"""
+_BETWEEN: Final = """\
+## Answers that depend on nothing but the state
+
+For requests that are not refused for another reason first: an unknown member id (25), another holder of the
+instance id (82), another generation (22). A group that is gone is not asked any more: nobody meets a Dead one, and
+Dead is what DescribeGroups calls whatever is not there.
+"""
+
+
+def states_page() -> str:
+    """The whole page, in Markdown."""
+    parts = [_HEAD, "\n".join(_diagram()), "\n".join(_triggers()), _BETWEEN, "\n".join(_answers())]
+    return "\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+
+
+def _diagram() -> Iterator[str]:
+    """A state diagram in Mermaid; several triggers between the same two states share an arrow."""
+    arrows: dict[tuple[GroupState, GroupState], list[str]] = {}
+    for (state, trigger), after in TRANSITIONS.items():
+        arrows.setdefault((state, after), []).append(trigger.value)
+    yield from ("```mermaid", "stateDiagram-v2", f"    [*] --> {EMPTY.value}")
+    for (state, after), triggers in arrows.items():
+        yield f"    {state.value} --> {after.value}: {' or '.join(triggers)}"
+    yield "```"
+
+
+def _triggers() -> Iterator[str]:
+    yield from ("| step | what it is |", "|---|---|")
+    for trigger in Trigger:
+        yield f"| {trigger.value} | {TRIGGERS[trigger]} |"
+
+
+def _answers() -> Iterator[str]:
+    yield f"| request | {' | '.join(state.value for state in GroupState)} |"
+    yield "|---" * (len(GroupState) + 1) + "|"
+    for request, table in ANSWERS.items():
+        yield f"| {request} | {' | '.join(_shown(table[state]) for state in GroupState)} |"
+
+
+def _shown(answer: ErrorCode | bool) -> str:
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return "0" if answer is ErrorCode.NONE else f"{answer.name} ({answer.value})"
+
+
+if __name__ == "__main__":
+    print(states_page(), end="")
