@@ -92,9 +92,8 @@ def test_the_start_raises_the_limit_and_says_what_it_allows(daemon: MusterDaemon
 
 def test_a_flood_leaves_the_log_its_descriptors_and_ends_with_it(daemon: MusterDaemon) -> None:
     with WireClient(daemon.bootstrap) as client:
-        client.ask(
-            MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True), 9
-        )
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+        wait_until(lambda: client.ask(asked, 9).topics[0].error_code == 0, "the topic is there", 10)
         flooding = flood(daemon)
         wait_until(lambda: lines(daemon, "accepting paused"), "accepting is paused", 10)
         before = psutil.Process(daemon.pid).num_fds()
