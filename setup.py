@@ -45,7 +45,8 @@ COMPILED = [
 ]
 """What one heartbeat, one commit and one join run through; but for what tests put a double of their own in the
 place of (the log, the flusher, timers), what is referred to weakly (`Pending`), and columns of numbers, which C
-is no quicker with: `struct` and `zip` are C."""
+is no quicker with: `struct` and `zip` are C. Of the shard only its neighbours: the simulation watches `Shard`
+from a class of its own."""
 
 INTERPRETED = {
     "coordinator/groups/__init__.py",
