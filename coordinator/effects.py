@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
 
@@ -53,6 +53,16 @@ class RequestReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedCommitReceived:
+    """An OffsetCommit that was not decoded: of a `PreparedCommit` that is current, with offsets of its own."""
+
+    commit: Any
+    offsets: Sequence[int]  # One for each partition of the commit, in its order.
+    reply_to: ReplyTo
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """The deadline that a `SetTimer` armed under `key` has come."""
 
@@ -86,7 +96,18 @@ class MarkersWritten:
     wall_ms: int
 
 
-Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
+Event: TypeAlias = (
+    RequestReceived | PreparedCommitReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
+)
+
+
+class Appendable(Protocol):
+    """What a Result may append and replay: a `Record`, or several records of the log in a form of their own."""
+
+    @property
+    def count(self) -> int:
+        """Number of records of the log."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +139,11 @@ class CommitRun:
 
     @property
     def count(self) -> int:
-        """Of the records."""
+        """Number of records in this run."""
         return len(self.partitions)
 
 
-Records: TypeAlias = tuple[Record | CommitRun, ...]
+Records: TypeAlias = tuple[Appendable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +232,7 @@ class Result:
 def combine(results: Iterable[Result]) -> Result:
     """All of `results`, in order; at most one of them may name `then`."""
     # Field by field and without generators: a join adds up five of these, and took a fifth of its time for that.
-    records: list[Record | CommitRun] = []
+    records: list[Appendable] = []
     replies: list[Reply] = []
     timers: list[SetTimer] = []
     history: list[GroupEvent] = []

@@ -23,13 +23,12 @@ import structlog
 
 from coordinator.effects import (
     AppendFinished,
-    CommitRun,
     Event,
     GroupEvent,
     MarkersWanted,
     MarkersWritten,
+    PreparedCommitReceived,
     ProducerAndEpoch,
-    Record,
     Records,
     Reply,
     RequestContext,
@@ -44,8 +43,6 @@ from coordinator.runtime.open_batch import OpenBatch
 from coordinator.runtime.shard_kind import S, ShardKind
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records.records import Codec
-from protocol.records.records import Record as LogRecord
-from protocol.records.run import RecordRun
 from storage.files import StorageError
 from storage.log.partition_log import PartitionLog
 
@@ -153,6 +150,17 @@ class ShardRunner(Generic[S]):
         self._handle(RequestReceived(request, context))
         self._park_current()
 
+    def request_prepared(self, event: PreparedCommitReceived) -> None:
+        """Handle a commit that is current, so that this shard serves and may write."""
+        self._current = Asked(event.reply_to, event.commit.request, event.commit.api_version)
+        self._handle(event)
+        self._park_current()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the disk takes what the shard appends."""
+        return not self._is_full
+
     def _park_current(self) -> None:
         """Keep the request at hand, unless it has been answered."""
         asked, self._current = self._current, None
@@ -258,27 +266,19 @@ class ShardRunner(Generic[S]):
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
         try:
-            encoded = [self._encoded(record, wall_ms) for record in records]
+            encoded = [each for record in records for each in self.kind.encode(record, wall_ms)]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
         offset = self.position  # Of the first of them, whether `add` cuts what is before them or not.
         if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
+        shard = self.shard
+        assert shard is not None
         for record in records:
-            self._replay(record, offset, producer)
+            shard.replay(record, offset, producer)
             offset += record.count
         self._note_dirty()
         return ErrorCode.NONE
-
-    def _encoded(self, record: Record | CommitRun, wall_ms: int) -> LogRecord | RecordRun:
-        assert isinstance(record, Record), "only groups commit"
-        return LogRecord(*self.kind.encode_record(record), timestamp_ms=wall_ms)
-
-    def _replay(self, record: Record | CommitRun, offset: int, producer: ProducerAndEpoch | None) -> None:
-        assert self.shard is not None
-        assert isinstance(record, Record), "only groups commit"
-        assert producer is None, "only shards of groups write transactional batches"
-        self.shard.replay(record, offset)
 
     def _note_dirty(self) -> None:
         self._is_dirty = True
