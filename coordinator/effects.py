@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
 
@@ -44,16 +44,14 @@ class RequestContext:
     new_uuid: str = ""  # A fresh UUID, given with JoinGroup only: member ids are made of it.
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
+class RequestReceived(NamedTuple):
     """A decoded request for groups of one shard. `request` is a message class of `protocol.messages`."""
 
     request: Any
     context: RequestContext
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCommitReceived:
+class PreparedCommitReceived(NamedTuple):
     """An OffsetCommit that was not decoded: of a `PreparedCommit` that is current, with offsets of its own."""
 
     commit: Any
@@ -146,8 +144,7 @@ class CommitRun:
 Records: TypeAlias = tuple[Appendable, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer to one parked request.
 
     `reveals_stored` is False for answers that show nothing the log holds (Heartbeat; a refusal): those leave at
@@ -159,8 +156,7 @@ class Reply:
     reveals_stored: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(NamedTuple):
     """Arm `key` at `deadline_ms` (monotonic), replacing what it had; None cancels it."""
 
     key: Hashable
@@ -205,8 +201,7 @@ class GroupEvent:
     dropped_count: int = 0  # Events that are missing here, of any groups: the queue to the topic was full.
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What one event asks of the world; the runtime does it in this order.
 
     Results add up: `a + b` asks for all of `a` and then all of `b`. At most one of them may name `then`.
@@ -222,7 +217,7 @@ class Result:
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this one's (O14).
 
-    def __add__(self, other: Result) -> Result:
+    def __add__(self, other: Result) -> Result:  # type: ignore[override]
         """Both, this one first."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self

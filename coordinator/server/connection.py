@@ -197,12 +197,7 @@ class Connection(asyncio.Protocol):
         needed_bytes = 4
         while end - position >= 4 and self.is_open:
             immediate = self._prepared.immediate
-            if (
-                immediate.is_at(data, position)
-                and not self._unanswered
-                and not self._is_sending
-                and immediate.is_current()
-            ):
+            if immediate.is_next(data, position) and not self._unanswered and not self._is_sending:
                 self.last_request_ms = now_ms = self._clock.now_ms()
                 pieces, position = immediate.answer_all(data, position, now_ms)
                 self._out += pieces

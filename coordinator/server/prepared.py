@@ -67,6 +67,10 @@ class Prepared:
         """Whether the same request comes next in `data`, as a whole."""
         return data.startswith(self.rest, position + REST_AT) and data.startswith(self.head, position)
 
+    def is_next(self, data: bytes | bytearray, position: int) -> bool:
+        """Whether the same request comes next in `data`, and is current."""
+        return self.is_at(data, position) and self.is_current()
+
     def answer_all(self, data: bytes | bytearray, position: int, now_ms: int) -> tuple[list[bytes], int]:
         """Answer the same requests from `position` on; the answers in pieces, and where those requests end."""
         pieces: list[bytes] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -155,7 +155,7 @@ class Driver:
             replies = tuple(
                 Reply(r.reply_to, refusal) if r.reply_to == context.reply_to else r for r in replies
             )
-        return replace(result, records=(), replies=replies)
+        return result._replace(records=(), replies=replies)
 
     def answered(self, token: Hashable | None) -> bool:
         return token in self.replies
