@@ -203,7 +203,7 @@ class Daemon:
         topics = topic_handlers(self.broker)
         transactions = TransactionApis(self.runtime, self.broker.producer_ids, topics[22])
         handlers: dict[int, Handler] = {10: find, **groups.handlers(), **topics, **transactions.handlers()}
-        apis = api_table(handlers, groups.repeaters(), groups.recallers(), lambda: self.registry.features)
+        apis = api_table(handlers, groups.prepare(), lambda: self.registry.features)
         return Server(apis, self._settings, self._clock, self.runtime.set_timer, self._readers)
 
     def _new_shard(self, partition: int) -> Shard:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
 
@@ -44,12 +44,20 @@ class RequestContext:
     new_uuid: str = ""  # A fresh UUID, given with JoinGroup only: member ids are made of it.
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
+class RequestReceived(NamedTuple):
     """A decoded request for groups of one shard. `request` is a message class of `protocol.messages`."""
 
     request: Any
     context: RequestContext
+
+
+class PreparedCommitReceived(NamedTuple):
+    """An OffsetCommit that was not decoded: of a `PreparedCommit` that is current, with offsets of its own."""
+
+    commit: Any
+    offsets: Sequence[int]  # One for each partition of the commit, in its order.
+    reply_to: ReplyTo
+    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,18 @@ class MarkersWritten:
     wall_ms: int
 
 
-Event: TypeAlias = RequestReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
+Event: TypeAlias = (
+    RequestReceived | PreparedCommitReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
+)
+
+
+class Appendable(Protocol):
+    """What a Result may append and replay: a `Record`, or several records of the log in a form of their own."""
+
+    @property
+    def count(self) -> int:
+        """Number of records of the log."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +137,14 @@ class CommitRun:
 
     @property
     def count(self) -> int:
-        """Of the records."""
+        """Number of records in this run."""
         return len(self.partitions)
 
 
-Records: TypeAlias = tuple[Record | CommitRun, ...]
+Records: TypeAlias = tuple[Appendable, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer to one parked request.
 
     `reveals_stored` is False for answers that show nothing the log holds (Heartbeat; a refusal): those leave at
@@ -138,8 +156,7 @@ class Reply:
     reveals_stored: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(NamedTuple):
     """Arm `key` at `deadline_ms` (monotonic), replacing what it had; None cancels it."""
 
     key: Hashable
@@ -184,8 +201,7 @@ class GroupEvent:
     dropped_count: int = 0  # Events that are missing here, of any groups: the queue to the topic was full.
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What one event asks of the world; the runtime does it in this order.
 
     Results add up: `a + b` asks for all of `a` and then all of `b`. At most one of them may name `then`.
@@ -201,7 +217,7 @@ class Result:
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this one's (O14).
 
-    def __add__(self, other: Result) -> Result:
+    def __add__(self, other: Result) -> Result:  # type: ignore[override]
         """Both, this one first."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self
@@ -211,7 +227,7 @@ class Result:
 def combine(results: Iterable[Result]) -> Result:
     """All of `results`, in order; at most one of them may name `then`."""
     # Field by field and without generators: a join adds up five of these, and took a fifth of its time for that.
-    records: list[Record | CommitRun] = []
+    records: list[Appendable] = []
     replies: list[Reply] = []
     timers: list[SetTimer] = []
     history: list[GroupEvent] = []

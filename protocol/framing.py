@@ -108,10 +108,20 @@ def response_frame(correlation_id: int, response: Any, version: int) -> list[Buf
     return out
 
 
-def response_halves(response: Any, version: int) -> tuple[bytes, bytes]:
-    """The frame of an answer that is sent again and again: what comes before and after the correlation id."""
-    frame = b"".join(response_frame(0, response, version))
-    return frame[:SIZE_BYTES], frame[SIZE_BYTES + _CORRELATION_BYTES :]
+class EncodedResponse:
+    """An answer that is sent again and again, encoded once; only the correlation id is filled in."""
+
+    __slots__ = ("after", "before", "message")
+
+    def __init__(self, message: Any, version: int) -> None:
+        """Raises EncodeError."""
+        frame = b"".join(response_frame(0, message, version))
+        self.message = message
+        self.before, self.after = frame[:SIZE_BYTES], frame[SIZE_BYTES + _CORRELATION_BYTES :]
+
+    def frame(self, correlation_id: int) -> bytes:
+        """The whole frame that answers request `correlation_id`, length prefix included."""
+        return self.before + _SIZE.pack(correlation_id) + self.after
 
 
 def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:

@@ -30,7 +30,7 @@ from protocol.errors import DecodeError
 from protocol.records.control import ControlType, Marker, control_type, encode_marker
 from protocol.records.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
 from protocol.records.records import Record as LogRecord
-from tests.groups.driver import Topics, replay_one
+from tests.groups.driver import Topics
 
 TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}
 IDS = [ZERO_UUID, b"\x01" * 16, b"\x02" * 16]
@@ -169,10 +169,11 @@ def one_by_one(batches: list[bytearray]) -> Shard:
         for record in read_records(data, batch):
             if batch.is_control:
                 is_commit = control_type(record.key) is ControlType.COMMIT
-                shard.end_transaction(Marker(batch.producer_id, batch.producer_epoch, 0, is_commit))
+                marker = Marker(batch.producer_id, batch.producer_epoch, 0, is_commit)
+                shard.replay(marker, record.offset)
             elif (typed := decode_record(record.key, record.value)) is not None:
                 producer = (batch.producer_id, batch.producer_epoch)
-                replay_one(shard, record.offset, typed, producer if batch.is_transactional else None)
+                shard.replay(typed, record.offset, producer if batch.is_transactional else None)
     return shard
 
 

@@ -24,8 +24,8 @@ NOT_MEASURED: Final = "-"
 VERDICTS: Final = {True: "yes", False: "**no**", None: NOT_MEASURED}
 
 REPEATED: Final = (
-    "Each connection sends one frame over and over, numbers included: the best case of what a connection "
-    "remembers (`coordinator/server/remembered.py`); requests that differ each time were not measured."
+    "Each connection sends one frame over and over, numbers included: the best case of a prepared request "
+    "(`coordinator/server/prepared.py`); requests that differ each time were not measured."
 )
 """Said of every steady load."""
 

@@ -60,6 +60,14 @@ class NewestOffsets:
         """A row as it is kept, with the topic id above; or all of a commit; or None, if it was deleted."""
 
 
+class NewestCommits(NamedTuple):
+    """What a whole log has left of the offsets of one group and topic."""
+
+    group_id: str
+    topic: str
+    found: NewestOffsets
+
+
 def log_offset_of(newest: bytes | CommittedOffset) -> int:
     """Where in the log the commit lies that `NewestOffsets` has so."""
     if isinstance(newest, CommittedOffset):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from coordinator.groups.classic.records import encode_record
+from coordinator.effects import Appendable, CommitRun, Record
+from coordinator.groups.classic.records import encode_commit_run, encode_record
+from coordinator.offsets.prepared_commit import PreparedOffsets
 from coordinator.offsets.transactional_commit import VerifiedCommit
 from coordinator.runtime.loading import replay_batches
 from coordinator.runtime.shard_kind import ShardKind
@@ -16,6 +18,8 @@ from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.records.records import Record as LogRecord
+from protocol.records.run import RecordRun
 
 MAY_WRITE: Final = frozenset(
     {
@@ -31,6 +35,16 @@ MAY_WRITE: Final = frozenset(
 for an assignment."""
 
 
+def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | RecordRun]:
+    """A record, or the records of one commit, as they are written at `wall_ms`. Raises EncodeError."""
+    if isinstance(entry, PreparedOffsets):
+        return entry.encode(wall_ms)
+    if isinstance(entry, CommitRun):
+        return (encode_commit_run(entry, wall_ms),)
+    assert isinstance(entry, Record), entry
+    return (LogRecord(*encode_record(entry), timestamp_ms=wall_ms),)
+
+
 def group_shards(new_shard: Callable[[int], Shard]) -> ShardKind[Shard]:
     """The kind of groups' shards that `new_shard` makes."""
     return ShardKind(
@@ -38,7 +52,7 @@ def group_shards(new_shard: Callable[[int], Shard]) -> ShardKind[Shard]:
         state_name="offsets",
         new_shard=new_shard,
         replay_batches=replay_batches,
-        encode_record=encode_record,
+        encode=encode,
         error_response=error_response,
         loading_answer=loading_answer,
         may_write=MAY_WRITE,

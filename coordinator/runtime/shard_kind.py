@@ -6,13 +6,15 @@ drives them - batches, the disk, lives, loading - is the same for both, and what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from coordinator.effects import Event, Record, Result
+from coordinator.effects import Event, ProducerAndEpoch, Result
 from protocol.errors import ErrorCode
 from protocol.records.records import Batch
+from protocol.records.records import Record as LogRecord
+from protocol.records.run import RecordRun
 
 Batches: TypeAlias = Iterable[tuple[Batch, memoryview]]
 
@@ -27,8 +29,8 @@ class ShardCore(Protocol):
     def handle(self, event: Event, now_ms: int) -> Result:
         """What `event` asks of the world."""
 
-    def replay(self, record: Record, offset: int) -> None:
-        """Take in one record of the log, in order."""
+    def replay(self, entry: Any, offset: int, producer: ProducerAndEpoch | None = None) -> None:
+        """Take in what the log has at `offset`, in order."""
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """The whole log has been replayed; what bringing its state to life asks for."""
@@ -53,7 +55,8 @@ class ShardKind(Generic[S]):
     replay_batches: Callable[[Batches, S], tuple[int, int]]
     """Replay a whole log into a fresh shard; how many records, how many of them unknown. Raises CorruptBatch,
     DecodeError."""
-    encode_record: Callable[[Record], tuple[bytes, bytes | None]]  # Raises EncodeError.
+    encode: Callable[[Any, int], Sequence[LogRecord | RecordRun]]
+    """What a shard of theirs appends, as it is written at a time of day. Raises EncodeError."""
     error_response: Callable[[Any, ErrorCode, int], Any]
     """The reply to a request of theirs, in an API version, that says one error of the log or the runner's."""
     loading_answer: Callable[[Any], ErrorCode]  # To a request that comes while the log is read.

@@ -14,22 +14,21 @@ not be written. Heartbeats, fetches and whatever else only reads go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, Final, Generic, Protocol
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
 
 from coordinator.effects import (
     AppendFinished,
-    CommitRun,
     Event,
     GroupEvent,
     MarkersWanted,
     MarkersWritten,
+    PreparedCommitReceived,
     ProducerAndEpoch,
-    Record,
     Records,
     Reply,
     RequestContext,
@@ -44,8 +43,6 @@ from coordinator.runtime.open_batch import OpenBatch
 from coordinator.runtime.shard_kind import S, ShardKind
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records.records import Codec
-from protocol.records.records import Record as LogRecord
-from protocol.records.run import RecordRun
 from storage.files import StorageError
 from storage.log.partition_log import PartitionLog
 
@@ -89,8 +86,7 @@ class Overdue:
 OVERDUE: Final = Overdue()
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What was asked, kept while it is unanswered: an error reply has the shape of its request."""
 
     reply_to: Any
@@ -153,6 +149,17 @@ class ShardRunner(Generic[S]):
         self._handle(RequestReceived(request, context))
         self._park_current()
 
+    def request_prepared(self, event: PreparedCommitReceived) -> None:
+        """Handle a commit that is current, so that this shard serves and may write."""
+        commit, _, reply_to, _ = event
+        self._current = Asked(reply_to, commit.request, commit.api_version)
+        self._handle(event)
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the disk takes what the shard appends."""
+        return not self._is_full
+
     def _park_current(self) -> None:
         """Keep the request at hand, unless it has been answered."""
         asked, self._current = self._current, None
@@ -195,23 +202,25 @@ class ShardRunner(Generic[S]):
     # Effects out, in the order of `Result`'s fields.
 
     def _carry_out(self, result: Result) -> None:
-        error = self._append_all(result) if result.records else ErrorCode.NONE
-        for reply in result.replies:
+        records, replies, timers, history, then, superseded, markers, atomic, producer = result
+        error = ErrorCode.NONE
+        if records:
+            error = self._append(records, producer) if atomic else self._append_each(records)
+        for reply in replies:
             self._reply(reply, error)
-        for reply_to in result.superseded:
+        for reply_to in superseded:
             self._parked.pop(reply_to, None)
-        for timer in result.timers:
+        for timer in timers:
             self._world.set_timer((self, self._life, timer.key), timer.deadline_ms)
-        if result.history:
-            self._world.record_history(result.history)
-        for wanted in () if error else result.markers:
+        if history:
+            self._world.record_history(history)
+        for wanted in () if error else markers:
             self._want_markers(wanted)
-        if result.then is None:
+        if then is None:
             return
         if error:
-            self._finish(result.then, error)
+            self._finish(then, error)
         else:
-            then = result.then
             self._hold(lambda outcome: self._finish(then, outcome))
 
     def _finish(self, then: Any, error: ErrorCode) -> None:
@@ -245,10 +254,8 @@ class ShardRunner(Generic[S]):
         else:
             self._handle(written)
 
-    def _append_all(self, result: Result) -> ErrorCode:
-        if result.atomic:
-            return self._append(result.records, result.producer)
-        for record in result.records:
+    def _append_each(self, records: Records) -> ErrorCode:
+        for record in records:
             error = self._append((record,))
             assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
@@ -258,27 +265,23 @@ class ShardRunner(Generic[S]):
         assert not self._is_full, "a shard that stands still does not write"
         wall_ms = self._world.wall_ms()
         try:
-            encoded = [self._encoded(record, wall_ms) for record in records]
+            encode = self.kind.encode
+            if len(records) == 1:
+                encoded = encode(records[0], wall_ms)
+            else:
+                encoded = [each for record in records for each in encode(record, wall_ms)]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
         offset = self.position  # Of the first of them, whether `add` cuts what is before them or not.
         if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
+        shard = self.shard
+        assert shard is not None
         for record in records:
-            self._replay(record, offset, producer)
+            shard.replay(record, offset, producer)
             offset += record.count
         self._note_dirty()
         return ErrorCode.NONE
-
-    def _encoded(self, record: Record | CommitRun, wall_ms: int) -> LogRecord | RecordRun:
-        assert isinstance(record, Record), "only groups commit"
-        return LogRecord(*self.kind.encode_record(record), timestamp_ms=wall_ms)
-
-    def _replay(self, record: Record | CommitRun, offset: int, producer: ProducerAndEpoch | None) -> None:
-        assert self.shard is not None
-        assert isinstance(record, Record), "only groups commit"
-        assert producer is None, "only shards of groups write transactional batches"
-        self.shard.replay(record, offset)
 
     def _note_dirty(self) -> None:
         self._is_dirty = True
@@ -290,27 +293,27 @@ class ShardRunner(Generic[S]):
         return self._open.position
 
     def _reply(self, reply: Reply, error: ErrorCode) -> None:
-        is_own = self._current is not None and self._current.reply_to is reply.reply_to
-        asked = self._take_asked(reply.reply_to)
-        if error and is_own:  # Replies to others do not speak of what was refused.
-            self._fail_one(asked, error)
-        elif reply.reveals_stored and self.position > self._durable_offset:
-            self._hold(lambda outcome: self._answer(asked, reply.response, outcome))
+        reply_to, response, reveals_stored = reply
+        asked = self._current
+        if asked is not None and asked.reply_to is reply_to:
+            self._current = None
+            if error:  # Replies to others do not speak of what was refused.
+                self._fail_one(asked, error)
+                return
         else:
-            asked.reply_to.reply(reply.response)
+            asked = Asked(reply_to, *self._parked.pop(reply_to))
+        position = self._open.position
+        if reveals_stored and position > self._durable_offset:
+            done = partial(self._answer, asked, response)
+            self._held.add(position, self._world.now_ms(), done)
+        else:
+            asked.reply_to.reply(response)
 
     def _answer(self, asked: Asked, response: Any, error: ErrorCode) -> None:
         if error:
             self._fail_one(asked, error)
         else:
             asked.reply_to.reply(response)
-
-    def _take_asked(self, reply_to: Any) -> Asked:
-        current = self._current
-        if current is not None and current.reply_to is reply_to:
-            self._current = None
-            return current
-        return Asked(reply_to, *self._parked.pop(reply_to))
 
     # The disk.
 
@@ -374,7 +377,7 @@ class ShardRunner(Generic[S]):
         failure = self.log.failure
         if failure is not None and failure.is_no_room:
             self._stand_still(failure)
-        self._carry_out(replace(loaded.result, records=()) if self._is_full else loaded.result)
+        self._carry_out(loaded.result._replace(records=()) if self._is_full else loaded.result)
         if not self._is_full:
             self._catch_up()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from coordinator.effects import Record
 from coordinator.runtime.shard_kind import Batches, ShardKind
 from coordinator.transactions.answers import error_response
 from coordinator.transactions.records import decode_record, encode_record
@@ -14,6 +15,7 @@ from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.records.records import Record as LogRecord
 from protocol.records.records import iter_records
 
 MAY_WRITE: Final = frozenset(
@@ -28,11 +30,16 @@ def transaction_shards(new_shard: Callable[[int], TransactionShard]) -> ShardKin
         state_name="transactions",
         new_shard=new_shard,
         replay_batches=replay_batches,
-        encode_record=encode_record,
+        encode=encode,
         error_response=error_response,
         loading_answer=loading_answer,
         may_write=MAY_WRITE,
     )
+
+
+def encode(record: Record, wall_ms: int) -> Sequence[LogRecord]:
+    """A record as it is written at `wall_ms`. Raises EncodeError."""
+    return (LogRecord(*encode_record(record), timestamp_ms=wall_ms),)
 
 
 def loading_answer(request: Any) -> ErrorCode:

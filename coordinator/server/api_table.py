@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.server.pending import Pending
+from coordinator.server.prepared import Prepare
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, SUPPORTED_FEATURES, FeatureLevels
 from protocol.codec.codec import spec
 from protocol.errors import ErrorCode
@@ -27,32 +28,6 @@ API_VERSIONS_KEY = 18
 
 Handler = Callable[[Any, Pending], None]
 
-Repeat = Callable[[int], tuple[bytes, bytes]]
-"""Handles one remembered request again, at `now_ms`: the answer's bytes before and after its correlation id."""
-
-Repeater = Callable[[Any, int], Repeat]
-"""Makes a `Repeat` of a decoded request and its API version."""
-
-
-class Again(Protocol):
-    """A remembered request that differs from the next of its like in some numbers alone."""
-
-    def numbers_in(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
-        """Those of the frame `data[start:stop]`, which begins with its size; None if it is not the like of it."""
-        ...
-
-    def may_come(self, now_ms: int) -> bool:
-        """Whether it would be handled as before; if not, it is to be decoded and handled as any other."""
-        ...
-
-    def handle(self, numbers: tuple[int, ...], pending: Pending) -> None:
-        """Handle it again, with these numbers."""
-        ...
-
-
-Recaller = Callable[[Any, int, bytes], "Again | None"]
-"""Makes an `Again` of a decoded request, its API version and its frame, if it lends itself to that."""
-
 
 @dataclass(frozen=True, slots=True)
 class Api:
@@ -67,10 +42,8 @@ class Api:
     handle: Handler
     pipelines: bool
     """Its state applies at once and only its answer waits, so the next such request need not wait for it."""
-    repeater: Repeater | None = None
-    """For an API that clients send again and again: the same bytes are then not decoded anew."""
-    recaller: Recaller | None = None
-    """For one that they send again and again with other numbers."""
+    prepare: Prepare | None = None
+    """For an API that clients send again and again: the next of its like need not be decoded."""
 
 
 FEATURES_FROM_0_SINCE = 4
@@ -82,25 +55,19 @@ PIPELINED = {0, 8, 9, 12}
 
 def api_table(
     handlers: Mapping[int, Handler],
-    repeaters: Mapping[int, Repeater] | None = None,
-    recallers: Mapping[int, Recaller] | None = None,
+    prepare: Mapping[int, Prepare] | None = None,
     features: Callable[[], FeatureLevels] = lambda: HIGHEST_LEVELS,
 ) -> dict[int, Api]:
     """Build the table from handlers by API key; a key without a handler is not served.
 
     `features` gives the levels as they are now, for ApiVersions.
     """
-    table = {
-        key: _api(key, handle, (repeaters or {}).get(key), (recallers or {}).get(key))
-        for key, handle in handlers.items()
-    }
+    table = {key: _api(key, handle, (prepare or {}).get(key)) for key, handle in handlers.items()}
     table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table, features))
     return table
 
 
-def _api(
-    key: int, handle: Handler, repeater: Repeater | None = None, recaller: Recaller | None = None
-) -> Api:
+def _api(key: int, handle: Handler, prepare: Prepare | None = None) -> Api:
     request_class = REQUESTS[key]
     message = spec(request_class)
     return Api(
@@ -112,8 +79,7 @@ def _api(
         flexible_since=message.flexible_since,
         handle=handle,
         pipelines=key in PIPELINED,
-        repeater=repeater,
-        recaller=recaller,
+        prepare=prepare,
     )
 
 

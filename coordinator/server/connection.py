@@ -22,7 +22,7 @@ from coordinator.server.gathering import Frames, Gathering
 from coordinator.server.large_frame import LARGE_FROM_BYTES
 from coordinator.server.outgoing import Outgoing, joined
 from coordinator.server.pending import Pending
-from coordinator.server.remembered import NOTHING_REMEMBERED, Recalled, Remembered
+from coordinator.server.prepared import PreparedRequests
 from protocol.codec.codec import decode
 from protocol.codec.primitives import Buffer, replaced_text
 from protocol.errors import DecodeError
@@ -70,8 +70,7 @@ class Connection(asyncio.Protocol):
         "_out_bytes",
         "_outgoing",
         "_pool",
-        "_recalled",
-        "_remembered",
+        "_prepared",
         "_sending",
         "_server",
         "_transport",
@@ -115,8 +114,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
         self._sending: Sized = ()  # Its queue.
-        self._remembered = NOTHING_REMEMBERED
-        self._recalled = Recalled()
+        self._prepared = PreparedRequests()
         self._client_id_bytes = b""
         self._client_id = ""
 
@@ -156,20 +154,21 @@ class Connection(asyncio.Protocol):
         self._server.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
-        remembered = self._remembered
+        immediate = self._prepared.immediate
         if (
-            data.endswith(remembered.rest)
-            and data.startswith(remembered.head)
-            and len(data) == remembered.size_bytes
+            data.endswith(immediate.rest)
+            and data.startswith(immediate.head)
+            and len(data) == immediate.size_bytes
             and not self._unanswered
             and not self._backlog
             and not self._write_blocked
             and not self._sending
+            and immediate.is_current()
         ):
-            # The hot path: the remembered request, whole, alone and next in the order, so written out flat.
+            # The hot path: a prepared request, whole, alone and next in the order, so written out flat.
             self.last_request_ms = now_ms = self._clock.now_ms()
-            before, after = remembered.repeat(now_ms)
-            self._write(before + data[8:12] + after)
+            encoded = immediate.answer(now_ms)
+            self._write(encoded.before + data[8:12] + encoded.after)
             return
         if self._backlog:
             assert self._gathering is not None
@@ -197,9 +196,10 @@ class Connection(asyncio.Protocol):
         self._in_turn = True
         needed_bytes = 4
         while end - position >= 4 and self.is_open:
-            if self._remembered.is_at(data, position) and not self._unanswered and not self._is_sending:
+            immediate = self._prepared.immediate
+            if immediate.is_next(data, position) and not self._unanswered and not self._is_sending:
                 self.last_request_ms = now_ms = self._clock.now_ms()
-                pieces, position = self._remembered.answer_all(data, position, now_ms)
+                pieces, position = immediate.answer_all(data, position, now_ms)
                 self._out += pieces
                 continue
             size = _SIZE.unpack_from(data, position)[0]
@@ -248,8 +248,8 @@ class Connection(asyncio.Protocol):
         self.last_request_ms = now_ms = self._clock.now_ms()
         if now_ms >= self._server.accept_at_ms:
             self._server.accept(now_ms)
-        if (numbers := self._recalled.numbers_in(data, start - 4, stop, now_ms)) is not None:
-            self._handle(self._recalled.handle, numbers, pending)
+        if (prepared := self._prepared.match(api, data, start - 4, stop)) is not None:
+            self._handle(*prepared, pending)
             return True
         if not api.min_version <= version <= api.max_version:
             return self._unsupported(pending)
@@ -265,11 +265,8 @@ class Connection(asyncio.Protocol):
         except DecodeError as error:
             self.refuse(f"{api.name} v{pending.api_version}: {error}")
             return
-        if api.repeater is not None:
-            repeat = api.repeater(request, pending.api_version)
-            self._remembered = Remembered(bytes(data[start - 4 : stop]), repeat)
-        if api.recaller is not None:
-            self._recalled.learn(api.recaller, request, pending.api_version, bytes(data[start - 4 : stop]))
+        if api.prepare is not None:
+            self._prepared.learn(api, request, pending.api_version, bytes(data[start - 4 : stop]))
         self._handle(api.handle, request, pending)
 
     def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:

@@ -13,25 +13,19 @@ from typing import Any
 from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
-from coordinator.effects import RequestContext
-from coordinator.groups.classic.heartbeat import Beat
-from coordinator.offsets.transactional_commit import (
-    Verification,
-    VerifiedCommit,
-    adds,
-    needs_verification,
-    verification_answer,
-)
+from coordinator.effects import PreparedCommitReceived, RequestContext
+from coordinator.groups.classic.heartbeat import Heartbeat
+from coordinator.offsets.transactional_commit import VerifiedCommit, adds, verification_answer
 from coordinator.runtime.loop import Runtime
 from coordinator.runtime.shard_runner import ShardRunner, ShardState
-from coordinator.server.api_table import Again, Handler, Recaller, Repeat, Repeater
-from coordinator.server.commit_again import commit_again_of
+from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
+from coordinator.server.prepared import Prepare, Prepared, template_of_commit
 from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
-from protocol.framing import response_halves
+from protocol.framing import EncodedResponse
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -71,11 +65,9 @@ class GroupApis:
             47: self.route,  # OffsetDelete
         }
 
-    def repeaters(self) -> dict[int, Repeater]:
-        return {12: self.repeat_heartbeat}
-
-    def recallers(self) -> dict[int, Recaller]:
-        return {8: self.recall_commit}
+    def prepare(self) -> dict[int, Prepare]:
+        """What clients send again and again, by API key."""
+        return {8: self.prepare_commit, 12: self.prepare_heartbeat}
 
     def _context(self, pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
         return context_of(pending, reply_to, self._runtime.wall_ms(), new_uuid)
@@ -93,40 +85,58 @@ class GroupApis:
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
         """It reveals nothing stored, so it never waits for the disk."""
         runner = self._runtime.runner_for(request.group_id)
-        error = _beat_of(runner, request)(self._runtime.now_ms())
+        error = _heartbeat_of(runner, request)(self._runtime.now_ms())
         pending.reply(HeartbeatResponse(error_code=error))
 
-    def repeat_heartbeat(self, request: HeartbeatRequest, version: int) -> Repeat:
-        """The hot path: the same heartbeat again, without decoding, and with answers encoded before.
+    def prepare_heartbeat(self, request: HeartbeatRequest, version: int, frame: bytes) -> Prepared | None:
+        """The hot path: the same heartbeat again, with answers encoded before.
 
-        The state is asked each time, so there is nothing that could be out of date.
+        What it finds is looked up each time, so only a shard that has been loaded again makes it out of date.
         """
-        runner = self._runtime.runner_for(request.group_id)
-        answers = _heartbeat_answers(version)
-        shard, beat = runner.shard, _beat_of(runner, request)
+        runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
+        shard = runner.shard
+        if shard is None:
+            return None
+        heartbeat, answers = shard.prepare_heartbeat(request), _heartbeat_answers(version)
 
-        def repeat(now_ms: int) -> tuple[bytes, bytes]:
-            nonlocal shard, beat
-            if shard is not runner.shard or shard is None:  # Another life of it.
-                shard, beat = runner.shard, _beat_of(runner, request)
-            return answers[beat(now_ms)]
+        def answer(at_ms: int) -> EncodedResponse:
+            return answers[heartbeat(at_ms)]
 
-        return repeat
+        return Prepared(
+            frame,
+            lambda: runner.shard is shard,
+            lambda _, pending: pending.reply(answer(now_ms())),
+            answer=answer,
+        )
 
-    def recall_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Again | None:
-        """What to keep of a commit, whose like is going to come with other offsets."""
-        return commit_again_of(self._runtime.runner_for(request.group_id), request, version, frame)
+    def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
+        """A commit of the same partitions, as long as the same shard would store all of it."""
+        runner, wall_ms = self._runtime.runner_for(request.group_id), self._runtime.wall_ms
+        shard = runner.shard
+        commit = None if shard is None else shard.prepare_commit(request, version)
+        template = None if commit is None else template_of_commit(request, version, frame)
+        if commit is None or template is None:
+            return None
+
+        def run(offsets: tuple[int, ...], pending: Pending) -> None:
+            runner.request_prepared(PreparedCommitReceived(commit, offsets, pending, wall_ms()))
+
+        return Prepared(
+            frame,
+            lambda: runner.shard is shard and runner.may_write and commit.is_current(),
+            run,
+            template=template,
+        )
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, pending: Pending) -> None:
         """To the shard of the group, once the coordinator of the transaction knows of it."""
         runner = self._runtime.runner_for(request.group_id)
         context = self._context(pending, pending)
         shard = runner.shard
-        if shard is None or not needs_verification(shard.offsets, shard.topics, request):
+        verification = None if shard is None else shard.begin_verification(request)
+        if verification is None:
             runner.request(VerifiedCommit(request), context)
             return
-        verification = Verification(request.producer_id)
-        shard.verifications.add(verification)
         partition = (GROUP_METADATA_TOPIC, runner.partition)
 
         def verified(outcome: dict[tuple[str, int], ErrorCode]) -> None:
@@ -215,15 +225,15 @@ class GroupApis:
         ask_all(runtime.runners, request, pending, put_together, runtime)
 
 
-def _beat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Beat:
+def _heartbeat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:
     if runner.shard is not None:
-        return runner.shard.beat_of(request)
+        return runner.shard.prepare_heartbeat(request)
     is_loading = runner.state is ShardState.LOADING
     error = ErrorCode.NONE if is_loading else ErrorCode.NOT_COORDINATOR  # docs/kafka.md 3.69
     return lambda now_ms: error
 
 
 @cache
-def _heartbeat_answers(version: int) -> dict[ErrorCode, tuple[bytes, bytes]]:
-    """The framed answers of one version, encoded once: the bytes before and after the correlation id."""
-    return {error: response_halves(HeartbeatResponse(error_code=error), version) for error in ErrorCode}
+def _heartbeat_answers(version: int) -> dict[ErrorCode, EncodedResponse]:
+    """The answers of one version, encoded once."""
+    return {error: EncodedResponse(HeartbeatResponse(error_code=error), version) for error in ErrorCode}

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from protocol.codec.primitives import Buffer
 from protocol.errors import EncodeError
-from protocol.framing import response_frame
+from protocol.framing import EncodedResponse, response_frame
 
 if TYPE_CHECKING:
     from coordinator.server.api_table import Api
     from coordinator.server.connection import Connection
-
-
-_CORRELATION = Struct(">i")
 
 
 class Pending:
@@ -74,7 +70,9 @@ class Pending:
         return self.connection.is_open
 
     def reply(self, response: Any) -> None:
-        """Answer with `response`; it leaves when every earlier request of the connection is answered.
+        """Answer with `response`, a message or one encoded before.
+
+        It leaves when every earlier request of the connection is answered.
 
         Never fails: what the API version cannot say (a text of a client's that has grown too long for its
         field) closes the connection.
@@ -82,6 +80,10 @@ class Pending:
         assert self.chunks is None, f"{self.api.name} was answered twice"
         self._let_go()
         if not self.connection.is_open:
+            return
+        if isinstance(response, EncodedResponse):
+            self.chunks = (response.frame(self.correlation_id),)
+            self.connection.on_answered(self)
             return
         try:
             self.chunks = response_frame(self.correlation_id, response, self.api_version)
@@ -108,13 +110,6 @@ class Pending:
         except EncodeError as error:
             self.drop(str(error))
         else:
-            self.connection.on_answered(self)
-
-    def reply_frame(self, before: bytes, after: bytes) -> None:
-        """As `reply`, with an answer that is framed already: what comes before and after the correlation id."""
-        self._let_go()
-        if self.connection.is_open:
-            self.chunks = (before + _CORRELATION.pack(self.correlation_id) + after,)
             self.connection.on_answered(self)
 
     def no_reply(self) -> None:

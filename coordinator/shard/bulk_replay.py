@@ -16,7 +16,7 @@ from coordinator.groups.classic.records import decode_record, decode_value, enco
 from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
 from coordinator.offsets.committed import committed_from_record
 from coordinator.offsets.open_transactions import HeldKey
-from coordinator.offsets.topic_offsets import CommittedOffset, NewestOffsets, log_offset_of
+from coordinator.offsets.topic_offsets import CommittedOffset, NewestCommits, NewestOffsets, log_offset_of
 from coordinator.shard.shard import Shard
 from protocol.errors import DecodeError
 from protocol.records.batch import Batch, Buffer
@@ -27,6 +27,7 @@ from protocol.records.varint import read_varint
 MAX_INFLATED_BYTES: Final = 256 << 20
 """One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
 
+NO_OFFSET: Final = -1  # Of what a whole log has left: it comes from many places.
 PARTITION: Final = Struct(">i")
 LOG_OFFSET: Final = Struct(">q")
 OFFSET_COMMIT_LEAD: Final = OFFSET_COMMIT.to_bytes(2, "big")  # How the key of a commit begins.
@@ -79,7 +80,7 @@ class BulkReplay:
         self._by_prefix.clear()
         self._by_key.clear()
         for name in list(self._by_name):
-            self._shard.replay_newest(*name, self._by_name.pop(name))
+            self._shard.replay(NewestCommits(*name, self._by_name.pop(name)), NO_OFFSET)
 
     def _take(self, data: bytes, batch: Batch) -> int:
         """Read the records; return where the last one ends. All in one place: this is the loop of a load."""

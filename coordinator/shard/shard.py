@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 
 from coordinator.effects import (
     NOTHING,
+    Appendable,
     AppendFinished,
     CommitRun,
     Event,
     MarkersWritten,
     Moment,
+    PreparedCommitReceived,
     ProducerAndEpoch,
     Record,
     Reply,
@@ -32,7 +34,7 @@ from coordinator.effects import (
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.describe_groups import describe_groups
 from coordinator.groups.classic.group import AssignmentStored, Group
-from coordinator.groups.classic.heartbeat import Beat, beat_of
+from coordinator.groups.classic.heartbeat import Heartbeat, prepare_heartbeat
 from coordinator.groups.classic.join_group import GroupCreated, join_group, on_group_created
 from coordinator.groups.classic.leave_group import leave_group
 from coordinator.groups.classic.list_groups import list_groups
@@ -60,9 +62,15 @@ from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
-from coordinator.offsets.recommit import Recommit, recommit_of
-from coordinator.offsets.topic_offsets import NewestOffsets, TopicOffsets
-from coordinator.offsets.transactional_commit import Verifications, VerifiedCommit, commit_in_transaction
+from coordinator.offsets.prepared_commit import PreparedCommit, PreparedOffsets, prepare_commit
+from coordinator.offsets.topic_offsets import NewestCommits, TopicOffsets
+from coordinator.offsets.transactional_commit import (
+    Verification,
+    Verifications,
+    VerifiedCommit,
+    commit_in_transaction,
+    needs_verification,
+)
 from coordinator.shard.delete_groups import delete_groups
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
@@ -76,6 +84,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.records.control import Marker
 
 Handler: TypeAlias = Callable[[Any, RequestContext, Moment], Result]
@@ -113,6 +122,9 @@ class Shard:
         match event:
             case RequestReceived(request, context):
                 return self._handlers[type(request)](request, context, Moment(now_ms, context.wall_ms))
+            case PreparedCommitReceived():
+                commit: PreparedCommit = event.commit
+                return commit.handle(event, now_ms)
             case TimerFired(key, wall_ms):
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case AppendFinished(then, error, wall_ms):
@@ -126,50 +138,67 @@ class Shard:
     def size(self) -> int:
         return len(self.groups)
 
-    def beat_of(self, request: HeartbeatRequest) -> Beat:
+    def prepare_heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
         """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
-        return beat_of(self.groups, request)
+        return prepare_heartbeat(self.groups, request)
 
-    def recommit_of(self, request: OffsetCommitRequest, api_version: int) -> Recommit | None:
-        """The whole of an OffsetCommit but its offsets, for callers that have met one like it before."""
-        return recommit_of(self.groups, self.offsets, self.topics, self.settings, request, api_version)
+    def prepare_commit(self, request: OffsetCommitRequest, api_version: int) -> PreparedCommit | None:
+        """All of an OffsetCommit but its offsets, for `PreparedCommitReceived`; None if it has to be decoded."""
+        return prepare_commit(self.groups, self.topics, self.settings, request, api_version)
 
-    def replay(self, record: Record, offset: int) -> None:
-        """Take in one record of the log, in order.
+    def begin_verification(self, request: TxnOffsetCommitRequest) -> Verification | None:
+        """What to hand back with the outcome of asking the transaction's coordinator; None if there is no need."""
+        if not needs_verification(self.offsets, self.topics, request):
+            return None
+        verification = Verification(request.producer_id)
+        self.verifications.add(verification)
+        return verification
 
-        Only here, in `replay_newest` and in `Recommit` does stored state change.
+    def replay(
+        self,
+        entry: Appendable | Marker | NewestCommits,
+        offset: int,
+        producer: ProducerAndEpoch | None = None,
+    ) -> None:
+        """Take in what the log has at `offset`, in order. Stored state changes here alone.
+
+        An entry is a record, the records of one commit in a form of their own, or a marker; in a load also what a
+        whole log has left of one group and topic, which a test holds equal to record by record. What a
+        `producer`'s transaction commits is held until its marker comes.
         """
+        if isinstance(entry, Record):
+            self._replay_record(entry, offset, producer)
+        elif isinstance(entry, PreparedOffsets):
+            entry.apply(self.offsets, offset)
+        elif isinstance(entry, CommitRun):
+            self.offsets.put_run(entry, offset)
+            self._expect_group(entry.group_id)
+        elif isinstance(entry, Marker):
+            self._end_transaction(entry)
+        else:
+            assert isinstance(entry, NewestCommits), entry
+            self._put_newest(entry)
+
+    def _replay_record(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+        if producer is not None:
+            self.offsets.transactions.begin(*producer)
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)
-        elif record.value is None:
+        elif (
+            record.value is None
+        ):  # Counts at once in a transaction too, as in Kafka, which only commits in one.
             self.offsets.remove(key.group, key.topic, key.partition)
         else:
             committed = committed_from_record(record.value, offset)
-            self.offsets.put(key.group, key.topic, key.partition, committed)
+            if producer is None:
+                self.offsets.put(key.group, key.topic, key.partition, committed)
+            else:
+                held = HeldKey(key.group, key.topic, key.partition)
+                self.offsets.transactions.hold(producer[0], held, committed)
             self._expect_group(key.group)
 
-    def replay_run(self, run: CommitRun, first_offset: int) -> None:
-        """As `replay` of each of its records."""
-        self.offsets.put_run(run, first_offset)
-        self._expect_group(run.group_id)
-
-    def replay_transactional(self, producer: ProducerAndEpoch, record: Record, offset: int) -> None:
-        """As `replay`, for a record of a transactional batch: what it commits is held until the marker comes.
-
-        All else that it may say counts at once, as in Kafka, which writes only commits so.
-        """
-        transactions, key = self.offsets.transactions, record.key
-        transactions.begin(*producer)
-        if record.value is None or isinstance(key, GroupMetadataKey):
-            self.replay(record, offset)
-            return
-        held = HeldKey(key.group, key.topic, key.partition)
-        transactions.hold(producer[0], held, committed_from_record(record.value, offset))
-        self._expect_group(key.group)
-
-    def end_transaction(self, marker: Marker) -> None:
-        """Take in a marker of the log, in order with its records."""
+    def _end_transaction(self, marker: Marker) -> None:
         self.offsets.end_transaction(marker)
         for verification in self.verifications:
             verification.is_outdated |= verification.producer_id == marker.producer_id
@@ -178,15 +207,11 @@ class Shard:
         if self.is_loaded and group_id not in self.groups:
             self.groups[group_id] = Group(group_id)
 
-    def replay_newest(self, group_id: str, topic: str, found: NewestOffsets) -> None:
-        """What `replay` of every commit and tombstone of one group and topic would have left, in one go.
-
-        For the replay of a whole log, which meets most keys several times; before `loaded` only.
-        """
-        assert not self.is_loaded, "a living shard is told record by record"
-        offsets = TopicOffsets.of_newest(found)
+    def _put_newest(self, newest: NewestCommits) -> None:
+        assert not self.is_loaded, "a living shard replays record by record"
+        offsets = TopicOffsets.of_newest(newest.found)
         if offsets:
-            self.offsets.put_all(group_id, topic, offsets)
+            self.offsets.put_all(newest.group_id, newest.topic, offsets)
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """The log has been read: bring the groups to life, and give every member a full session (3.65).
@@ -261,7 +286,7 @@ class Shard:
         raise AssertionError(f"nobody waits for {then!r}")
 
     def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
-        answer = HeartbeatResponse(error_code=self.beat_of(request)(at.now_ms))
+        answer = HeartbeatResponse(error_code=self.prepare_heartbeat(request)(at.now_ms))
         return Result(replies=(Reply(context.reply_to, answer, reveals_stored=False),))
 
     def _join_group(self, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:

@@ -14,6 +14,8 @@ from coordinator.effects import (
     Event,
     MarkersWritten,
     Moment,
+    PreparedCommitReceived,
+    ProducerAndEpoch,
     Record,
     Reply,
     RequestContext,
@@ -68,13 +70,14 @@ class TransactionShard:
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case MarkersWritten(then, wall_ms):
                 return on_marked(self.transactions, then, Moment(now_ms, wall_ms))
-            case (
-                AppendFinished() | TopicDeleted()
-            ):  # A topic that is gone takes no marker: that is all there is.
-                return NOTHING
+            case AppendFinished() | TopicDeleted():
+                return NOTHING  # A topic that is gone takes no marker: that is all there is.
+            case PreparedCommitReceived():
+                raise AssertionError("transactions are ended, not committed to")
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None = None) -> None:
         """Take in one record of the log, in order. Only here does stored state change."""
+        assert producer is None, "only shards of groups write transactional batches"
         if record.value is None:
             self.transactions.remove(record.key.transactional_id)
         else:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
 from coordinator.effects import (
+    Appendable,
     AppendFinished,
     CommitRun,
     Event,
@@ -154,7 +155,7 @@ class Driver:
             replies = tuple(
                 Reply(r.reply_to, refusal) if r.reply_to == context.reply_to else r for r in replies
             )
-        return replace(result, records=(), replies=replies)
+        return result._replace(records=(), replies=replies)
 
     def answered(self, token: Hashable | None) -> bool:
         return token in self.replies
@@ -231,14 +232,15 @@ class Driver:
         elif result.then is not None:
             self.handle(AppendFinished(result.then, self.refusal, self.wall_ms))
 
-    def _append(self, record: Record | CommitRun, producer: ProducerAndEpoch | None) -> None:
+    def _append(self, record: Appendable, producer: ProducerAndEpoch | None) -> None:
         if isinstance(record, CommitRun):
             self._append_run(record)
             return
+        assert isinstance(record, Record), record
         self.log.append(Entry(*encode_record(record), producer))
         if not self.disk_is_held:
             self._durable = len(self.log)
-        replay_one(self.shard, len(self.log) - 1, record, producer)
+        self.shard.replay(record, len(self.log) - 1, producer)
 
     def _append_run(self, run: CommitRun) -> None:
         batch = encode_batch([encode_commit_run(run, self.wall_ms)])
@@ -246,14 +248,14 @@ class Driver:
         self.log += [Entry(record.key or b"", record.value) for record in written]
         if not self.disk_is_held:
             self._durable = len(self.log)
-        self.shard.replay_run(run, len(self.log) - len(written))
+        self.shard.replay(run, len(self.log) - len(written))
 
     def end_transaction(self, producer_id: int, is_commit: bool = True, epoch: int = 0) -> None:
         """A marker is written."""
         marker = Marker(producer_id, epoch, 0, is_commit)
         self.log.append(Entry(b"", None, marker=marker))
         self._durable = len(self.log)
-        self.shard.end_transaction(marker)
+        self.shard.replay(marker, len(self.log) - 1)
 
     def _deliver(self, reply: Reply) -> None:
         assert reply.reply_to not in self._answered, "a request is answered once"
@@ -263,19 +265,12 @@ class Driver:
         self.replies[reply.reply_to] = reply.response
 
 
-def replay_one(shard: Shard, offset: int, record: Record, producer: ProducerAndEpoch | None) -> None:
-    if producer is None:
-        shard.replay(record, offset)
-    else:
-        shard.replay_transactional(producer, record, offset)
-
-
 def replay_into(shard: Shard, log: Iterable[Entry]) -> None:
     """Read a log from its start, as a load does."""
     for offset, entry in enumerate(log):
         if entry.marker is not None:
-            shard.end_transaction(entry.marker)
+            shard.replay(entry.marker, offset)
             continue
         record = decode_record(entry.key, entry.value)
         assert record is not None
-        replay_one(shard, offset, record, entry.producer)
+        shard.replay(record, offset, entry.producer)

@@ -14,7 +14,7 @@ from coordinator.effects import (
     TimerFired,
 )
 from coordinator.groups.classic.group import Group
-from coordinator.groups.classic.heartbeat import beat_of
+from coordinator.groups.classic.heartbeat import prepare_heartbeat
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.session import on_session_timer
 from coordinator.groups.classic.states import (
@@ -53,7 +53,7 @@ def group_in(state: GroupState) -> Group:
 @pytest.mark.parametrize("state", list(GroupState))
 def test_3_53_a_valid_heartbeat_is_answered_by_the_state_and_refreshes(state: GroupState) -> None:
     group = group_in(state)
-    assert beat_of({"g": group}, beat())(1_000) is HEARTBEAT_ANSWER[state]
+    assert prepare_heartbeat({"g": group}, beat())(1_000) is HEARTBEAT_ANSWER[state]
     assert group.members["m"].session_deadline_ms == 1_000 + SESSION_MS
 
 
@@ -73,14 +73,16 @@ def test_3_53_a_valid_heartbeat_is_answered_by_the_state_and_refreshes(state: Gr
 def test_a_heartbeat_is_fenced_then_unknown_then_of_the_wrong_generation(
     request_: HeartbeatRequest, error: ErrorCode
 ) -> None:
-    assert beat_of({"g": group_in(STABLE)}, request_)(0) is error
+    assert prepare_heartbeat({"g": group_in(STABLE)}, request_)(0) is error
 
 
 def test_a_group_that_is_not_there_has_no_members_and_no_id_is_no_group() -> None:
-    assert beat_of({}, beat())(0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert prepare_heartbeat({}, beat())(0) is ErrorCode.UNKNOWN_MEMBER_ID
     nameless = HeartbeatRequest(group_id="", generation_id=0, member_id="m")
-    assert beat_of({}, nameless)(0) is ErrorCode.INVALID_GROUP_ID
-    assert beat_of({"": group_in(STABLE)}, nameless)(0) is ErrorCode.INVALID_GROUP_ID, "it may hold offsets"
+    assert prepare_heartbeat({}, nameless)(0) is ErrorCode.INVALID_GROUP_ID
+    assert prepare_heartbeat({"": group_in(STABLE)}, nameless)(0) is ErrorCode.INVALID_GROUP_ID, (
+        "it may hold offsets"
+    )
 
 
 def test_a_heartbeat_asks_for_nothing_but_its_reply_and_does_not_wait_for_the_disk(driver: Driver) -> None:
@@ -91,7 +93,7 @@ def test_a_heartbeat_asks_for_nothing_but_its_reply_and_does_not_wait_for_the_di
     result = driver.shard.handle(RequestReceived(request, context), driver.now_ms)
     answer = HeartbeatResponse(error_code=ErrorCode.NONE)
     assert result == Result(replies=(Reply(999, answer, reveals_stored=False),))
-    assert driver.shard.beat_of(request)(driver.now_ms) is ErrorCode.NONE
+    assert driver.shard.prepare_heartbeat(request)(driver.now_ms) is ErrorCode.NONE
 
 
 def test_a_timer_that_fires_early_is_armed_again_and_nobody_is_expired() -> None:

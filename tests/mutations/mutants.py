@@ -21,7 +21,7 @@ ROOT = HERE.parent.parent
 DEFAULT_NET = (
     "tests/groups",
     "tests/offsets",
-    "tests/server/test_commit_again.py",
+    "tests/server/test_prepared.py",
     "tests/server/test_group_runner.py",
     "tests/server/test_shard_runner.py",
     "tests/server/test_standing_still.py",

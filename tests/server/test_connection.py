@@ -16,13 +16,16 @@ from coordinator.server.connection import MAX_UNANSWERED, TURN_BYTES, Connection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
+from coordinator.server.prepared import Prepared
 from coordinator.server.server import Server
 from coordinator.settings.listeners import Listener
 from coordinator.topics.workers import InlineWorkers
-from protocol.framing import encode_request
+from protocol.errors import ErrorCode
+from protocol.framing import EncodedResponse, encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 ANSWER = Struct(">ii")  # Size, correlation id.
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
@@ -351,46 +354,56 @@ def test_a_connection_that_stops_reading_answers_what_it_started_and_starts_no_m
 
 
 class Beats:
-    """A repeater that counts, and answers with a body that tells how often it was asked."""
+    """Prepares heartbeats that count, and answer with how often that was."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def repeater(self, request: HeartbeatRequest, version: int) -> Callable[[int], tuple[bytes, bytes]]:
-        def repeat(now_ms: int) -> tuple[bytes, bytes]:
-            self.count += 1
-            return b"\x00\x00\x00\x05", bytes([self.count])
+        self.is_current = True
 
-        return repeat
+    def prepare(self, request: HeartbeatRequest, version: int, frame: bytes) -> Prepared:
+        def answer(now_ms: int) -> EncodedResponse:
+            self.count += 1
+            return EncodedResponse(HeartbeatResponse(error_code=ErrorCode(self.count)), version)
+
+        def run(numbers: tuple[int, ...], pending: Pending) -> None:
+            pending.reply(answer(0))
+
+        return Prepared(frame, lambda: self.is_current, run, answer=answer)
 
 
 @pytest.fixture
 def beats(server: FakeServer) -> Beats:
     beats = Beats()
-    handlers = dict.fromkeys((11, 12, 16), server.handle)
-    server.apis.update(api_table(handlers, {12: beats.repeater}))
+    handlers = dict.fromkeys((9, 11, 12, 16), server.handle)
+    server.apis.update(api_table(handlers, {12: beats.prepare}))
     return beats
+
+
+def teach(server: FakeServer, connection: Connection) -> None:
+    """Send two heartbeats, 0 and 1: the second of a size is prepared."""
+    for number in range(2):
+        connection.data_received(heartbeat(number))
+        server.started[number].reply(BEAT)
 
 
 def test_the_same_request_again_is_not_decoded_but_asked_again(
     server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
 ) -> None:
     """Only the correlation id differs: the answer is that of the state now, under the new id."""
-    connection.data_received(heartbeat(1))
-    server.started[0].reply(BEAT)
+    teach(server, connection)
     connection.data_received(heartbeat(2))
     connection.data_received(heartbeat(3))
-    assert server.started_ids() == [1]
+    assert server.started_ids() == [0, 1]
     assert beats.count == 2
-    assert transport.answered() == [1, 2, 3]
+    assert transport.answered() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("changed", ["generation", "version", "client", "group"])
 def test_a_request_that_differs_in_anything_else_is_decoded(
     server: FakeServer, beats: Beats, connection: Connection, changed: str
 ) -> None:
-    connection.data_received(heartbeat(1))
-    server.started[0].reply(BEAT)
+    teach(server, connection)
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     version, client_id = 4, "c"
     match changed:
@@ -403,56 +416,76 @@ def test_a_request_that_differs_in_anything_else_is_decoded(
         case "group":
             request.group_id = "h"
     connection.data_received(encode_request(request, version, 2, client_id))
-    assert server.started_ids() == [1, 2]
+    assert server.started_ids() == [0, 1, 2]
     assert beats.count == 0
 
 
 def test_a_repeated_request_keeps_its_place_in_the_order(
     server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
 ) -> None:
-    connection.data_received(heartbeat(1))
-    server.started[0].reply(BEAT)
+    teach(server, connection)
     connection.data_received(join(2))
     connection.data_received(heartbeat(3))
-    assert (server.started_ids(), beats.count) == ([1, 2], 0), "it waits behind the join"
-    server.started[1].reply(JOINED)
+    assert (server.started_ids(), beats.count) == ([0, 1, 2], 0), "it waits behind the join"
+    server.started[2].reply(JOINED)
     server.run_soon()
-    assert (server.started_ids(), beats.count) == ([1, 2], 1)
-    assert transport.answered() == [1, 2, 3]
+    assert (server.started_ids(), beats.count) == ([0, 1, 2], 1)
+    assert transport.answered() == [0, 1, 2, 3]
 
 
 def test_a_repeated_request_waits_while_the_peer_does_not_read(
     server: FakeServer, beats: Beats, connection: Connection
 ) -> None:
-    connection.data_received(heartbeat(1))
-    server.started[0].reply(BEAT)
+    teach(server, connection)
     connection.pause_writing()
     connection.data_received(heartbeat(2))
-    assert (server.started_ids(), beats.count) == ([1], 0)
+    assert (server.started_ids(), beats.count) == ([0, 1], 0)
 
 
 def test_equal_requests_in_one_segment_are_answered_each(
     server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
 ) -> None:
     """As of a client that pipelines: neither is decoded, and a piece of a third waits for the rest."""
-    connection.data_received(heartbeat(1))
-    server.started[0].reply(BEAT)
+    teach(server, connection)
     third = heartbeat(4)
     connection.data_received(heartbeat(2) + heartbeat(3) + third[:20])
-    assert (server.started_ids(), beats.count) == ([1], 2)
-    assert transport.answered() == [1, 2, 3]
-    assert transport.writes == 2
+    assert (server.started_ids(), beats.count) == ([0, 1], 2)
+    assert transport.answered() == [0, 1, 2, 3]
+    assert transport.writes == 3
     connection.data_received(third[20:])
-    assert (transport.answered(), beats.count) == ([1, 2, 3, 4], 3)
+    assert (transport.answered(), beats.count) == ([0, 1, 2, 3, 4], 3)
 
 
 def test_a_repeated_request_waits_for_another_that_is_before_it_in_its_segment(
     server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
 ) -> None:
-    connection.data_received(heartbeat(1))
-    server.started[0].reply(BEAT)
+    teach(server, connection)
     connection.data_received(list_groups(2) + heartbeat(3))
-    assert (transport.answered(), beats.count) == ([1], 0)
-    server.started[1].reply(LISTED)
+    assert (transport.answered(), beats.count) == ([0, 1], 0)
+    server.started[2].reply(LISTED)
     server.run_soon()
-    assert (transport.answered(), beats.count) == ([1, 2, 3], 1)
+    assert (transport.answered(), beats.count) == ([0, 1, 2, 3], 1)
+
+
+def test_a_prepared_request_that_is_no_longer_current_is_decoded(
+    server: FakeServer, beats: Beats, connection: Connection
+) -> None:
+    teach(server, connection)
+    beats.is_current = False
+    connection.data_received(heartbeat(2))
+    server.started[2].reply(BEAT)
+    connection.data_received(heartbeat(3) + heartbeat(4))
+    assert (server.started_ids(), beats.count) == ([0, 1, 2, 3, 4], 0)
+
+
+def test_a_prepared_request_behind_another_waits_for_its_place_and_is_not_decoded(
+    server: FakeServer, transport: FakeTransport, beats: Beats, connection: Connection
+) -> None:
+    """Pipelined behind a fetch of offsets whose answer is not there yet."""
+    teach(server, connection)
+    fetch = encode_request(OffsetFetchRequest(group_id="g"), 5, 2, "c")
+    connection.data_received(fetch + heartbeat(3))
+    assert (server.started_ids(), beats.count) == ([0, 1, 2], 1)
+    assert transport.answered() == [0, 1], "it keeps its place"
+    server.started[2].reply(OffsetFetchResponse())
+    assert transport.answered() == [0, 1, 2, 3]

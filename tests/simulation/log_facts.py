@@ -46,7 +46,7 @@ class LogFacts:
             typed = decode_record(record.key, record.value)
             assert typed is not None, "the daemon wrote what it cannot read"
             if batch.is_transactional:
-                shadow.replay_transactional((batch.producer_id, batch.producer_epoch), typed, record.offset)
+                shadow.replay(typed, record.offset, (batch.producer_id, batch.producer_epoch))
                 self._take_held((shadow.partition, batch.producer_id), typed, record.offset)
                 continue
             shadow.replay(typed, record.offset)
@@ -65,7 +65,7 @@ class LogFacts:
 
     def _take_marker(self, shadow: Shard, batch: Batch, record: LogRecord) -> None:
         is_commit = control_type(record.key) is ControlType.COMMIT
-        shadow.end_transaction(Marker(batch.producer_id, batch.producer_epoch, 0, is_commit))
+        shadow.replay(Marker(batch.producer_id, batch.producer_epoch, 0, is_commit), record.offset)
         for where, (committed, log_offset) in self.held.pop(
             (shadow.partition, batch.producer_id), {}
         ).items():

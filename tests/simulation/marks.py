@@ -59,7 +59,7 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
         "partition_unowned_for_a_generation": "a cooperative group moves a partition (KIP-429)",
         # Offsets.
         "commit_from_old_generation": "a member commits while its group rebalances (O7)",
-        "commit_went_the_short_way": "a commit is known by its bytes",
+        "commit_was_prepared": "a commit is known by its bytes",
         "commit_outwaited_the_disk": "a commit is not durable in time (3.88)",
         "commit_without_room": "a commit is refused since the disk is full",
         "commit_for_missing_topic": "a commit names a topic that is not there",

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from coordinator.effects import Event, Result
-from coordinator.groups.classic.heartbeat import Beat
+from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.runtime.clock import Clock
@@ -58,11 +58,11 @@ class WatchedShard(Shard):
         self._witness.after(self, event, result, before, now_ms)
         return result
 
-    def beat_of(self, request: HeartbeatRequest) -> Beat:
-        beat = super().beat_of(request)
+    def prepare_heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
+        heartbeat = super().prepare_heartbeat(request)
 
         def heard(now_ms: int) -> ErrorCode:
-            error = beat(now_ms)
+            error = heartbeat(now_ms)
             if error in ALIVE:
                 self._witness.heard(request.group_id, request.member_id, now_ms)
             return error
@@ -137,7 +137,7 @@ class Server:
         transactions = self.transactions = TransactionSide(self, self.runtime)
         groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), transactions.verifier)
         handlers = {**groups.handlers(), **transactions.handlers()}
-        self.apis = api_table(handlers, groups.repeaters(), groups.recallers())
+        self.apis = api_table(handlers, groups.prepare())
         self.runtime.open_shards(
             [self._new_runner(log) for log in self.logs], transactions.runners(COMMIT_TIMEOUT_MS)
         )

@@ -120,7 +120,7 @@ class Sights:
         runner = self._server.runner_for(call.request.group_id)
         errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
         if ErrorCode.COORDINATOR_NOT_AVAILABLE in errors and runner.shard is not None:
-            self._marks.reach("commit_outwaited_the_disk" if runner.has_room else "commit_without_room")
+            self._marks.reach("commit_outwaited_the_disk" if runner.may_write else "commit_without_room")
         if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in errors:
             self._marks.reach("commit_for_missing_topic")
         if ErrorCode.UNKNOWN_TOPIC_ID in errors:
@@ -215,5 +215,5 @@ class Sights:
         for runner in self._server.runners:
             if runner.shard is None:
                 self._marks.reach("topic_deleted_while_loading")
-            elif not runner.has_room:
+            elif not runner.may_write:
                 self._marks.reach("topic_deleted_without_room")

@@ -14,15 +14,15 @@ from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinator.server.api_table import Again, Api, Handler, Recaller, Repeat, Repeater
+from coordinator.server.api_table import Api, Handler
 from coordinator.server.connection import Connection
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
+from coordinator.server.prepared import Prepare, Prepared
 from coordinator.settings.listeners import Listener
-from protocol.framing import decode_response
+from protocol.framing import EncodedResponse, decode_response
 from protocol.messages import RESPONSES
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.timeline import Origin
 
@@ -49,12 +49,6 @@ class WireCall(Call):
         assert self.pending is not None, "answered before it was read"
         self.witness.on_made(self, response)
         self.pending.reply(response)
-
-    def reply_frame(self, before: bytes, after: bytes) -> None:
-        assert self.pending is not None, "answered before it was read"
-        framed = (before + bytes(4) + after)[_SIZE.size :]
-        self.witness.on_made(self, decode_response(OffsetCommitResponse, self.api_version, framed)[1])
-        self.pending.reply_frame(before, after)
 
 
 class Host:
@@ -191,16 +185,6 @@ class SocketEnd(asyncio.Transport):
         self._server.witness.on_read(call)
         return call
 
-    def recalled(self, again: Again, numbers: tuple[int, ...], pending: Pending) -> None:
-        """A commit goes the short way."""
-        server = self._server
-        call = self.started(pending)
-        request: OffsetCommitRequest = call.request
-        shard = server.runner_for(request.group_id).shard
-        assert shard is not None, "a commit went the short way to no shard"
-        server.witness.on_commit_again(shard, call, server.clock.now_ms())
-        again.handle(numbers, call)  # type: ignore[arg-type]
-
     # The answers. A transport as the daemon sees it.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -293,42 +277,32 @@ class WatchedApis:
             self._rows[key] = replace(
                 api,
                 handle=self._handler(api.handle),
-                repeater=None if api.repeater is None else self._repeater(api.repeater),
-                recaller=None if api.recaller is None else self._recaller(api.recaller),
+                prepare=None if api.prepare is None else self._prepare(api.prepare),
             )
         return self._rows.get(key)
 
     def _handler(self, handle: Handler) -> Handler:
         return lambda request, pending: handle(request, self._end.started(pending))  # type: ignore[arg-type]
 
-    def _repeater(self, repeater: Repeater) -> Repeater:
-        def make(request: Any, version: int) -> Repeat:
-            repeat = repeater(request, version)
+    def _prepare(self, prepare: Prepare) -> Prepare:
+        def watched(request: Any, version: int, frame: bytes) -> Prepared | None:
+            prepared = prepare(request, version, frame)
+            return None if prepared is None else self._watched(prepared, frame)
 
-            def watched(now_ms: int) -> tuple[bytes, bytes]:
-                self._end.started(None)
-                return repeat(now_ms)
+        return watched
 
-            return watched
+    def _watched(self, prepared: Prepared, frame: bytes) -> Prepared:
+        def run(numbers: tuple[int, ...], pending: Pending) -> None:
+            prepared.run(numbers, self._end.started(pending))  # type: ignore[arg-type]
 
-        return make
+        def answer(now_ms: int) -> EncodedResponse:
+            self._end.started(None)
+            return prepared.answer(now_ms)
 
-    def _recaller(self, recaller: Recaller) -> Recaller:
-        def make(request: Any, version: int, frame: bytes) -> Again | None:
-            again = recaller(request, version, frame)
-            return None if again is None else WatchedAgain(again, self._end)
-
-        return make
-
-
-class WatchedAgain:
-    """An `Again` that shows the witness what it does."""
-
-    def __init__(self, again: Again, end: SocketEnd) -> None:
-        self._again = again
-        self._end = end
-        self.numbers_in = again.numbers_in
-        self.may_come = again.may_come
-
-    def handle(self, numbers: tuple[int, ...], pending: Pending) -> None:
-        self._end.recalled(self._again, numbers, pending)
+        return Prepared(
+            frame,
+            prepared.is_current,
+            run,
+            template=prepared.template,
+            answer=answer if prepared.is_immediate else None,
+        )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.server.prepared import PreparedRequests
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -167,28 +168,29 @@ def split(data: bytes) -> list[bytes]:
 def test_the_ways_of_a_connection_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """By some of the first seeds; a simulation that never leaves the plain way proves nothing of the others."""
     ways: Counter[str] = Counter()
-    started, recalled, pause = SocketEnd.started, SocketEnd.recalled, SocketEnd.pause_reading
+    started, match, pause = SocketEnd.started, PreparedRequests.match, SocketEnd.pause_reading
 
     def on_started(self: SocketEnd, pending: Any) -> Any:
-        ways["remembered" if pending is None else "decoded"] += 1
+        ways["answered at once" if pending is None else "in its place"] += 1
         return started(self, pending)
 
-    def on_recalled(self: SocketEnd, *arguments: Any) -> None:
-        ways["recalled"] += 1
-        recalled(self, *arguments)
+    def on_match(self: PreparedRequests, *arguments: Any) -> Any:
+        matched = match(self, *arguments)
+        ways["decoded" if matched is None else "prepared"] += 1
+        return matched
 
     def on_pause(self: SocketEnd) -> None:
         ways["held back"] += 1
         pause(self)
 
     monkeypatch.setattr(SocketEnd, "started", on_started)
-    monkeypatch.setattr(SocketEnd, "recalled", on_recalled)
+    monkeypatch.setattr(PreparedRequests, "match", on_match)
     monkeypatch.setattr(SocketEnd, "pause_reading", on_pause)
     chosen = [seed for seed in range(40) if Simulation(seed).parts.real_connections]
     assert 10 <= len(chosen) <= 30
     for seed in chosen[:12]:
         Simulation(seed).run()
     assert ways["decoded"] >= 2_000
-    assert ways["remembered"] >= 50
-    assert ways["recalled"] >= 50
+    assert ways["answered at once"] >= 50
+    assert ways["prepared"] >= 50
     assert ways["held back"] >= 5

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.effects import CommitRun, Event, RequestReceived, Result, TimerFired
+from coordinator.effects import (
+    Event,
+    PreparedCommitReceived,
+    Record,
+    RequestReceived,
+    Result,
+    TimerFired,
+)
 from coordinator.groups.classic.group import AssignmentStored, Group
 from coordinator.groups.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.groups.record_schemas import GroupMetadataKey
@@ -65,9 +72,6 @@ class Witness:
         self._shadows: dict[int, Shard] = {}
         self._accounts = Accounts(self)
         self._due_at: dict[int, tuple[Any, int, int]] = {}  # By call: response, partition, position.
-        self._due_again: dict[
-            int, tuple[int, int]
-        ] = {}  # By call that went the short way: partition, position.
         self._promises = Promises(self.facts, self.require)
         self.transactions = TransactionWitness(self.facts, self.violated)
         self._grew: set[int] = set()  # Partitions with newly durable records.
@@ -124,22 +128,6 @@ class Witness:
         made, partition, position = self._due_at.pop(id(call), (None, 0, 0))
         if made is response and (durable := self._log(partition).durable_offset) < position:
             self.violated(f"answered at {durable}, had seen {position}: {call.request}")
-        partition, position = self._due_again.pop(id(call), (0, 0))
-        if (durable := self._log(partition).durable_offset) < position and _stores_any(response):
-            self.violated(f"answered at {durable}, wrote up to {position}: {call.request}")
-
-    def on_commit_again(self, shard: Shard, call: Call, now_ms: int) -> None:
-        """A commit is about to go the short way, past `handle`: may it, and what must its answer wait for?"""
-        request = call.request
-        before = self._before_request(shard, request.group_id)
-        if before is None:
-            self.violated(f"a commit for a group that is not there went the short way: {request}")
-            return
-        self.marks.reach("commit_went_the_short_way")
-        self._check_commit(before, request)
-        self.heard(request.group_id, request.member_id, now_ms)
-        count = sum(len(topic.partitions) for topic in request.topics)
-        self._due_again[id(call)] = (shard.partition, self._runner_position(shard.partition) + count)
 
     def on_topic_deleted(self, topic: str) -> None:
         """The topic is about to go: what was committed for it counts no more."""
@@ -184,6 +172,8 @@ class Witness:
         if isinstance(event, RequestReceived) and before is not None:
             self._note_replaced(before, group, event.request)
             self._check_request(before, event, result, now_ms)
+        if isinstance(event, PreparedCommitReceived):
+            self._check_prepared(before, event, now_ms)
 
     def _note_replaced(self, before: Before, group: Group, request: Any) -> None:
         """A static member without an id takes the place of the one that has its instance id."""
@@ -198,7 +188,7 @@ class Witness:
         self._accounts.heard(group_id, member_id, now_ms)
 
     def _note_replies(self, shard: Shard, result: Result) -> None:
-        position = self._runner_position(shard.partition) + len(result.records)
+        position = self._runner_position(shard.partition) + sum(record.count for record in result.records)
         for reply in result.replies:
             if reply.reveals_stored:
                 self._due_at[id(reply.reply_to)] = (reply.response, shard.partition, position)
@@ -208,7 +198,7 @@ class Witness:
 
     def _count_tombstones(self, result: Result) -> None:
         for record in result.records:
-            if isinstance(record, CommitRun):
+            if not isinstance(record, Record):
                 continue
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
                 self._promises.on_group_ended(record.key.group)
@@ -243,6 +233,16 @@ class Witness:
             enough = counted >= self.server.settings.group_max_size
             self.require(enough, f"{before.group_id} with {counted} members was called full (3.30, 3.32)")
 
+    def _check_prepared(self, before: Before | None, event: PreparedCommitReceived, now_ms: int) -> None:
+        """All of it is stored, whatever is found: so nobody but its member may send it."""
+        self.marks.reach("commit_was_prepared")
+        request: OffsetCommitRequest = event.commit.request
+        if before is None:
+            self.violated(f"a prepared commit for a group that is not there: {request}")
+            return
+        self._check_commit(before, request)
+        self.heard(request.group_id, request.member_id, now_ms)
+
     def _check_commit(self, before: Before, request: OffsetCommitRequest) -> None:
         if request.generation_id_or_member_epoch < 0:
             self.require(before.state is EMPTY, f"a stranger committed in {before.state.value}: {request}")
@@ -273,7 +273,6 @@ class Witness:
         self.sights.on_crash()
         self.deadlines.on_crash()
         self._due_at.clear()
-        self._due_again.clear()
         self.transactions.on_crash()
         self._grew.clear()
 
@@ -324,6 +323,8 @@ def _group_of(event: Event) -> str | None:
     match event:
         case RequestReceived(request, _):
             return getattr(request, "group_id", None)
+        case PreparedCommitReceived(commit):
+            return str(commit.request.group_id)
         case TimerFired(key, _):
             return getattr(key, "group_id", None)
     return getattr(getattr(event, "then", None), "group_id", None)

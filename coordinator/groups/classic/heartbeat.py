@@ -2,7 +2,7 @@
 
 The one request that comes all the time: two look-ups, one integer stored. No timer is touched: the
 session timer finds the deadline moved on when it fires, and is armed again (`session`). Members send the same
-request again and again, so it is made into a function of the time once, and that is called each time.
+request again and again, so it is prepared: made into a function of the time, which is called each time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from coordinator.groups.classic.states import HEARTBEAT_ANSWER
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 
-Beat: TypeAlias = Callable[[int], ErrorCode]
+Heartbeat: TypeAlias = Callable[[int], ErrorCode]
 """One heartbeat at `now_ms`: moves the member's session deadline, and says what to answer."""
 
 
-def beat_of(groups: dict[str, Group], request: HeartbeatRequest) -> Beat:
-    """The heartbeat that `request` is, to be given any number of times; what it finds is looked up each time.
+def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> Heartbeat:
+    """The heartbeat that `request` is, to be sent any number of times; what it finds is looked up each time.
 
     Errors: INVALID_GROUP_ID, FENCED_INSTANCE_ID (KIP-345), UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS (the session is refreshed all the same), COORDINATOR_NOT_AVAILABLE.
@@ -28,7 +28,7 @@ def beat_of(groups: dict[str, Group], request: HeartbeatRequest) -> Beat:
     group_id, member_id, generation_id = request.group_id, request.member_id, request.generation_id
     instance_id = request.group_instance_id
 
-    def beat(now_ms: int) -> ErrorCode:
+    def heartbeat(now_ms: int) -> ErrorCode:
         group = groups.get(group_id)
         if not group_id:  # Offsets may be kept under it, members may not.
             return ErrorCode.INVALID_GROUP_ID
@@ -42,4 +42,4 @@ def beat_of(groups: dict[str, Group], request: HeartbeatRequest) -> Beat:
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         return HEARTBEAT_ANSWER[group.state]
 
-    return beat
+    return heartbeat

@@ -1,24 +1,32 @@
-"""A commit that comes again takes a short way: it ends as the long one does, whatever has happened in between."""
+"""A prepared commit ends as one that is decoded, whatever has happened in between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from struct import pack
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, cast
 
 import pytest
 
 from coordinator.effects import RequestContext
 from coordinator.groups.classic.group import Group
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.server.commit_again import commit_again_of
-from coordinator.server.remembered import Recalled
+from coordinator.server.api_table import Api, api_table
+from coordinator.server.group_apis import GroupApis
+from coordinator.server.prepared import PreparedRequests
 from protocol.codec.codec import decode
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
-from protocol.framing import decode_request_header, decode_response, encode_request, response_frame
+from protocol.framing import (
+    EncodedResponse,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    response_frame,
+)
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -55,40 +63,59 @@ class Framed:
         self.frames: list[bytes] = []
 
     def reply(self, response: Any) -> None:
-        self.frames.append(b"".join(response_frame(self.correlation_id, response, self.version)))
+        if isinstance(response, EncodedResponse):
+            self.frames.append(response.frame(self.correlation_id))
+        else:
+            self.frames.append(b"".join(response_frame(self.correlation_id, response, self.version)))
 
-    def reply_frame(self, before: bytes, after: bytes) -> None:
-        self.frames.append(before + pack(">i", self.correlation_id) + after)
+
+class OneRunner:
+    """A runtime with one shard."""
+
+    def __init__(self, world: ShardWorld) -> None:
+        self._world = world
+        self.now_ms, self.wall_ms = world.now_ms, world.wall_ms
+
+    def runner_for(self, group_id: str) -> Any:
+        return self._world.runner
+
+
+def apis_of(world: ShardWorld) -> GroupApis:
+    return GroupApis(cast(Any, OneRunner(world)))
+
+
+def commit_api(world: ShardWorld) -> Api:
+    """The row of OffsetCommit."""
+    apis = apis_of(world)
+    return api_table(apis.handlers(), apis.prepare())[8]
 
 
 class Peer:
-    """A connection to a world of its own; one that `recalls` knows a commit that comes again by its bytes."""
+    """A connection to a world of its own; one that `prepares` matches the next commit by its bytes."""
 
-    def __init__(self, recalls: bool, **world: Any) -> None:
+    def __init__(self, prepares: bool, **world: Any) -> None:
         self.world = ShardWorld(**world)
         self.asked: list[Framed] = []
-        self.short = 0  # Commits that went the short way.
+        self.prepared = 0  # Commits that were not decoded.
         self.member: dict[str, Any] = {}  # What a member of the group `m` commits with.
-        self._recalled, self._recalls = Recalled(), recalls
+        self._api = commit_api(self.world)
+        self._requests, self._prepares = PreparedRequests(), prepares
 
     def send(self, frame: bytes, version: int) -> Framed:
         framed = Framed(len(self.asked), version)
         self.asked.append(framed)
-        numbers = self._recalled.numbers_in(frame, 0, len(frame), self.world.now_ms())
-        if numbers is not None:
-            self.short += 1
-            self._recalled.handle(numbers, framed)  # type: ignore[arg-type]
+        if (matched := self._requests.match(self._api, frame, 0, len(frame))) is not None:
+            self.prepared += 1
+            run, numbers = matched
+            run(numbers, cast(Any, framed))
             return framed
         _, start = decode_request_header(frame[4:], version >= FLEXIBLE_SINCE)
         request = decode(OffsetCommitRequest, version, frame[4:], start)
-        if self._recalls:
-            self._recalled.learn(self._again, request, version, frame)
+        if self._prepares:
+            self._requests.learn(self._api, request, version, frame)
         context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)
         self.world.runner.request(request, context)
         return framed
-
-    def _again(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Any:
-        return commit_again_of(self.world.runner, request, version, frame)
 
     def send_and_flush(self, frame: bytes, version: int) -> None:
         self.send(frame, version)
@@ -138,57 +165,57 @@ def both(
     """Do it to both, and find no difference."""
     for peer in peers:
         step(peer, *given, **named)
-    short, long = peers
-    assert short.seen == long.seen
+    prepared, decoded = peers
+    assert prepared.seen == decoded.seen
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_the_short_way_ends_as_the_long_one(version: int, count: int) -> None:
+def test_a_prepared_commit_ends_as_a_decoded_one(version: int, count: int) -> None:
     peers = pair()
     for number in range(4):
         frame = commit(1 << 10 * number, version, number, count, group_id="g")
         both(peers, Peer.send_and_flush, frame, version)
-    assert peers[0].short == 2, "the second taught it"
+    assert peers[0].prepared == 2, "the second taught it"
     assert fetched(peers[0].world) == 1 << 30
     peers[0].world.load()
     assert fetched(peers[0].world) == 1 << 30, "and so says the log"
 
 
-def test_what_is_not_stored_for_all_goes_the_long_way_each_time() -> None:
+def test_what_is_not_stored_for_all_is_decoded_each_time() -> None:
     peers = pair()
     for number in range(4):
         frame = commit(number, count=5, group_id="g")  # There are four partitions.
         both(peers, Peer.send_and_flush, frame, 8)
-    assert peers[0].short == 0
+    assert peers[0].prepared == 0
 
 
-def test_a_retention_of_its_own_goes_the_long_way() -> None:
+def test_a_retention_of_its_own_is_decoded() -> None:
     peers = pair()
     for number in range(4):
         frame = commit(number, 4, group_id="g", retention_time_ms=5_000)
         both(peers, Peer.send_and_flush, frame, 4)
-    assert peers[0].short == 0
+    assert peers[0].prepared == 0
 
 
-def test_many_partitions_go_by_columns_and_not_the_short_way() -> None:
+def test_many_partitions_go_by_columns_and_are_decoded() -> None:
     peers = pair()
     for peer in peers:
         peer.world.topics.grow("orders", 100)
     for number in range(4):
         frame = commit(number, count=100, note="", group_id="g")
         both(peers, Peer.send_and_flush, frame, 8)
-    assert peers[0].short == 0
+    assert peers[0].prepared == 0
 
 
-def test_tagged_fields_that_we_do_not_know_go_the_long_way() -> None:
+def test_tagged_fields_that_are_not_known_are_decoded() -> None:
     peers = pair()
     for number in range(4):
         frame = commit(number, group_id="g")
         size = int.from_bytes(frame[:4], "big") + 2
         tagged = pack(">i", size) + frame[4:-1] + b"\x01\x05\x00"  # One, number 5, empty.
         both(peers, Peer.send_and_flush, tagged, 8)
-    assert peers[0].short == 0
+    assert peers[0].prepared == 0
 
 
 def taught(**world: Any) -> Peer:
@@ -210,7 +237,7 @@ def test_the_answer_waits_for_the_disk_and_tells_of_its_fault() -> None:
     peer = taught()
     framed = peer.send(commit(7, group_id="g"), 8)
     peer.world.end_turn()
-    assert peer.short == 1
+    assert peer.prepared == 1
     assert framed.frames == []
     peer.world.end_flush(BROKEN)
     assert len(framed.frames) == 1
@@ -233,7 +260,7 @@ def test_a_bug_is_answered_and_costs_a_life(monkeypatch: pytest.MonkeyPatch) -> 
     waiting = peer.send(commit(7, group_id="g"), 8)
     monkeypatch.setattr(peer.world.log, "append", a_bug)
     framed = peer.send(commit(8, group_id="g"), 8)  # There is no room for it in the batch, so that is cut.
-    assert peer.short == 2
+    assert peer.prepared == 2
     assert [error_of(each) for each in (waiting, framed)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
     assert peer.world.reloads == 1
 
@@ -243,17 +270,19 @@ def test_what_no_batch_can_hold_is_refused() -> None:
     for number in range(4):
         frame = commit(number, group_id="g")
         both(peers, Peer.send_and_flush, frame, 8)
-    assert peers[0].short == 0, "what was refused made no group"
+    assert peers[0].prepared == 0, "what was refused made no group"
 
 
-def test_a_full_disk_and_another_life_are_the_long_ways_affair() -> None:
+def test_on_a_full_disk_and_after_a_load_a_commit_is_decoded() -> None:
     peer = taught()
     peer.send(commit(7, group_id="g"), 8)
     peer.world.end_turn()
     peer.world.end_flush(FULL)
     peer.world.load()
-    assert error_of(peer.send(commit(8, group_id="g"), 8)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert peer.short == 1
+    for offset in (8, 9, 10):  # The second of them is prepared all the same.
+        answered = peer.send(commit(offset, group_id="g"), 8)
+        assert error_of(answered) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert peer.prepared == 1
 
 
 def test_it_keeps_a_member_alive() -> None:
@@ -265,7 +294,7 @@ def test_it_keeps_a_member_alive() -> None:
             peer.send(commit(5, group_id="m", **joined), 8)
             peer.flush()
             peer.world.fire_due()
-    assert peers[0].short == 4
+    assert peers[0].prepared == 4
     assert peers[0].seen == peers[1].seen
     assert peers[0].world.runner.shard is not None
     assert peers[0].world.runner.shard.groups["m"].members
@@ -278,7 +307,7 @@ def member_of(peer: Peer) -> dict[str, Any]:
     return {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
 
 
-# What may happen in between. Each of these is done to a connection that takes the short way and to one that never
+# What may happen in between. Each of these is done to a connection that prepares commits and to one that never
 # does, in every version that has one, and no difference may be found: in answers, in the log, in what is stored.
 
 
@@ -367,7 +396,7 @@ STEPS: dict[str, Callable[[Peer], Any]] = {
     "later": lambda peer: pass_time(peer, 6_000),
     "expire": lambda peer: pass_time(peer, 10_000),
 }
-SEQUENCES: dict[str, int] = {  # And how many of its commits take the short way, in version 8.
+SEQUENCES: dict[str, int] = {  # And how many of its commits are prepared, in version 8.
     "commit commit commit": 1,
     "commit commit end-of-turn commit commit flush commit": 3,
     "commit commit other commit commit commit": 1,
@@ -423,12 +452,37 @@ def test_whatever_happens_in_between(sequence: str) -> None:
             else:
                 both(peers, partial(send, step, version, number))
         both(peers, load)
-        assert peers[1].short == 0
+        assert peers[1].prepared == 0
         if version == 8:
-            assert peers[0].short == SEQUENCES[sequence]
+            assert peers[0].prepared == SEQUENCES[sequence]
 
 
 def send(kind: str, version: int, number: int, peer: Peer) -> None:
     """A commit of this kind; the offsets differ each time."""
     more = peer.member if kind == "member" else {}
     peer.send(commit(1 << number, version, number, **{**COMMITS[kind], **more}), version)
+
+
+def test_a_prepared_heartbeat_is_that_of_the_shard_as_it_lives() -> None:
+    """A former life of the shard knows members that the log has forgotten."""
+    world = ShardWorld(settings=GroupSettings(group_initial_rebalance_delay_ms=0))
+    joined = world.answer(join(), JOIN)
+    world.answer(sync(joined), SYNC)
+    request = HeartbeatRequest(group_id="m", generation_id=joined.generation_id, member_id=joined.member_id)
+    apis = apis_of(world)
+    frame = encode_request(request, 4, 0, CLIENT_ID)
+    prepared = apis.prepare_heartbeat(request, 4, frame)
+    assert prepared is not None
+    assert prepared.is_current()
+    assert prepared.answer(world.now_ms()).message.error_code is ErrorCode.NONE
+    world.load()
+    assert not prepared.is_current()
+    assert apis.prepare_heartbeat(request, 4, frame) is not None, "that of the shard that lives now"
+
+
+def test_while_a_shard_loads_heartbeats_are_not_prepared() -> None:
+    world = ShardWorld()
+    world.runner.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    request = HeartbeatRequest(group_id="m", generation_id=1, member_id="a")
+    apis = apis_of(world)
+    assert apis.prepare_heartbeat(request, 4, encode_request(request, 4, 0, CLIENT_ID)) is None

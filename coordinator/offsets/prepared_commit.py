@@ -1,9 +1,9 @@
-"""A commit that comes again: the same member, the same partitions, and other offsets.
+"""A prepared OffsetCommit: the same member, the same partitions, and other offsets.
 
 Consumers commit what they own every few seconds, and nothing but the offsets differs. So what a commit leads to -
-keys and values of the log, the places of its offsets - is made once, and after that only filled in. Nothing is
-believed for that: whether the member may commit, and whether the topics are the same, is asked each time; if it
-is not so the commit goes the long way, which knows what to answer.
+keys and values of the log, the rows of its offsets - is made once, and after that only filled in. Nothing is
+believed for that: whether the member may commit, and whether the topics are the same, is looked up each time; if
+not, the commit is no longer current, and is decoded and handled as any other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from coordinator.effects import CommitRun, Record
+from coordinator.effects import PreparedCommitReceived, Record, Reply, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.group_settings import GroupSettings
@@ -30,6 +30,7 @@ from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.primitives import ZERO_UUID
 from protocol.codec.template import Template
 from protocol.errors import ErrorCode
+from protocol.framing import EncodedResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.records.records import Record as LogRecord
 
@@ -46,13 +47,12 @@ class Row(NamedTuple):
     value: Template  # Of the offset, and of the time of the commit.
 
 
-class Recommit:
-    """A request of which all but the offsets is known. Used with the shard that it was made for, as it lives."""
+class PreparedCommit:
+    """An OffsetCommit of which all but the offsets is known. Used with the shard that it was made for."""
 
     def __init__(
         self,
         groups: dict[str, Group],
-        offsets: CommittedOffsets,
         catalog: TopicCatalog,
         request: OffsetCommitRequest,
         api_version: int,
@@ -61,16 +61,15 @@ class Recommit:
     ) -> None:
         self.request = request
         self.api_version = api_version
-        self.response = response  # When all of it is stored.
+        self.response = EncodedResponse(response, api_version)  # When all of it is stored.
         self._groups = groups
-        self._offsets = offsets
         self._catalog = catalog
         self._rows = rows
         highest = {row.topic: (row.topic_id, row.partition) for row in sorted(rows, key=_by_partition)}
         self._topics = [(topic, *known) for topic, known in highest.items()]
 
-    def may_be_stored(self, now_ms: int) -> bool:
-        """Whether all of it would be stored if it came now; then the member is alive, as after any commit."""
+    def is_current(self) -> bool:
+        """Whether all of it would be stored if it came now."""
         group = self._groups.get(self.request.group_id)
         if group is None or commit_error(group, self.request, self.api_version) is not ErrorCode.NONE:
             return False
@@ -79,35 +78,51 @@ class Recommit:
             count = catalog.partition_count(topic)
             if count is None or count <= partition or (catalog.topic_id(topic) or ZERO_UUID) != topic_id:
                 return False
-        refresh_session(group, self.request.member_id, now_ms)
         return True
 
-    def records(self, offsets: Sequence[int], wall_ms: int) -> list[LogRecord]:
-        """What is written to the log for these offsets, one for each partition of the request."""
+    def handle(self, event: PreparedCommitReceived, now_ms: int) -> Result:
+        """Store the event's offsets, all of them; as after any commit the member is alive."""
+        refresh_session(self._groups[self.request.group_id], self.request.member_id, now_ms)
+        offsets = PreparedOffsets(self.request.group_id, self._rows, event.offsets, event.wall_ms)
+        return Result((offsets,), (Reply(event.reply_to, self.response),))
+
+
+class PreparedOffsets:
+    """The records of one prepared commit: as many `Record`s of the log, with keys and values filled in."""
+
+    __slots__ = ("_group_id", "_offsets", "_rows", "_wall_ms", "count")
+
+    def __init__(self, group_id: str, rows: list[Row], offsets: Sequence[int], wall_ms: int) -> None:
+        self._group_id = group_id
+        self._rows, self._offsets = rows, offsets
+        self._wall_ms = wall_ms
+        self.count = len(rows)
+
+    def encode(self, wall_ms: int) -> list[LogRecord]:
+        """The records as they are written to the log at `wall_ms`."""
+        commit_ms = self._wall_ms
         return [
-            LogRecord(row.key, row.value.fill((offset, wall_ms)), wall_ms)
-            for row, offset in zip(self._rows, offsets, strict=True)
+            LogRecord(row.key, row.value.fill((offset, commit_ms)), wall_ms)
+            for row, offset in zip(self._rows, self._offsets, strict=True)
         ]
 
-    def replay(self, offsets: Sequence[int], wall_ms: int, log_offset: int) -> None:
-        """Take in those records, the first of which is at `log_offset`: as `Shard.replay` of each of them."""
-        group_id = self.request.group_id
-        for row, offset in zip(self._rows, offsets, strict=True):
+    def apply(self, committed: CommittedOffsets, log_offset: int) -> None:
+        """Store them in `committed`; the first of the records is at `log_offset`."""
+        group_id, wall_ms = self._group_id, self._wall_ms
+        for row, offset in zip(self._rows, self._offsets, strict=True):
             known = (offset, row.leader_epoch, row.metadata, wall_ms, NO_EXPIRY, row.topic_id, log_offset)
-            committed = new_tuple(CommittedOffset, known)
-            self._offsets.put(group_id, row.topic, row.partition, committed)
+            committed.put(group_id, row.topic, row.partition, new_tuple(CommittedOffset, known))
             log_offset += 1
 
 
-def recommit_of(
+def prepare_commit(
     groups: dict[str, Group],
-    offsets: CommittedOffsets,
     catalog: TopicCatalog,
     settings: GroupSettings,
     request: OffsetCommitRequest,
     api_version: int,
-) -> Recommit | None:
-    """What is left of `request` without its offsets.
+) -> PreparedCommit | None:
+    """All of `request` but its offsets.
 
     None where that is not worth it: where some of it is refused whatever the group says, where many partitions
     are stored by columns, and where an old client asks for a retention of its own.
@@ -118,12 +133,12 @@ def recommit_of(
     topics = existing_partitions(request, catalog, answers, api_version)
     rows = []
     for stored in store(topics, answers, ErrorCode.NONE, request, settings, wall_ms=0):
-        if isinstance(stored, CommitRun):
+        if not isinstance(stored, Record):
             return None
         rows.append(_row(stored))
     if len(rows) != sum(len(topic.partitions) for topic in request.topics):
         return None
-    return Recommit(groups, offsets, catalog, request, api_version, rows, answers.response())
+    return PreparedCommit(groups, catalog, request, api_version, rows, answers.response())
 
 
 def _row(record: Record) -> Row:

@@ -1,0 +1,151 @@
+"""Requests whose like can be handled without being decoded, as prepared statements are.
+
+A member sends the same heartbeat again and again: equal bytes, but for the correlation id. A consumer commits the
+same partitions with other offsets. So a request that comes a second time is prepared: the next one is matched by
+its bytes, and what differs is read out of them. Matching skips the decoding and nothing else: whether the request
+is still what it was is asked each time (`is_current`), and it is handled where a decoded one is.
+This knows no groups, and nothing of the order in which a connection answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from protocol.codec.codec import encode
+from protocol.codec.template import Template
+from protocol.framing import EncodedResponse
+from protocol.messages.offset_commit import OffsetCommitRequest
+
+if TYPE_CHECKING:
+    from coordinator.server.api_table import Api
+    from coordinator.server.pending import Pending
+
+HEAD_BYTES: Final = 8  # Size, API key, version: what comes before the correlation id.
+REST_AT: Final = 12
+
+Answer: TypeAlias = Callable[[int], EncodedResponse]
+"""Handles a request that never waits, at `now_ms`."""
+
+Run: TypeAlias = Callable[[tuple[int, ...], "Pending"], None]
+"""Handles a request with the numbers that were read out of it."""
+
+
+class Prepared:
+    """One request that was decoded, and how the next of its like is handled."""
+
+    __slots__ = ("answer", "head", "is_current", "is_immediate", "rest", "run", "size_bytes", "template")
+
+    def __init__(
+        self,
+        frame: bytes,
+        is_current: Callable[[], bool],
+        run: Run,
+        *,
+        template: Template | None = None,
+        answer: Answer | None = None,
+    ) -> None:
+        """`frame` begins with its size. Numbers differ where the `template` of what follows the correlation id has
+        them; without one nothing does. `answer` is for requests that are answered at once, whatever they find.
+        """
+        self.head, self.rest = frame[:HEAD_BYTES], frame[REST_AT:]
+        self.size_bytes = len(frame)
+        self.is_current, self.run = is_current, run
+        self.template, self.is_immediate = template, answer is not None
+        self.answer = answer or _answer_nothing
+
+    def match(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
+        """The numbers in the frame `data[start:stop]`, its size included; None if it is another request."""
+        if not data.startswith(self.head, start):  # The size is in it.
+            return None
+        if self.template is not None:
+            return self.template.read(bytes(data[start + REST_AT : stop]))
+        return () if data.startswith(self.rest, start + REST_AT) else None
+
+    def is_at(self, data: bytes | bytearray, position: int) -> bool:
+        """Whether the same request comes next in `data`, as a whole."""
+        return data.startswith(self.rest, position + REST_AT) and data.startswith(self.head, position)
+
+    def is_next(self, data: bytes | bytearray, position: int) -> bool:
+        """Whether the same request comes next in `data`, and is current."""
+        return self.is_at(data, position) and self.is_current()
+
+    def answer_all(self, data: bytes | bytearray, position: int, now_ms: int) -> tuple[list[bytes], int]:
+        """Answer the same requests from `position` on; the answers in pieces, and where those requests end."""
+        pieces: list[bytes] = []
+        while self.is_at(data, position):
+            encoded = self.answer(now_ms)
+            pieces += (encoded.before, bytes(data[position + HEAD_BYTES : position + REST_AT]), encoded.after)
+            position += self.size_bytes
+        return pieces, position
+
+
+Prepare: TypeAlias = Callable[[Any, int, bytes], Prepared | None]
+"""Prepares a decoded request, of an API version, that came in a frame; None if it does not lend itself to that."""
+
+
+class PreparedRequests:
+    """Those of one connection: of each API the last."""
+
+    __slots__ = ("_by_api", "_frame_bytes", "immediate")
+
+    def __init__(self) -> None:
+        self.immediate = NOTHING_PREPARED  # That is answered at once.
+        self._by_api: dict[int, Prepared | None] = {}
+        self._frame_bytes: dict[int, int] = {}  # Of the request that was decoded last.
+
+    def match(
+        self, api: Api, data: bytes | bytearray, start: int, stop: int
+    ) -> tuple[Run, tuple[int, ...]] | None:
+        """How to handle the frame `data[start:stop]`, and its numbers, if it need not be decoded."""
+        prepared = self._by_api.get(api.key)
+        if prepared is None or (numbers := prepared.match(data, start, stop)) is None:
+            return None
+        return (prepared.run, numbers) if prepared.is_current() else None
+
+    def learn(self, api: Api, request: Any, version: int, frame: bytes) -> None:
+        """`request` came in `frame` and was decoded.
+
+        To prepare takes longer than to decode, so it begins with the second of a size: many clients commit once.
+        """
+        assert api.prepare is not None
+        is_second = len(frame) == self._frame_bytes.get(api.key)
+        self._frame_bytes[api.key] = len(frame)
+        prepared = api.prepare(request, version, frame) if is_second else None
+        self._by_api[api.key] = prepared
+        if prepared is not None and prepared.is_immediate:
+            self.immediate = prepared
+
+
+def template_of_commit(request: OffsetCommitRequest, api_version: int, frame: bytes) -> Template | None:
+    """What follows the correlation id, with the offsets open; None if it has what we would not have written."""
+    body = encode(request, api_version)
+    if not frame.endswith(body):
+        return None
+    lead = frame[REST_AT : len(frame) - len(body)]  # The client id, and tagged fields of the header.
+    zeros, ones = (lead + encode(_with_offsets(request, number), api_version) for number in (0, -1))
+    return Template(zeros, ones)
+
+
+def _with_offsets(request: OffsetCommitRequest, offset: int) -> OffsetCommitRequest:
+    changed = deepcopy(request)
+    for topic in changed.topics:
+        for partition in topic.partitions:
+            partition.committed_offset = offset
+    return changed
+
+
+def _answer_nothing(now_ms: int) -> EncodedResponse:
+    raise AssertionError("a request that waits has no answer at once")
+
+
+def _never() -> bool:
+    return False
+
+
+def _run_nothing(numbers: tuple[int, ...], pending: Pending) -> None:
+    raise AssertionError("no request begins like this")
+
+
+NOTHING_PREPARED = Prepared(b"a size that no frame has", _never, _run_nothing)
