@@ -15,17 +15,6 @@ class EncodeError(ValueError):
     """The message cannot be written in that version: a fault of whoever built it."""
 
 
-class FrameError(DecodeError):
-    """A length prefix that no honest peer sends. Nothing after it can be trusted: close the connection.
-
-    `frames` are the whole frames that came with it, before it: good requests, still to be answered.
-    """
-
-    def __init__(self, message: str, frames: list[bytes]) -> None:
-        super().__init__(message)
-        self.frames = frames
-
-
 class ErrorCode(IntEnum):
     """An error as the protocol numbers it."""
 

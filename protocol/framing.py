@@ -1,21 +1,21 @@
 """Requests and responses as they travel: a length prefix, a header, and the message.
 
-`FrameSplitter` cuts a stream into frames; the rest reads and writes headers. Request headers are
-version 1 or, where the API's version is flexible, 2; response headers 0 or 1. The client id keeps its
-16-bit length in both, since a reader has to get that far before it knows the version. Nothing here
-knows a socket, nor which APIs are served.
+Clients write requests and read responses; the daemon writes responses, and reads the headers of requests where
+it cuts frames off a connection. Request headers are version 1 or, where the API's version is flexible, 2; response
+headers 0 or 1. The client id keeps its 16-bit length in both, since a reader has to get that far before it knows
+the version. Nothing here knows a socket, nor which APIs are served.
 """
 
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from protocol.codec.codec import decode, encode_into, encoder, spec
 from protocol.codec.decoding import skip_tags
 from protocol.codec.encoding import Encoder
-from protocol.codec.primitives import Buffer, replaced_text
-from protocol.errors import DecodeError, FrameError
+from protocol.codec.primitives import Buffer
+from protocol.errors import DecodeError
 
 M = TypeVar("M")
 
@@ -30,44 +30,6 @@ _NO_TAGS: Final = b"\x00"
 _ResponseWriter: TypeAlias = tuple[Encoder, Callable[..., bytes], int]
 """The encoder, what packs length and header, and the header's size in bytes."""
 _RESPONSE_WRITERS: Final[dict[tuple[type, int], _ResponseWriter]] = {}
-
-
-class RequestHeader(NamedTuple):
-    """What stands before every request."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-
-
-def peek_api(frame: Buffer) -> tuple[int, int]:
-    """Read API key and version off a frame: what one has to know to read its header."""
-    try:
-        key, version, _, _ = _HEADER.unpack_from(frame)
-    except StructError:
-        raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
-    return key, version
-
-
-def decode_request_header(frame: Buffer, flexible: bool) -> tuple[RequestHeader, int]:
-    """Read the header of a frame (without its length prefix) and say where the body starts.
-
-    `flexible` is whether the API's version is, which makes it header version 2. Raises DecodeError.
-    """
-    try:
-        key, version, correlation_id, length = _HEADER.unpack_from(frame)
-    except StructError:
-        raise DecodeError(f"a frame of {len(frame)} bytes has no room for a header") from None
-    client_id, end = None, _HEADER.size
-    if length >= 0:
-        end += length
-        if end > len(frame):
-            raise DecodeError("the client id runs past the end")
-        client_id = replaced_text(frame[_HEADER.size : end])
-    if flexible:
-        end = skip_tagged_fields(frame, end)
-    return RequestHeader(key, version, correlation_id, client_id), end
 
 
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
@@ -145,58 +107,3 @@ def _response_writer(cls: type, version: int) -> _ResponseWriter:
     writer = encoder(cls, version), prefix.pack, prefix.size - SIZE_BYTES
     _RESPONSE_WRITERS[cls, version] = writer
     return writer
-
-
-class FrameSplitter:
-    """Cuts a stream of bytes into frames, of which none may be larger than `max_bytes`.
-
-    Between calls it holds at most one frame that is not whole yet, and only what of it has arrived.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._partial = bytearray()
-        self._wanted = 0  # Bytes until the partial frame is whole, as far as is known.
-
-    @property
-    def partial_bytes(self) -> int:
-        """How much of a frame is waiting for the rest; 0 between frames."""
-        return len(self._partial)
-
-    def feed(self, data: Buffer) -> list[bytes]:
-        """Take what arrived; return the frames that are now whole, without their length prefixes.
-
-        Raises FrameError on a length that is negative or above `max_bytes`; there is no going on after it.
-        """
-        if self._partial:
-            self._partial += data
-            if len(self._partial) < self._wanted:
-                return []
-            frames, rest = self._split(self._partial)
-            del self._partial[:rest]
-            return frames
-        body_bytes = len(data) - SIZE_BYTES
-        if data[:SIZE_BYTES] == _SIZE.pack(body_bytes) and body_bytes <= self._max_bytes:
-            return [bytes(data[SIZE_BYTES:])]  # Nearly always. Anything else takes the general way.
-        frames, rest = self._split(data)
-        if rest < len(data):
-            self._partial += memoryview(data)[rest:]
-        return frames
-
-    def _split(self, data: Buffer) -> tuple[list[bytes], int]:
-        """Cut the whole frames off the front of `data`; also return where what is left begins."""
-        frames: list[bytes] = []
-        position, size = 0, len(data)
-        whole = data if type(data) is bytes else memoryview(data)
-        while size - position >= SIZE_BYTES:
-            (length,) = _SIZE.unpack_from(data, position)
-            if not 0 <= length <= self._max_bytes:
-                raise FrameError(f"a frame of {length} bytes; {self._max_bytes} is the most", frames)
-            self._wanted = SIZE_BYTES + length
-            end = position + self._wanted
-            if end > size:
-                return frames, position
-            frames.append(bytes(whole[position + SIZE_BYTES : end]))
-            position = end
-        self._wanted = SIZE_BYTES
-        return frames, position

@@ -184,13 +184,6 @@ class Purgatory:
         self._forget_if_empty(key, watchers)
         return completed
 
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Drop the watch list of `key` and the deadlines of what was on it; return those left incomplete."""
-        cancelled = [each for each in self._watchers.pop(key, ()) if not each.is_completed]
-        for operation in cancelled:
-            operation.leave()
-        return cancelled
-
     def _watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
         for key in keys:
             self._watchers.setdefault(key, {})[operation] = None

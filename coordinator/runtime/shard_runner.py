@@ -53,12 +53,6 @@ NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 (which finds us). So is NOT_COORDINATOR, but that would say there is another one."""
 
 
-class Answerable(Protocol):
-    """What a `ReplyTo` is to a shard's runner: a place to put the answer."""
-
-    def reply(self, response: Any) -> None: ...
-
-
 class World(Protocol):
     """What a runner needs of the runtime."""
 

@@ -105,5 +105,3 @@ _SHAPES: Final[dict[type, Callable[[Any, ErrorCode, int], Any]]] = {
     OffsetFetchRequest: _fetch,
     OffsetDeleteRequest: _offset_delete,
 }
-GROUP_REQUESTS: Final = frozenset(_SHAPES)
-"""The requests that shards serve."""

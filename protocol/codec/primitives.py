@@ -29,7 +29,6 @@ Int16: TypeAlias = Annotated[int, Fixed("h", 2)]
 Int32: TypeAlias = Annotated[int, Fixed("i", 4)]
 Int64: TypeAlias = Annotated[int, Fixed("q", 8)]
 Uint16: TypeAlias = Annotated[int, Fixed("H", 2)]
-Uint32: TypeAlias = Annotated[int, Fixed("I", 4)]
 Float64: TypeAlias = Annotated[float, Fixed("d", 8)]
 
 Uuid: TypeAlias = Annotated[bytes, Fixed("16s", 16)]

@@ -68,7 +68,6 @@ INTEGERS: Final = {
 FIXED: Final[dict[str, st.SearchStrategy[Any]]] = {
     **INTEGERS,
     "H": st.integers(0, (1 << 16) - 1),
-    "I": st.integers(0, (1 << 32) - 1),
     "d": st.floats(allow_nan=False),
     "?": st.booleans(),
     "16s": st.binary(min_size=16, max_size=16) | st.just(bytes(16)),

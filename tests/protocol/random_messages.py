@@ -20,7 +20,7 @@ from protocol.records.records import Record, encode_batch
 
 NAMES: Final = ("g", "h", "t", "u", "consumer", "range", "m-1", "", "x" * 126, "x" * 127, "\u00fc" * 100)
 SMALL: Final = (-2, -1, 0, 0, 0, 1, 1, 2, 3, 7, 100, 1000)
-BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
+BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16}
 SIGNED: Final = "bhiq"
 BATCH: Final = encode_batch([Record(b"k", b"v" * 50, 1_700_000_000_000) for _ in range(3)])
 SIZE_BYTES: Final = 4

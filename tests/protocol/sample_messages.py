@@ -1,7 +1,7 @@
 """Messages that no API has, with everything in them that the codec knows."""
 
 from protocol.codec.codec import data, since, struct
-from protocol.codec.primitives import Float64, Int8, Int16, Int32, Int64, Uint16, Uint32, Uuid
+from protocol.codec.primitives import Float64, Int8, Int16, Int32, Int64, Uint16, Uuid
 
 
 @struct
@@ -16,7 +16,6 @@ class Everything:
     int32: Int32
     int64: Int64
     uint16: Uint16
-    uint32: Uint32
     float64: Float64
     flag: bool
     uuid: Uuid

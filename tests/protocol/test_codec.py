@@ -66,7 +66,6 @@ class TestBytes:
             int32=-3,
             int64=-4,
             uint16=65535,
-            uint32=4294967295,
             float64=0.5,
             flag=True,
             uuid=bytes(range(16)),
@@ -79,7 +78,7 @@ class TestBytes:
         )
         fixed = (
             b"\xff" + b"\xff\xfe" + b"\xff\xff\xff\xfd" + b"\xff" * 7 + b"\xfc"
-            b"\xff\xff" + b"\xff\xff\xff\xff" + b"\x3f\xe0" + bytes(6) + b"\x01" + bytes(range(16))
+            b"\xff\xff" + b"\x3f\xe0" + bytes(6) + b"\x01" + bytes(range(16))
         )
         old = (
             fixed

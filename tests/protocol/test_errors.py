@@ -9,7 +9,7 @@ import kio.schema.errors
 import pytest
 
 from harness import java_tools
-from protocol.errors import DecodeError, EncodeError, ErrorCode, FrameError
+from protocol.errors import DecodeError, EncodeError, ErrorCode
 
 SOURCES = Path(__file__).parent.parent / "java"
 TABLE = {code.name: code.value for code in ErrorCode}
@@ -41,4 +41,3 @@ def test_only_none_is_false() -> None:
 def test_what_is_wrong_with_bytes_is_a_value_error() -> None:
     assert issubclass(DecodeError, ValueError)
     assert issubclass(EncodeError, ValueError)
-    assert issubclass(FrameError, DecodeError)

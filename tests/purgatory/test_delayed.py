@@ -354,28 +354,6 @@ def test_a_check_within_a_check_completes_nobody_twice(yard: Yard) -> None:
     assert yard.purgatory.watched == 0
 
 
-def test_cancelling_a_key_drops_its_operations_and_their_deadlines(yard: Yard) -> None:
-    first, second, other = Operation(20), Operation(20), Operation(20)
-    yard.watch(first, "a")
-    yard.watch(second, "a")
-    yard.watch(other, "b")
-    assert yard.purgatory.cancel_for_key("a") == [first, second]
-    assert (yard.purgatory.delayed, yard.purgatory.watched) == (1, 1)
-    yard.advance(100)
-    assert (first.ends, second.ends, other.ends) == ([], [], ["complete", "expired"])
-    assert yard.purgatory.cancel_for_key("a") == []
-
-
-def test_what_was_cancelled_under_one_key_may_complete_by_another_but_not_expire(yard: Yard) -> None:
-    operation = Operation(20)
-    yard.watch(operation, "a", "b")
-    yard.purgatory.cancel_for_key("a")
-    yard.advance(100)
-    assert (yard.check("b"), operation.ends) == (0, [])
-    operation.can_complete = True
-    assert (yard.check("b"), operation.ends) == (1, ["complete"])
-
-
 def test_a_key_that_nobody_waits_for_any_more_takes_no_room(yard: Yard) -> None:
     for number in range(100):
         operation = Operation()

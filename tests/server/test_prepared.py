@@ -18,13 +18,7 @@ from coordinator.server.prepared import PreparedRequests
 from protocol.codec.codec import decode
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
-from protocol.framing import (
-    EncodedResponse,
-    decode_request_header,
-    decode_response,
-    encode_request,
-    response_frame,
-)
+from protocol.framing import EncodedResponse, decode_response, encode_request, response_frame
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -48,6 +42,9 @@ from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, sync
 from tests.server.test_standing_still import FULL
 
 CLIENT_ID = "client"
+HEADER_BYTES = (
+    4 + 2 + 2 + 4 + 2 + len(CLIENT_ID)
+)  # Size, API key, version, correlation id, and the client id.
 FLEXIBLE_SINCE = 8
 VERSIONS = (2, 5, 6, 7, 8, 9, 10)
 
@@ -109,8 +106,10 @@ class Peer:
             run, numbers = matched
             run(numbers, cast(Any, framed))
             return framed
-        _, start = decode_request_header(frame[4:], version >= FLEXIBLE_SINCE)
-        request = decode(OffsetCommitRequest, version, frame[4:], start)
+        start = HEADER_BYTES + (
+            version >= FLEXIBLE_SINCE
+        )  # A flexible header ends with a count of its tags: 0.
+        request = decode(OffsetCommitRequest, version, frame, start)
         if self._prepares:
             self._requests.learn(self._api, request, version, frame)
         context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)

@@ -73,7 +73,7 @@ def test_unknown_states_are_named_and_match_nothing(driver: Driver) -> None:
 
 def test_a_pattern_that_costs_too_much_is_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.producer(transactional_id="ab" * 100)
-    monkeypatch.setattr(patterns, "MAX_STEPS", 2_000)
+    monkeypatch.setattr(patterns, "MAX_WORK", 2_000)
     reply = driver.call(ListTransactionsRequest(transactional_id_pattern="(a|b)*a(a|b){200}"), 2)
     assert reply.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 

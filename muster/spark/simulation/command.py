@@ -30,7 +30,6 @@ from storage.files import StorageError
 GROUPS_MAX: Final = 10_000_000
 DAYS_MAX: Final = 366.0
 PARTITIONS_MAX: Final = 10_000
-LOG_ENDS_SECONDS_MIN: Final = 1
 
 
 def simulate(options: Options, out: Path, as_json: bool) -> int:

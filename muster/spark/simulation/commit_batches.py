@@ -35,7 +35,6 @@ Bytes = NDArray[np.uint8]
 
 RECORDS_PER_BATCH_MAX: Final = 256
 CHUNK_RECORDS: Final = 4_096  # About so many are built at once: their arrays fit the caches of a core.
-VALUE_PREFIX_BYTES: Final = 2  # The version, before the offset.
 ONE_BYTE: Final = 64  # Zigzag varints below it have one byte, those below the next two.
 TWO_BYTES: Final = 1 << 13
 _OFFSET_MARK: Final = 0x0123456789ABCDEF
