@@ -14,12 +14,12 @@ from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.states import EMPTY, STABLE, TRANSITIONS
 from coordinator.groups.partitioning import partition_for
 from muster.groups.rebalances import chapters
-from muster.spark.simulation import incidents
-from muster.spark.simulation.clients import GroupPlan, Phase, new_plan
-from muster.spark.simulation.incidents import Incidents
-from muster.spark.simulation.population import BATCH, new_groups, new_topics
-from muster.spark.simulation.production import DAY_MS
-from muster.spark.simulation.story import Story
+from tools.simulate import incidents
+from tools.simulate.clients import GroupPlan, Phase, new_plan
+from tools.simulate.incidents import Incidents
+from tools.simulate.population import BATCH, new_groups, new_topics
+from tools.simulate.production import DAY_MS
+from tools.simulate.story import Story
 
 START_MS = 1_767_225_600_000
 SHARDS = 5
