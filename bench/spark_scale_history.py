@@ -1,6 +1,6 @@
 """What the analytics jobs cost per million records, and so at internet scale: on simulated histories.
 
-Histories of offsets and of events are simulated (`muster spark simulate`), served by a daemon, and read once by
+Histories of offsets and of events are simulated (`python -m tools.simulate`), served by a daemon, and read once by
 each job in a process of its own. Counted is the CPU time of all the job's processes (driver, JVM, Python's
 workers), which a crowded machine changes less than the time that passes. The cost of a record is the slope between
 the smallest and the largest size, so what a start costs is not in it; the size in between tells whether the cost
@@ -28,7 +28,7 @@ from typing import Any, Final
 import psutil
 
 from harness.daemon import MusterDaemon
-from muster.spark.simulation.simulate import Options, choose
+from tools.simulate.history import Options, choose
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 # The histories end now: `lag` has a row for each minute in which a group is behind, up to the time of the run.
@@ -67,7 +67,7 @@ class Run:
 
 def simulate(out: Path, *arguments: str) -> dict[str, Any]:
     """Write a history in a process of its own; what the command tells of it, and the CPU seconds it took."""
-    command = [sys.executable, "-m", "muster", "spark", "simulate", "--out", str(out)]
+    command = [sys.executable, "-m", "tools.simulate", "--out", str(out)]
     command += ["--end", END.isoformat()]
     command += ["--groups", str(GROUPS), "--seed", "1", "--json", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

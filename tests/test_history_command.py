@@ -11,9 +11,9 @@ from rich.table import Table
 
 from coordinator.effects import GroupEvent
 from coordinator.history.events import encode_event
+from muster.groups.chapters import CAUSES_MAX, chapters
 from muster.groups.history import GroupHistory, Newest, as_history
 from muster.groups.history_tables import event_table, local_time, rebalance_table, remarks
-from muster.groups.rebalances import CAUSES_MAX, chapters
 from tests.groups.consumer import Consumer, finish_rebalance, form_group
 from tests.groups.driver import Driver
 
@@ -77,7 +77,8 @@ def test_each_event_is_a_row_with_its_step_or_the_state_it_happened_in() -> None
 def test_a_rebalance_that_is_not_over_and_one_whose_begin_is_lost_are_told_as_they_are() -> None:
     events = story()
     (under_way,) = chapters(events[:2])
-    assert (under_way.is_over, under_way.last_to_join) == (False, None)
+    assert under_way.rebalance is not None
+    assert (under_way.is_over, under_way.rebalance.last_member_id) == (False, None)
     assert rows(rebalance_table([under_way]))[0][4] == "PreparingRebalance, not over"
     lost = chapters(events[2:4])
     assert [(chapter.is_rebalance, chapter.last.to_state) for chapter in lost] == [(True, "Stable")]
@@ -137,14 +138,14 @@ def test_gaps_are_read_with_the_events_of_every_group() -> None:
     newest = Newest("g", 10)
     for event in (EVENT, GAP, replace(EVENT, group_id="other")):
         newest.add(*encode_event(event))
-    assert newest.history().events == (EVENT, GAP)
+    assert newest.history().by_time() == [EVENT, GAP]
 
 
-def test_history_is_ordered_by_time_and_counts_what_it_cannot_read() -> None:
+def test_history_is_shown_by_time_and_counts_what_it_cannot_read() -> None:
     def at(wall_ms: int) -> GroupEvent:
         return GroupEvent("g", 1, "Empty", "Dead", "expired", wall_ms)
 
-    values = [encode_event(at(2))[1], b"not an event", None, encode_event(at(1))[1]]
-    history = as_history(values)
-    assert [event.wall_ms for event in history.events] == [1, 2]
+    records = [encode_event(at(2)), (b"g", b"not an event"), (b"g", None), encode_event(at(1))]
+    history = as_history(records)
+    assert [event.wall_ms for event in history.by_time()] == [1, 2]
     assert history.unreadable == 2

@@ -82,8 +82,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.groups.classic.states",
         "coordinator.history.events",
     ),
-    # It writes a log directory as a daemon leaves it, and lets the daemon's own core tell what is in it.
-    "muster/spark/simulation": (
+    # It writes a log directory as a daemon leaves it, and has the daemon's own core make what is in it.
+    "tools/simulate": (
+        "tools.simulate",
         "muster",
         "coordinator.effects",
         "coordinator.groups",

@@ -53,6 +53,6 @@ def read_events(bootstrap: str, group_id: str) -> tuple[GroupEvent, ...]:
 
     async def read() -> tuple[GroupEvent, ...]:
         async with connected(bootstrap) as cluster:
-            return (await read_history(cluster, bootstrap, group_id)).events
+            return tuple((await read_history(cluster, bootstrap, group_id)).by_time())
 
     return asyncio.run(read())

@@ -15,8 +15,8 @@ from cyclopts import App, Parameter
 from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
 from muster.groups import history_tables, tables
 from muster.groups.admin import commit_moves, delete_groups, describe_group, list_groups, require_no_members
+from muster.groups.chapters import chapters
 from muster.groups.history import MAX_EVENTS, read_history
-from muster.groups.rebalances import chapters
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
@@ -165,11 +165,11 @@ def history(
         for sentence in history_tables.remarks(group, found):
             remark(sentence)
         if as_json:
-            tables.show_json(history_tables.history_json(found.events))
+            tables.show_json(history_tables.history_json(found.by_time()))
         elif events:
-            tables.show(history_tables.event_table(found.events))
+            tables.show(history_tables.event_table(found.by_time()))
         else:
-            tables.show(history_tables.rebalance_table(chapters(found.events)))
+            tables.show(history_tables.rebalance_table(chapters(found.as_it_happened())))
         return 0
 
     return _status(run())

@@ -11,28 +11,54 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import merge
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka.structs import TopicPartition
 
 from coordinator.effects import GroupEvent
-from coordinator.history.events import GAP_KEY, TOPIC, HistoryError, decode_event
+from coordinator.history.events import GAP_KEY, TOPIC, HistoryError, encode_event
 from muster.cluster import Cluster, ClusterError, quiet_aiokafka
 from muster.groups.admin import partitions_of
+from muster.groups.event_order import in_order
+from muster.groups.event_records import read_event
 
 MAX_EVENTS: Final = 100_000  # Events of one group held for showing, some 100 MB; the newest win.
 _POLL_MS: Final = 500
 _STALL_S: Final = 30.0  # A log that gives nothing for so long, short of its end, will not.
 
 
+KeyAndValue = tuple[bytes | None, bytes | None]
+"""Of a record of the topic."""
+
+
+def _time(event: GroupEvent) -> int:
+    return event.wall_ms
+
+
+def _once(events: Iterable[GroupEvent]) -> list[GroupEvent]:
+    """Without those that came again: a copy of the topic may have some twice."""
+    return list({encode_event(event)[1]: event for event in events}.values())
+
+
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """The newest events of one group, oldest first; how many records were no events; how many events are older."""
+    """The newest events of one group and gaps among them; how many records were no events; how many are older."""
 
-    events: tuple[GroupEvent, ...]
+    events: tuple[GroupEvent, ...]  # As the topic has them.
     unreadable: int
     older: int = 0
+
+    def by_time(self) -> list[GroupEvent]:
+        """All events by the time that they carry."""
+        return sorted(self.events, key=_time)
+
+    def as_it_happened(self) -> list[GroupEvent]:
+        """The group's events once each, in the order in which they happened; gaps where their time puts them."""
+        own = in_order(_once(event for event in self.events if not event.dropped_count))
+        gaps = sorted((event for event in self.events if event.dropped_count), key=_time)
+        return list(merge(own, gaps, key=_time))
 
 
 class Newest:
@@ -40,13 +66,13 @@ class Newest:
 
     def __init__(self, group_id: str, limit: int) -> None:
         self._keys = (group_id.encode(), GAP_KEY)
-        self._kept: deque[bytes | None] = deque(maxlen=limit)
+        self._kept: deque[KeyAndValue] = deque(maxlen=limit)
         self._seen = 0
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         if key in self._keys:
             self._seen += 1
-            self._kept.append(value)
+            self._kept.append((key, value))
 
     def history(self) -> GroupHistory:
         return as_history(self._kept, self._seen - len(self._kept))
@@ -70,16 +96,15 @@ async def read_history(
     return newest.history()
 
 
-def as_history(values: Iterable[bytes | None], older: int = 0) -> GroupHistory:
-    """The events in the values of records, by their time."""
+def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
+    """The events in the records of one group, and those of gaps."""
     events = []
     unreadable = 0
-    for value in values:
+    for key, value in records:
         try:
-            events.append(decode_event(value))
+            events.append(read_event(key, value))
         except HistoryError:
             unreadable += 1
-    events.sort(key=lambda event: event.wall_ms)
     return GroupHistory(tuple(events), unreadable, older)
 
 

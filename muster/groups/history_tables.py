@@ -10,8 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from coordinator.effects import GroupEvent
+from muster.groups.chapters import Chapter
 from muster.groups.history import GroupHistory
-from muster.groups.rebalances import ASSIGNING, JOINING, Chapter
+from muster.groups.rebalances import ASSIGNING, JOINING, Rebalance
 from muster.groups.tables import UNKNOWN, add_row, new_table
 
 
@@ -30,16 +31,15 @@ def rebalance_table(chapters: Iterable[Chapter]) -> Table:
         "last to join",
     )
     for chapter in chapters:
-        first, last = chapter.first, chapter.last
+        rebalance = chapter.rebalance
         add_row(
             table,
-            local_time(first.wall_ms),
-            "; then ".join(chapter.causes),
-            _member(first.group_instance_id, first.member_id),
-            _client(first.client_id, first.client_host),
-            last.to_state if chapter.is_over else f"{last.to_state}, not over",
+            local_time(chapter.first.wall_ms if rebalance is None else rebalance.started_at),
+            "; then ".join(chapter.causes) or None,
+            *_who(chapter),
+            _outcome(chapter),
             *_numbers(chapter),
-            _last_to_join(chapter),
+            None if rebalance is None else _last_to_join(rebalance),
         )
     return table
 
@@ -58,7 +58,7 @@ def event_table(events: Iterable[GroupEvent]) -> Table:
             _client(event.client_id, event.client_host),
             event.member_count if event.group_id else None,
             ", ".join(f"{phase} {took_ms:,} ms" for phase, took_ms in event.phase_ms.items()),
-            _last(event),
+            _last(event.last_member_id, event.last_client_id, event.last_client_host, event.last_arrival_ms),
         )
     return table
 
@@ -88,14 +88,27 @@ def local_time(wall_ms: int) -> str:
 
 def _numbers(chapter: Chapter) -> tuple[object, ...]:
     """Generation, members and the time in both phases, where they mean something."""
-    last = chapter.last
+    last, rebalance = chapter.last, chapter.rebalance
     if not last.group_id:
         return (None, None, None, None)
-    if not chapter.is_rebalance:
+    if rebalance is None:
         return (last.generation_id, last.member_count, None, None)
     spent = (chapter.spent_ms(phase) for phase in (JOINING, ASSIGNING))
-    told = (None if spent_ms is None else f"{spent_ms:,} ms" for spent_ms in spent)
-    return (last.generation_id, last.member_count, *told)
+    shown = (None if spent_ms is None else f"{spent_ms:,} ms" for spent_ms in spent)
+    return (rebalance.generation_id, rebalance.member_count, *shown)
+
+
+def _outcome(chapter: Chapter) -> str:
+    outcome = chapter.last.to_state if chapter.rebalance is None else chapter.rebalance.outcome
+    return outcome if chapter.is_over else f"{outcome}, not over"
+
+
+def _who(chapter: Chapter) -> tuple[str | None, str | None]:
+    """The member behind the cause and its client; unknown where the begin of a rebalance is missing."""
+    if chapter.is_rebalance and not chapter.has_begin:
+        return (None, None)
+    first = chapter.first
+    return (_member(first.group_instance_id, first.member_id), _client(first.client_id, first.client_host))
 
 
 def _step(event: GroupEvent) -> str:
@@ -103,18 +116,24 @@ def _step(event: GroupEvent) -> str:
     return f"{event.from_state} -> {event.to_state}" if is_step else event.to_state
 
 
-def _last_to_join(chapter: Chapter) -> str | None:
-    event = chapter.last_to_join
-    return None if event is None else _last(event)
+def _last_to_join(rebalance: Rebalance) -> str | None:
+    return _last(
+        rebalance.last_member_id,
+        rebalance.last_client_id,
+        rebalance.last_client_host,
+        rebalance.last_arrival_ms,
+    )
 
 
-def _last(event: GroupEvent) -> str | None:
+def _last(
+    member_id: str | None, client_id: str | None, client_host: str | None, arrival_ms: int | None
+) -> str | None:
     """Who came last and from where, and how long after the phase began."""
-    if event.last_member_id is None:
+    if member_id is None:
         return None
-    client = _client(event.last_client_id, event.last_client_host)
-    after = "" if event.last_arrival_ms is None else f" after {event.last_arrival_ms:,} ms"
-    return event.last_member_id + (f" {client}" if client else "") + after
+    client = _client(client_id, client_host)
+    after = "" if arrival_ms is None else f" after {arrival_ms:,} ms"
+    return member_id + (f" {client}" if client else "") + after
 
 
 def _member(group_instance_id: str | None, member_id: str | None) -> str | None:

@@ -1,23 +1,27 @@
-"""A group's history as people read it: rebalances, each with what began it, and what happened beside them.
+"""The one fold of events into rebalances, for the command line and for the jobs: one group's events, one by one.
 
-A rebalance lasts from the first change until the group is Stable or Empty again, however often it begins anew.
-Plain functions of events; nothing is asked or shown here.
+A rebalance lasts from the first change until the group is Stable, Empty or Dead, however often it begins again.
+The event that ends it has its cause and its time in each phase; the rest is gathered on the way. So a rebalance
+that was running when the topic began has a row as well, with what is known. One without an event of its end (that
+was dropped, or the coordinator died) is over with the first later event that shows it: it then lasts until the
+last event of its own. Plain functions of events: nothing is read or shown here.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
-from coordinator.groups.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE
 
 JOINING: Final = PREPARING_REBALANCE.value
 ASSIGNING: Final = COMPLETING_REBALANCE.value
-_REBALANCING: Final = (JOINING, ASSIGNING)
+REBALANCING: Final = frozenset((JOINING, ASSIGNING))
+UNKNOWN: Final = "Unknown"  # Kafka's word for a state that could not be had.
+
 ENDS_OF_A_PHASE: Final = frozenset(
     kind.slug
     for kind in (
@@ -26,63 +30,213 @@ ENDS_OF_A_PHASE: Final = frozenset(
         CauseKind.ASSIGNMENT_STORED,
     )
 )
-"""What belongs to every rebalance and is no reason for it; that a time ran out is told."""
+"""What belongs to every rebalance and is no reason for it; that a time ran out is one."""
 
-CAUSES_MAX: Final = 5
-"""Different causes that are told of one rebalance."""
+CAUSES_MAX: Final = 30
+"""Different causes that are kept of one rebalance: there are about as many; a later version may know more."""
+
+_TEXTS: Final = {kind.slug: kind.text for kind in CauseKind}
+
+
+class Rebalance(NamedTuple):
+    """One rebalance, as the table `rebalances` has it; times in ms since 1970."""
+
+    group_id: str
+    generation_id: int
+    started_at: int
+    ended_at: int
+    duration_ms: int
+    join_ms: int
+    sync_ms: int
+    attempts: int
+    cause: str
+    reason: str
+    causes: list[str]
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    last_member_id: str | None
+    last_client_id: str | None
+    last_client_host: str | None
+    last_arrival_ms: int | None
+    member_count: int
+    outcome: str
 
 
 @dataclass(slots=True)
-class Chapter:
-    """One rebalance with all its events, or one event beside them. `events` has at least one."""
+class Running:
+    """A rebalance that is not over, as far as its events are known."""
 
-    events: list[GroupEvent]
+    started_ms: int
+    cause: str | None = None  # None, as the next four, if it began before the first event of it.
+    reason: str | None = None
+    member_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    causes: list[str] = field(default_factory=list)
+    attempts: int = 1
+    last: list[Any] = field(default_factory=lambda: [None] * 4)  # Of the last join phase, as in Rebalance.
+    spent_ms: dict[str, int] = field(default_factory=dict)  # In the phases that have ended.
+    phase: str = JOINING
+    phase_since_ms: int = 0
+    heard_ms: int = 0
+    generation_id: int = 0
+    member_count: int = 0
 
-    @property
-    def first(self) -> GroupEvent:
-        return self.events[0]
+    @classmethod
+    def since(cls, event: GroupEvent) -> Running:
+        """By the first event of it that is known, be it its begin or not."""
+        if event.from_state in REBALANCING:
+            before_ms = sum(event.phase_ms.values()) if event.from_state != event.to_state else 0
+            return cls(
+                max(event.wall_ms - before_ms, 0), phase=event.from_state, phase_since_ms=event.wall_ms
+            )
+        who = (event.member_id, event.client_id, event.client_host)
+        return cls(event.wall_ms, event.cause, event.reason, *who, phase_since_ms=event.wall_ms)
 
-    @property
-    def last(self) -> GroupEvent:
-        return self.events[-1]
+    def add(self, event: GroupEvent) -> None:
+        """Take one more event of it in."""
+        kinds_of_end = ENDS_OF_A_PHASE if event.from_state in REBALANCING else ()
+        if event.cause not in (*kinds_of_end, *self.causes) and len(self.causes) < CAUSES_MAX:
+            self.causes.append(event.cause)
+        if event.from_state != event.to_state and event.from_state in REBALANCING:
+            spent = event.phase_ms.get(event.from_state, 0)
+            self.spent_ms[event.from_state] = self.spent_ms.get(event.from_state, 0) + spent
+        if event.to_state == JOINING and event.from_state == ASSIGNING:
+            self.attempts += 1
+        if event.from_state == JOINING and event.last_member_id is not None:
+            origin = (event.last_client_id, event.last_client_host)
+            self.last = [event.last_member_id, *origin, event.last_arrival_ms]
+        if event.to_state != self.phase:
+            self.phase, self.phase_since_ms = event.to_state, event.wall_ms
+        self.heard_ms = max(self.heard_ms, event.wall_ms)
+        self.generation_id, self.member_count = event.generation_id, event.member_count
 
-    @property
-    def is_rebalance(self) -> bool:
-        """Not a member replaced in its place, a restart, or the like."""
-        return bool({self.first.from_state, self.first.to_state} & {*_REBALANCING})
+    def ended_by(self, event: GroupEvent) -> Rebalance:
+        """The whole of it, by the event that ends it and has been added."""
+        if event.rebalance_cause is not None:
+            self.cause, self.spent_ms = event.rebalance_cause, event.rebalance_ms
+        return self._row(event.group_id, event.wall_ms, event.to_state)
 
-    @property
-    def is_over(self) -> bool:
-        return self.last.to_state not in _REBALANCING
+    def cut_off(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
+        """What is known of it, where no event is its end."""
+        rest_ms = max(ended_ms - self.phase_since_ms, 0)
+        self.spent_ms = {**self.spent_ms, self.phase: self.spent_ms.get(self.phase, 0) + rest_ms}
+        return self._row(group_id, ended_ms, outcome)
 
-    @property
-    def causes(self) -> list[str]:
-        """The reasons, each once and in order, with how often it was given; the first began it."""
-        reasons = [self.first.reason]
-        reasons += [event.reason for event in self.events[1:] if event.cause not in ENDS_OF_A_PHASE]
-        counts = Counter(reasons)
-        told = [reason if count == 1 else f"{reason} ({count} times)" for reason, count in counts.items()]
-        more = len(told) - CAUSES_MAX
-        return told if more <= 0 else [*told[:CAUSES_MAX], f"{more} other causes"]
+    def so_far(self, group_id: str) -> Rebalance:
+        """What is known of it while it is not over; `outcome` is the phase that it is in."""
+        return self._row(group_id, self.heard_ms, self.phase)
 
-    def spent_ms(self, phase: str) -> int | None:
-        """The time in a phase, over all attempts; None if none has come to its end."""
-        spent = [event.phase_ms[phase] for event in self.events if phase in event.phase_ms]
-        return sum(spent) if spent else None
+    def _row(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
+        cause = self.cause or ""
+        join_ms, sync_ms = self.spent_ms.get(JOINING, 0), self.spent_ms.get(ASSIGNING, 0)
+        known_begin = self.reason is not None
+        return Rebalance(
+            group_id=group_id,
+            generation_id=self.generation_id,
+            started_at=self.started_ms if known_begin else max(ended_ms - join_ms - sync_ms, 0),
+            ended_at=ended_ms,
+            duration_ms=join_ms + sync_ms,
+            join_ms=join_ms,
+            sync_ms=sync_ms,
+            attempts=self.attempts,
+            cause=cause,
+            reason=_TEXTS.get(cause, cause) if self.reason is None else self.reason,
+            causes=self.causes if cause in self.causes or not cause else [cause, *self.causes],
+            member_id=self.member_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            last_member_id=self.last[0],
+            last_client_id=self.last[1],
+            last_client_host=self.last[2],
+            last_arrival_ms=self.last[3],
+            member_count=self.member_count,
+            outcome=outcome,
+        )
 
-    @property
-    def last_to_join(self) -> GroupEvent | None:
-        """The event that tells who came last to the last join phase; None while nobody has."""
-        told = (event for event in reversed(self.events) if event.from_state == JOINING)
-        return next((event for event in told if event.last_member_id is not None), None)
+
+class Place(Enum):
+    """What an event is to the rebalances of its group, after the events before it."""
+
+    LATE = "late"  # Of a rebalance that is over and has its row: it came again, or after a later one.
+    BESIDE = "beside"  # Of none.
+    BEGINS = "begins"
+    CONTINUES = "continues"
 
 
-def chapters(events: Iterable[GroupEvent]) -> list[Chapter]:
-    """The events of one group, oldest first, as rebalances and what happened beside them."""
-    found: list[Chapter] = []
-    for event in events:
-        if event.from_state in _REBALANCING and found and not found[-1].is_over:
-            found[-1].events.append(event)
-        else:
-            found.append(Chapter([event]))
-    return found
+@dataclass(slots=True)
+class RebalanceFold:
+    """Where one group stands: the rebalance that is not over, and how far the past has its rows."""
+
+    running: Running | None = None
+    ended_generation: int = -1
+    ended_ms: int = -1
+
+    def place_of(self, event: GroupEvent) -> Place:
+        """What the group's next event is."""
+        if self._is_past(event):
+            return Place.LATE
+        if event.from_state in REBALANCING and self.running is not None:
+            return Place.CONTINUES
+        is_of_one = event.from_state in REBALANCING or event.to_state in REBALANCING
+        return Place.BEGINS if is_of_one else Place.BESIDE
+
+    def add(self, event: GroupEvent) -> list[Rebalance]:
+        """Take the group's next event in; the rebalances that are over with it, one as a rule, oldest first."""
+        place = self.place_of(event)
+        if place is Place.LATE:
+            return []
+        over: list[Rebalance] = []
+        if place is not Place.CONTINUES and self.running is not None:
+            over.append(self._cut_off(self.running, event))
+        if place is not Place.BESIDE:
+            over += self._go_on(event)
+        if event.to_state not in REBALANCING:
+            self._forget_past_of(event)
+        return over
+
+    def _go_on(self, event: GroupEvent) -> list[Rebalance]:
+        """Take in an event of a rebalance; the rebalance, if it is over with it."""
+        if self.running is None:
+            self.running = Running.since(event)
+        self.running.add(event)
+        if event.to_state in REBALANCING:
+            return []
+        over = self.running.ended_by(event)
+        self.running = None
+        self.ended_generation, self.ended_ms = event.generation_id, event.wall_ms
+        return [over]
+
+    def _is_past(self, event: GroupEvent) -> bool:
+        """It belongs to a rebalance that has its row, and came late or again."""
+        if event.from_state == DEAD.value or event.to_state == DEAD.value:
+            return False
+        if event.from_state not in REBALANCING:
+            if self.running is not None:
+                return event.wall_ms < self.running.heard_ms
+            return event.generation_id < self.ended_generation and event.wall_ms <= self.ended_ms
+        is_known = event.generation_id <= self.ended_generation and event.wall_ms <= self.ended_ms
+        return self.running is None and is_known
+
+    def _cut_off(self, running: Running, event: GroupEvent) -> Rebalance:
+        """A restart ended it; or the event of its end is missing, and the last event of its own has to do."""
+        self.running = None
+        if event.from_state == DEAD.value:
+            running.causes.append(event.cause)
+            return running.cut_off(event.group_id, max(event.wall_ms, running.heard_ms), DEAD.value)
+        return running.cut_off(event.group_id, running.heard_ms, UNKNOWN)
+
+    def _forget_past_of(self, event: GroupEvent) -> None:
+        """Generations begin again with a group, and after a restart where the log has them."""
+        if DEAD.value in (event.from_state, event.to_state):
+            self.ended_generation, self.ended_ms = -1, -1
+
+    def dump(self) -> list[Any]:
+        """As `load` takes it; fits into JSON."""
+        return [asdict(self.running) if self.running else None, self.ended_generation, self.ended_ms]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> RebalanceFold:
+        running, ended_generation, ended_ms = dumped
+        return cls(Running(**running) if running else None, ended_generation, ended_ms)

@@ -18,14 +18,13 @@ written.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from muster.spark.hadoop_files import HadoopFiles
 from muster.spark.tables import DAY, TABLES, spark_schema
 
 STAGING: Final = "_staging"
@@ -72,58 +71,3 @@ def _stage(frame: DataFrame, url: str, table: str) -> None:
     frame.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", DAYS_AT_ONCE)
     rows = frame.select(*columns, day.alias(DAY)).repartition(DAY)
     rows.write.mode("overwrite").partitionBy(DAY).parquet(url)
-
-
-class HadoopFiles:
-    """The files below `root`, a path or a URL, by Hadoop's own classes, so wherever Spark can write."""
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        jvm: Any = spark._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._bytes = jvm.org.apache.commons.io.IOUtils.toByteArray
-        self._root = root
-        files = self._path(root).getFileSystem(spark._jsc.hadoopConfiguration())
-        self._is_local = files.getUri().getScheme() == "file"
-        # Past the layer that keeps a checksum file beside each file: the two would not change in one step.
-        self._files = files.getRawFileSystem() if self._is_local else files
-
-    def url(self, name: str) -> str:
-        return f"{self._root}/{name}"
-
-    def names(self, folder: str, prefix: str) -> list[str]:
-        """What is in a folder and begins with `prefix`; nothing where there is no folder."""
-        path = self._path(self.url(folder))
-        if not self._files.exists(path):
-            return []
-        names = [each.getPath().getName() for each in self._files.listStatus(path)]
-        return sorted(name for name in names if name.startswith(prefix))
-
-    def move(self, source: str, target: str) -> None:
-        """Put a file in its place, instead of one that is there. Raises OSError if it cannot be."""
-        source_path, target_path = self._path(self.url(source)), self._path(self.url(target))
-        self._files.mkdirs(target_path.getParent())
-        if not self._is_local:
-            self._files.delete(target_path, False)
-        if not self._files.rename(source_path, target_path):
-            raise OSError(f"{source} could not be renamed to {target}")
-
-    def remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._files.delete(self._path(self.url(name)), True)
-
-    def read_json(self, name: str) -> Any:
-        """What `write_json` wrote, or None."""
-        if not self._files.exists(self._path(self.url(name))):
-            return None
-        stream = self._files.open(self._path(self.url(name)))
-        try:
-            return json.loads(bytes(self._bytes(stream)))
-        finally:
-            stream.close()
-
-    def write_json(self, name: str, content: object) -> None:
-        draft = f"{name}.new"
-        stream = self._files.create(self._path(self.url(draft)), True)
-        stream.write(json.dumps(content).encode())
-        stream.close()
-        self.move(draft, name)

@@ -1,21 +1,86 @@
-"""What our clients of a cluster have in common: settings, how long they wait, what they say of a failure."""
+"""The stock client of a cluster, as all parts of this package use it: settings, log ends, committed offsets.
+
+What the command line asks goes through `muster.cluster`, which needs no librdkafka; here clients take librdkafka's
+settings, since users have those for Spark's own consumers anyway. The errors are the client's: every part makes
+its own sentence of them, by `in_words`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import KafkaError
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+if TYPE_CHECKING:
+    from muster.spark.decoding.lag import Where
 
 TIMEOUT_S: Final = 15.0
 EARLIEST: Final = OffsetSpec.earliest()
 LATEST: Final = OffsetSpec.latest()
 
 
+class Offsets(NamedTuple):
+    """An offset, or else an error, for each partition that was asked for; none where nothing is committed."""
+
+    found: dict[Where, int]
+    refused: dict[Where, KafkaError]
+
+    def all(self) -> dict[Where, int]:
+        """The offsets. Raises KafkaException if any was refused."""
+        for error in self.refused.values():
+            raise KafkaException(error)
+        return self.found
+
+
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """Of a confluent-kafka client: silent, since what goes wrong is told by whoever uses it."""
+    """Of a confluent-kafka client: silent, since its user says what goes wrong."""
     return {"bootstrap.servers": bootstrap, "client.id": "muster-spark", "log_level": 0, **kafka}
+
+
+def new_admin(bootstrap: str, kafka: Mapping[str, str]) -> AdminClient:
+    """One for a few questions: librdkafka's may stay silent once a broker has been away."""
+    return AdminClient(client_settings(bootstrap, kafka))
+
+
+def log_offsets(
+    admin: AdminClient,
+    wanted: Mapping[Where, OffsetSpec],
+    *,
+    committed_only: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> Offsets:
+    """What logs have for EARLIEST, LATEST or a time; with `committed_only` LATEST is the last stable offset."""
+    offsets = Offsets({}, {})
+    if not wanted:
+        return offsets
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    asked = {TopicPartition(*where): spec for where, spec in wanted.items()}
+    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
+    for partition, answer in answers.items():
+        where = partition.topic, partition.partition
+        try:
+            offsets.found[where] = answer.result().offset
+        except KafkaException as error:
+            offsets.refused[where] = error.args[0]
+    return offsets
+
+
+def committed_offsets(consumer: Consumer, partitions: Iterable[Where], timeout_s: float) -> Offsets:
+    """What the consumer's group has committed of `partitions`. Raises KafkaException without an answer.
+
+    An admin's question may end the whole process while the coordinator moves or loads (seen with librdkafka 2.16);
+    a consumer that has joined nothing may ask the same.
+    """
+    offsets = Offsets({}, {})
+    asked = [TopicPartition(*where) for where in partitions]
+    for at in consumer.committed(asked, timeout_s) if asked else []:
+        if at.error is not None:
+            offsets.refused[at.topic, at.partition] = at.error
+        elif at.offset >= 0:
+            offsets.found[at.topic, at.partition] = at.offset
+    return offsets
 
 
 def in_words(error: Exception) -> str:

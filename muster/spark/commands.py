@@ -50,47 +50,6 @@ def flights(
 
 
 @app.command
-def simulate(
-    *,
-    out: Annotated[Path, Parameter(help="log directory to write; it must be empty, or not there yet")],
-    groups: Annotated[int, Parameter(help="groups of the population")] = 1_000,
-    days: Annotated[float, Parameter(help="length of the history")] = 7.0,
-    seed: Annotated[int, Parameter(help="the same seed, options and end give the same bytes")] = 0,
-    end: Annotated[str | None, Parameter(help="ISO time (UTC) of its end; else the last midnight")] = None,
-    sample: Annotated[
-        float | None, Parameter(help="share of the groups that are written; else as many as --events allows")
-    ] = None,
-    events: Annotated[int, Parameter(help="without --sample, about so many events at most")] = 1_000_000,
-    commits: Annotated[int, Parameter(help="about so many offset records at most")] = 20_000_000,
-    commit_days: Annotated[
-        float | None, Parameter(help="write commits of the last days only, of more groups therefore")
-    ] = None,
-    log_ends: Annotated[
-        int, Parameter(help="seconds between two records that tell topics' log ends; 0: none")
-    ] = 0,
-    partitions: Annotated[int, Parameter(help="partitions of __consumer_offsets")] = 50,
-    as_json: Annotated[bool, Parameter(name="--json", negative="", help="print one JSON line")] = False,
-) -> int:
-    """Write a synthetic history of groups: offsets and events as a daemon's log directory, seeded."""
-    try:
-        from muster.spark.simulation import command
-        from muster.spark.simulation.simulate import Options
-    except ModuleNotFoundError as missing:
-        say(f"{missing.name} is missing: install Muster with its extra `spark`")
-        return STATUS_FAILED
-    try:
-        end_ms = command.parse_end(end)
-    except ValueError:
-        say(f"--end {end} is no ISO date or time")
-        return STATUS_FAILED
-    options = Options(
-        groups=groups, days=days, end_ms=end_ms, seed=seed, partitions=partitions, sample=sample,
-        events_max=events, commits_max=commits, commit_days=commit_days, log_ends_every_ms=log_ends * 1_000,
-    )  # fmt: skip
-    return command.simulate(options, out, as_json)
-
-
-@app.command
 def run(
     name: Annotated[str, Parameter(help="which job: commits, lag, members, rebalances")],
     *,

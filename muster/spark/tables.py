@@ -211,18 +211,10 @@ def arrow_schema(table: str, *, with_day: bool = False) -> pa.Schema:
     """A table's columns for Arrow: times as timestamp[us, UTC], `day` as date32."""
     import pyarrow as pa
 
-    types = {
-        "STRING": pa.string(),
-        "INT": pa.int32(),
-        "BIGINT": pa.int64(),
-        "DOUBLE": pa.float64(),
-        "BOOLEAN": pa.bool_(),
-        "BINARY": pa.binary(),
-        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-        "ARRAY<STRING>": pa.list_(pa.string()),
-    }
+    from muster.spark.arrow_types import TYPES
+
     columns = TABLES[table].columns
-    schema = pa.schema([pa.field(each.name, types[each.type], each.nullable) for each in columns])
+    schema = pa.schema([pa.field(each.name, TYPES[each.type], each.nullable) for each in columns])
     return schema.append(pa.field(DAY, pa.date32())) if with_day else schema
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import java_tools
-from muster.spark.simulation.simulate import Options, Simulation, choose
+from tools.simulate.history import Options, Simulation, choose
 
 OPTIONS = Options(
     groups=200, days=0.05, end_ms=1_767_225_600_000, seed=2, partitions=3, commits_max=30_000,

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.spark.arrow_types import ddl_of
 from muster.spark.batch_files import write_batch
 from muster.spark.tables import (
     TABLES,
@@ -43,6 +44,16 @@ def test_the_documentation_has_every_table_with_its_columns() -> None:
         ]
         for table in TABLES.values()
     }
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_arrow_has_is_declared_as_the_table_is(name: str) -> None:
+    assert ddl_of(arrow_schema(name)) == TABLES[name].ddl()
+
+
+def test_a_struct_of_arrows_is_declared_with_its_fields() -> None:
+    inner = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.binary())])
+    assert ddl_of([pa.field("s", inner)]) == "s STRUCT<a: INT NOT NULL, b: BINARY>"
 
 
 @pytest.mark.xdist_group("spark")  # A schema is parsed by the JVM.

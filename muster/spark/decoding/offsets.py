@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator.groups.record_schemas import GroupMetadataValue
+from muster.spark.arrow_types import ddl_of
 from muster.spark.decoding.keys import BAD, GROUP, LEGACY_OFFSET, OFFSET, OTHER, Keys, read_keys
 from muster.spark.decoding.values import Values, read_value, read_values
 from muster.spark.decoding.windows import Bools, Ints
@@ -43,7 +44,7 @@ ABOUT: Final = pa.struct(
         pa.field("reason", pa.string()),
     ]
 )
-SCHEMA: Final = pa.schema(
+FIGURES: Final = pa.schema(
     [
         pa.field("minute", pa.timestamp("us", "UTC")),
         pa.field("group_id", pa.string()),
@@ -52,14 +53,12 @@ SCHEMA: Final = pa.schema(
         pa.field("commits", pa.int64()),  # Tombstones are none.
         pa.field("committed_offset", pa.int64()),  # Null: the newest is a tombstone.
         pa.field("newest_offset", pa.int64()),  # In the source partition, of the newest commit or tombstone.
-        pa.field("about", ABOUT),  # In one column, since Spark pays for each column of each row.
     ]
 )
-DDL: Final = (
-    "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, commits BIGINT, committed_offset BIGINT, "
-    "newest_offset BIGINT, about STRUCT<records: BIGINT, seen_at: TIMESTAMP, source_topic: STRING, "
-    "source_partition: INT, source_offset: BIGINT, key: BINARY, value: BINARY, reason: STRING>"
-)
+SCHEMA: Final = FIGURES.append(
+    pa.field("about", ABOUT)
+)  # In one, since Spark pays for each column of each row.
+DDL: Final = ddl_of(SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

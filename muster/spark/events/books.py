@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.effects import GroupEvent
+from muster.groups.rebalances import RebalanceFold
 from muster.spark.events.churn import ChurnCounts
-from muster.spark.events.rebalance_story import RebalanceStory
 from muster.spark.events.sessions import JOINS, MemberStory
 from muster.spark.events.storms import RUNNING_MAX_MS, StormRule, StormWindows
 
@@ -57,11 +57,11 @@ class RebalanceBook:
 
     group_id: str
     rule: StormRule
-    story: RebalanceStory = field(default_factory=RebalanceStory)
+    fold: RebalanceFold = field(default_factory=RebalanceFold)
     windows: StormWindows = field(default_factory=StormWindows)
 
     def tell(self, event: GroupEvent) -> list[Row]:
-        ended = self.story.tell(event)
+        ended = self.fold.add(event)
         for each in ended:
             self.windows.add(each.ended_at - each.duration_ms, each.ended_at, self.rule)
         return [row("rebalances", each) for each in ended]
@@ -74,14 +74,14 @@ class RebalanceBook:
         return self.windows.due_ms(self._running(), self.rule)
 
     def is_empty(self) -> bool:
-        return self.story.running is None and not self.windows.open
+        return self.fold.running is None and not self.windows.open
 
     def _running(self) -> tuple[int, int] | None:
-        running = self.story.running
+        running = self.fold.running
         return None if running is None else (running.started_ms, running.heard_ms + RUNNING_MAX_MS)
 
     def dump(self) -> list[Any]:
-        return [self.story.dump(), self.windows.dump()]
+        return [self.fold.dump(), self.windows.dump()]
 
 
 @dataclass(slots=True)
@@ -124,8 +124,8 @@ class RebalanceShelf:
         return RebalanceBook(group_id, self.rule, windows=StormWindows(closed_ms=closed_ms))
 
     def load(self, group_id: str, dumped: list[Any]) -> RebalanceBook:
-        story, windows = dumped
-        return RebalanceBook(group_id, self.rule, RebalanceStory.load(story), StormWindows.load(windows))
+        fold, windows = dumped
+        return RebalanceBook(group_id, self.rule, RebalanceFold.load(fold), StormWindows.load(windows))
 
 
 @dataclass(frozen=True, slots=True)

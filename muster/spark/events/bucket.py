@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from coordinator.effects import GroupEvent
 from coordinator.history.events import HistoryError
+from muster.groups.event_order import in_order
+from muster.groups.event_records import read_event
 from muster.spark.events.books import Book, Row, Shelf
-from muster.spark.events.decoding import read_event
-from muster.spark.events.order import in_order
 
 FORMAT: Final = 1
 

@@ -16,13 +16,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.serializers import ApplyInPandasWithStateSerializer
 
 from muster.spark.events.books import Row, Shelf
 from muster.spark.events.bucket import Bucket, DeadLetter, Record
+from muster.spark.events.worker import read_offsets_as_integers
 from muster.spark.tables import DEAD_LETTERS, TABLES
 
 if TYPE_CHECKING:
@@ -37,32 +36,15 @@ _STATE: Final = "bucket BINARY"
 _CLOCK: Final = "struct<bucket:int,partition:int,offset:bigint,timestamp_ms:bigint,key:binary,value:binary>"
 
 
-def _read_offsets_as_integers() -> None:
-    """Mend Spark 4.0.0's operator for the Arrow of today, in whichever process this module is imported.
-
-    Spark hands the offsets of each group's rows over in a column of structs with nulls at its end; pandas makes
-    floats of them, and `RecordBatch.slice` no longer takes any.
-    """
-    serializer: Any = ApplyInPandasWithStateSerializer
-    as_pandas = serializer.arrow_to_pandas
-
-    def arrow_to_pandas(self: Any, column: Any, *args: Any, **kwargs: Any) -> Any:
-        if pa.types.is_struct(column.type) and column.type.get_field_index("startOffset") >= 0:
-            return pd.Series(column.to_pylist(), dtype=object)
-        return as_pandas(self, column, *args, **kwargs)
-
-    serializer.arrow_to_pandas = arrow_to_pandas
-
-
-_read_offsets_as_integers()
-
-
 class StoryTeller:
-    """What Spark calls for each bucket that has records or is due."""
+    """What Spark calls for each bucket that has records or is due, in a worker."""
 
     def __init__(self, shelf: Shelf, topic: str) -> None:
         self._shelf = shelf
         self._topic = topic
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _in_a_worker, (self._shelf, self._topic)
 
     def __call__(
         self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
@@ -95,6 +77,12 @@ class StoryTeller:
             "reason": letter.reason,
         }
         return Row(DEAD_LETTERS.name, columns)
+
+
+def _in_a_worker(shelf: Shelf, topic: str) -> StoryTeller:
+    """A `StoryTeller` where Spark has sent it, which is before the worker reads its first rows."""
+    read_offsets_as_integers()
+    return StoryTeller(shelf, topic)
 
 
 def _records(frame: pd.DataFrame) -> Iterable[Record]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import OffsetSpec
 
-from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, client_settings, in_words
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
 from muster.spark.decoding.lag import UNKNOWN, Where
 from muster.spark.decoding.windows import Ints
 from muster.spark.errors import PassingError
@@ -56,7 +56,7 @@ class LogEnds:
     """Asks one cluster, anew in each step."""
 
     def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
-        self._admin = AdminClient(client_settings(bootstrap, kafka))
+        self._admin = new_admin(bootstrap, kafka)
         self._asked = 0
 
     def at(self, times_ms: Sequence[int], wanted: Iterable[Where]) -> Found:
@@ -140,14 +140,11 @@ class LogEnds:
         for first in range(0, len(pairs), MAX_PER_REQUEST):
             some = pairs[first : first + MAX_PER_REQUEST]
             self._asked += len(some)
-            wanted = {TopicPartition(*where): spec for where, spec in some}
-            for partition, answer in self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S).items():
-                where = partition.topic, partition.partition
-                try:
-                    offsets[where] = answer.result().offset
-                except KafkaException as error:
-                    if error.args[0].code() not in _GONE:
-                        raise PassingError(f"no log end of {where[0]}: {in_words(error)}") from None
-                    found.missing.add(where[0])
-                    found.ends.pop(where, None)
+            answered = log_offsets(self._admin, dict(some))
+            offsets |= answered.found
+            for where, error in answered.refused.items():
+                if error.code() not in _GONE:
+                    raise PassingError(f"no log end of {where[0]}: {error.str()}")
+                found.missing.add(where[0])
+                found.ends.pop(where, None)
         return offsets

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from muster.spark.batch_files import HadoopFiles
 from muster.spark.decoding.lag import HISTORY_MINUTES, UNKNOWN, Marks, Where
 from muster.spark.decoding.offsets import MINUTE_US
+from muster.spark.hadoop_files import HadoopFiles
 from muster.spark.jobs.ends import Found
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.minutes import Snapshot

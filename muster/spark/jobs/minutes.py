@@ -21,16 +21,14 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from muster.spark.batch_files import HadoopFiles
-from muster.spark.decoding.offsets import MINUTE_US
+from muster.spark.arrow_types import ddl_of
+from muster.spark.decoding.offsets import FIGURES, MINUTE_US
+from muster.spark.hadoop_files import HadoopFiles
 from muster.spark.jobs.job import Step
 
 STATE: Final = "_state"
 KEY: Final = ("group_id", "topic", "partition")
-ROWS: Final = (
-    "minute TIMESTAMP, group_id STRING, topic STRING, partition INT, commits BIGINT, committed_offset BIGINT, "
-    "newest_offset BIGINT"
-)
+ROWS: Final = ddl_of(FIGURES)
 """By key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
 
 
@@ -54,7 +52,7 @@ class States:
 
     def before(self, batch_id: int) -> Snapshot:
         """The newest that has nothing of the batch, or of later ones; an empty one at the beginning."""
-        for name in reversed(self._files.names(self._folder, "")):
+        for name in reversed(self._files.names(self._folder)):
             if name.endswith(".json"):
                 found = Snapshot(**self._files.read_json(f"{self._folder}/{name}"))
                 if found.batch_id < batch_id:
@@ -72,7 +70,7 @@ class States:
         rows.write.mode("overwrite").parquet(self._files.url(name))
         self._files.write_json(f"{name}.json", asdict(snapshot))
         old = f"{snapshot.sequence - 1:012d}"
-        names = self._files.names(self._folder, "")
+        names = self._files.names(self._folder)
         self._files.remove(f"{self._folder}/{each}" for each in names if each.partition(".")[0] < old)
 
     def _name(self, sequence: int) -> str:
@@ -153,5 +151,5 @@ def merged(rows: DataFrame) -> DataFrame:
 
 def figures_of(batch: DataFrame) -> DataFrame:
     """The rows of a batch that are figures, in the columns of ROWS."""
-    columns: list[Any] = [each.split()[0] for each in ROWS.split(", ")]
+    columns: list[Any] = FIGURES.names
     return batch.where(F.col("group_id").isNotNull()).select(*columns)

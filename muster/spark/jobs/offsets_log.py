@@ -12,7 +12,7 @@ from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.jobs.job import Reading, Step
 from muster.spark.jobs.source import find_reach
 from muster.spark.progress.checkpoint import batch_ids, is_whole_commit, parse_offsets
-from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.positions import CheckpointError
 from muster.spark.session import is_local, lend_python
 from muster.spark.tables import checkpoint_path
@@ -72,11 +72,11 @@ def _planned(step: Step, job: str) -> tuple[dict[int, int], bool]:
     return _ends_of(files, newest), commit is not None and is_whole_commit(commit, where)
 
 
-def _checkpoint(step: Step, job: str) -> HadoopFiles:
-    return HadoopFiles(step.spark, checkpoint_path(step.options.out, job))
+def _checkpoint(step: Step, job: str) -> CheckpointFiles:
+    return CheckpointFiles(step.spark, checkpoint_path(step.options.out, job))
 
 
-def _ends_of(files: HadoopFiles, batch_id: int) -> dict[int, int]:
+def _ends_of(files: CheckpointFiles, batch_id: int) -> dict[int, int]:
     where = f"offsets/{batch_id}"
     plan = files.read(where)
     if plan is None:

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, client_settings, in_words
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
+from muster.spark.decoding.lag import Where
 from muster.spark.errors import PassingError
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
@@ -32,7 +33,7 @@ class Source:
 
 def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
     """The topic as the cluster describes it. Raises RefusedRunError, PassingError where nobody answers."""
-    admin = AdminClient(client_settings(bootstrap, kafka))
+    admin = new_admin(bootstrap, kafka)
     try:
         found = admin.list_topics(topic, timeout=TIMEOUT_S).topics.get(topic)
         if found is None or found.error is not None:
@@ -48,34 +49,29 @@ def find_reach(
     bootstrap: str, topic: str, partitions: Iterable[int], kafka: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Where each partition begins, and the last stable offset, up to which it can be read. Raises PassingError."""
-    admin = AdminClient(client_settings(bootstrap, kafka))
-    everywhere = [TopicPartition(topic, partition) for partition in partitions]
-    begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST))
-    return begins, _offsets_at(admin, dict.fromkeys(everywhere, LATEST))
+    admin = new_admin(bootstrap, kafka)
+    everywhere = [(topic, partition) for partition in partitions]
+    begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST), committed_only=True)
+    return begins, _offsets_at(admin, dict.fromkeys(everywhere, LATEST), committed_only=True)
 
 
 def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, int]:
     """The end of each partition's log, transactions that are still open included. Raises PassingError."""
-    admin = AdminClient(client_settings(bootstrap, kafka))
+    admin = new_admin(bootstrap, kafka)
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     except KafkaException as error:
         raise PassingError(f"the partitions of {topic} could not be had: {in_words(error)}") from None
-    wanted = {TopicPartition(topic, partition): LATEST for partition in known}
-    return _offsets_at(admin, wanted, IsolationLevel.READ_UNCOMMITTED)
+    return _offsets_at(admin, {(topic, partition): LATEST for partition in known}, committed_only=False)
 
 
 def _offsets_at(
-    admin: AdminClient,
-    wanted: dict[TopicPartition, OffsetSpec],
-    level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    admin: AdminClient, wanted: dict[Where, OffsetSpec], *, committed_only: bool
 ) -> dict[int, int]:
     """The offset asked for by partition, of one topic."""
-    if not wanted:
-        return {}
     try:
-        answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=TIMEOUT_S)
-        return {where.partition: answer.result().offset for where, answer in answers.items()}
+        offsets = log_offsets(admin, wanted, committed_only=committed_only).all()
+        return {partition: offset for (_, partition), offset in offsets.items()}
     except KafkaException as error:
         raise PassingError(f"the ends of the log could not be had: {in_words(error)}") from None
 

@@ -9,19 +9,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from muster.spark.clients import in_words
+from muster.spark.clients import LATEST, committed_offsets, in_words, log_offsets
 from muster.spark.members.plan import MembersError, Plan, stop_group_id
 from muster.spark.members.report import Partition
 
@@ -35,7 +26,6 @@ _PASSING: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 _AGAIN_S: Final = 0.2
-_LATEST: Callable[[], OffsetSpec] = OffsetSpec.latest
 
 
 def check_options(
@@ -76,7 +66,8 @@ class Cluster:
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
         kept = {name: value for name, value in settings.items() if name.startswith(_CONNECTION_SETTINGS)}
-        self._admin = AdminClient({**kept, "bootstrap.servers": bootstrap})
+        self._settings: dict[str, str | int | float | bool] = {**kept, "bootstrap.servers": bootstrap}
+        self._admin = AdminClient(self._settings)
 
     def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
         """All partitions of the topics. Raises MembersError that names those which are not there."""
@@ -99,26 +90,28 @@ class Cluster:
 
     def log_ends(self, partitions: Iterable[Partition], *, committed_only: bool) -> dict[Partition, int]:
         """Where each log ends now; `committed_only` as readers of committed transactions see it."""
-        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        asked = {TopicPartition(*where): _LATEST() for where in partitions}
-        futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT_S)
-        return {
-            (each.topic, each.partition): self._answer("listing offsets", future).offset
-            for each, future in futures.items()
-        }
+        wanted = dict.fromkeys(partitions, LATEST)
+        try:
+            return log_offsets(self._admin, wanted, committed_only=committed_only, timeout_s=TIMEOUT_S).all()
+        except KafkaException as error:
+            raise self._unanswered("listing offsets", error) from error
 
-    def committed(self, group_id: str) -> dict[Partition, int]:
-        """Everything that the group has committed."""
+    def committed(self, group_id: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """What the group has committed of `partitions`, be a transaction open that would move it or not."""
+        own = {"group.id": group_id, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
+        consumer = Consumer({**self._settings, **own})
+        wanted = list(partitions)
 
-        def ask() -> Any:
-            asked = [ConsumerGroupTopicPartitions(group_id)]
-            return self._admin.list_consumer_group_offsets(asked, request_timeout=TIMEOUT_S)[
-                group_id
-            ].result()
+        def ask() -> dict[Partition, int]:
+            return committed_offsets(consumer, wanted, TIMEOUT_S).all()
 
-        answer = self._of_coordinator(f"fetching the offsets of group {group_id}", ask)
-        found = [] if answer is None else answer.topic_partitions
-        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        try:
+            answer: dict[Partition, int] | None = self._of_coordinator(
+                f"fetching the offsets of group {group_id}", ask
+            )
+        finally:
+            consumer.close()
+        return answer or {}
 
     def check_group(self, group_id: str) -> None:
         """Raises MembersError if the group has members that are no consumers, or is none of consumers."""
@@ -151,12 +144,6 @@ class Cluster:
                 if code not in _PASSING or time.monotonic() > deadline_s:
                     raise self._unanswered(doing, error) from error
             time.sleep(_AGAIN_S)
-
-    def _answer(self, doing: str, future: Any) -> Any:
-        try:
-            return future.result()
-        except KafkaException as error:
-            raise self._unanswered(doing, error) from error
 
     def _unanswered(self, doing: str, error: KafkaException) -> MembersError:
         return MembersError(f"{doing} on {self._bootstrap}: {in_words(error)}")

@@ -120,7 +120,7 @@ def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:
     partitions = cluster.partitions_of(plan.topics)
     cluster.check_group(plan.group_id)
     log_ends = cluster.log_ends(partitions, committed_only=False)
-    check_committed(plan.group_id, cluster.committed(plan.group_id), log_ends)
+    check_committed(plan.group_id, cluster.committed(plan.group_id, partitions), log_ends)
     cluster.forget_stop(plan.group_id)
     if continuous:
         return plan

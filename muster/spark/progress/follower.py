@@ -27,9 +27,9 @@ from pyspark.sql.streaming.listener import (
 from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import Checkpoint
+from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.group_offsets import GroupOffsets
 from muster.spark.progress.group_progress import GroupProgress
-from muster.spark.progress.hadoop_files import HadoopFiles
 from muster.spark.progress.positions import ProgressError
 
 FLUSH_TIMEOUT_S: Final = 10.0
@@ -74,7 +74,7 @@ def follow(
             "follow() takes a checkpoint, a group_id, one or more topics (or none given, for all), and "
             f"on_conflict 'refuse' or 'reset'; got {root!r}, {group_id!r}, {topics!r} and {on_conflict!r}"
         )
-    read = Checkpoint(HadoopFiles(spark, root))
+    read = Checkpoint(CheckpointFiles(spark, root))
     group = GroupOffsets(bootstrap, group_id, client or {})
     progress = GroupProgress(read, group, wanted, may_reset=on_conflict == "reset")
     follower = Follower(spark, read, group, progress, stop_query=stop_query)

@@ -4,8 +4,7 @@ Such a commit is refused by the cluster as soon as the group has members (UNKNOW
 alone. Two of librdkafka's bugs (seen with 2.16) would end the user's whole process, and shaped this module:
 an admin client aborts if it is used on when one of its requests has timed out and the broker is back (its issue
 4605), so no request times out inside of it: the waiting is done here, and after any failure the client is thrown
-away. And an admin's question for a group's offsets may crash while the coordinator moves or loads: so the
-questions are a consumer's, which has joined nothing.
+away. And an admin's question for a group's offsets may crash, so `clients.committed_offsets` asks.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import confluent_kafka
 from confluent_kafka import (
@@ -26,9 +25,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from muster.groups.admin import TopicPartition
-from muster.spark.clients import in_words
+from muster.spark.clients import committed_offsets, in_words
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed
+
+if TYPE_CHECKING:
+    from muster.spark.decoding.lag import Where
 
 ANSWER_TIMEOUT_S: Final = 10.0
 _NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.
@@ -74,13 +76,12 @@ class GroupOffsets:
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What the group has committed of `partitions`. Raises PassingError."""
-        asked = [confluent_kafka.TopicPartition(*where) for where in partitions]
         try:
-            found = self._as_consumer().committed(asked, ANSWER_TIMEOUT_S) if asked else []
+            offsets = committed_offsets(self._as_consumer(), partitions, ANSWER_TIMEOUT_S)
         except KafkaException as error:
             raise self._failed(error) from error
-        self._check(found)
-        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+        self._check(offsets.refused)
+        return {TopicPartition(*where): offset for where, offset in offsets.found.items()}
 
     def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
         """What the group has committed in `topics`, or in every topic of the cluster. Raises PassingError."""
@@ -104,7 +105,8 @@ class GroupOffsets:
             done = self._answer(lambda admin: admin.alter_consumer_group_offsets(asked, **_PATIENCE))
         except KafkaException as error:
             raise self._failed(error) from error
-        return self._check(done.topic_partitions)
+        refused = {(at.topic, at.partition): at.error for at in done.topic_partitions if at.error is not None}
+        return self._check(refused)
 
     def close(self) -> None:
         self._admin = None
@@ -112,15 +114,14 @@ class GroupOffsets:
         if consumer is not None:
             consumer.close()
 
-    def _check(self, answered: list[Any]) -> frozenset[TopicPartition]:
+    def _check(self, errors: Mapping[Where, KafkaError]) -> frozenset[TopicPartition]:
         """The partitions that are unknown to the cluster. Raises what any other error among them means."""
-        errors = {TopicPartition(at.topic, at.partition): at.error for at in answered if at.error is not None}
         if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in errors.values()):
             self.require_no_members()  # Raises, naming them; unless they have just left.
-        for where, error in errors.items():
+        for (topic, partition), error in errors.items():
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise self._failed(f"{where.topic}-{where.partition}: {error.str()}")
-        return frozenset(errors)
+                raise self._failed(f"{topic}-{partition}: {error.str()}")
+        return frozenset(TopicPartition(*where) for where in errors)
 
     def _answer(self, ask: Callable[[AdminClient], dict[str, Future[T]]]) -> T:
         """What the cluster answers about the group. Raises PassingError without an answer, KafkaException."""

@@ -16,7 +16,7 @@ from muster.spark.events.books import MemberShelf, RebalanceShelf, Shelf
 from muster.spark.events.bucket import IDLE_MS, Bucket, Record
 from muster.spark.events.storms import StormRule
 from tests.spark.events.stories import Chronicle, T, event, records
-from tests.spark.events.test_rebalance_story import END, RESTART, WHOLE
+from tests.spark.events.test_rebalances import END, RESTART, WHOLE
 
 REBALANCES = RebalanceShelf(StormRule(300_000, 0.2))
 SHELVES: tuple[Shelf, Shelf] = (REBALANCES, MemberShelf())

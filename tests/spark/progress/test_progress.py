@@ -21,7 +21,7 @@ from muster.groups.admin import TopicPartition
 from muster.spark import progress
 from muster.spark.progress import Follower
 from muster.spark.progress.checkpoint import Checkpoint
-from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.positions import Conflict, ConflictError, LiveMembersError, ProgressError
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.topics import PARTITIONS, Topic, run_to_end
@@ -229,7 +229,7 @@ def test_a_checkpoint_is_read_through_hadoop_and_survives_that_spark_deletes_old
         job.run(topic.stream(maxOffsetsPerTrigger="6"))
     finally:
         spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
-    files = HadoopFiles(spark, job.checkpoint.as_uri())
+    files = CheckpointFiles(spark, job.checkpoint.as_uri())
     assert "0" not in files.names("commits")
     assert files.names("no-such-folder") == []
     assert files.read("no-such-file") is None

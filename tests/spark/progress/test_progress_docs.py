@@ -10,7 +10,7 @@ import pytest
 
 from muster.spark import progress
 from muster.spark.progress import follower, group_progress
-from muster.spark.progress.hadoop_files import HadoopFiles
+from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.positions import ProgressError
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "spark-progress.md").read_text()
@@ -40,4 +40,4 @@ def test_the_times_are_those_of_the_code() -> None:
 
 def test_a_session_without_a_jvm_of_its_own_is_refused() -> None:
     with pytest.raises(ProgressError, match="Spark Connect"):
-        HadoopFiles(object(), "/checkpoint")  # type: ignore[arg-type]  # No session, on purpose.
+        CheckpointFiles(object(), "/checkpoint")  # type: ignore[arg-type]  # No session, on purpose.

@@ -25,16 +25,17 @@ from coordinator.runtime.loading import replay_batches
 from coordinator.shard.shard import Shard
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
-from muster.cli import run
+from muster.cli import run as run_muster
 from muster.log.offsets import new_shard
-from muster.spark.simulation import command
-from muster.spark.simulation.population import AUTO, DEAD, SPARSE
-from muster.spark.simulation.production import DAY_MS, log_ends
-from muster.spark.simulation.simulate import Options, Simulated, Simulation, choose
 from protocol.records.records import iter_records
 from storage.files import Files
 from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tools.simulate import command
+from tools.simulate.__main__ import run
+from tools.simulate.history import Options, Simulated, Simulation, choose
+from tools.simulate.population import AUTO, DEAD, SPARSE
+from tools.simulate.production import DAY_MS, log_ends
 
 END_MS = 1_767_225_600_000
 PARTITIONS = 4
@@ -43,7 +44,7 @@ OPTIONS = Options(
     log_ends_every_ms=900_000,
 )  # fmt: skip
 ARGUMENTS = [
-    "spark", "simulate", "--groups", "120", "--days", "0.03", "--end", "2026-01-01", "--seed", "11",
+    "--groups", "120", "--days", "0.03", "--end", "2026-01-01", "--seed", "11",
     "--partitions", "4", "--commits", "40000", "--log-ends", "900",
 ]  # fmt: skip
 
@@ -125,7 +126,7 @@ def test_another_seed_is_another_history(history: History, tmp_path: Path) -> No
 
 
 def test_the_directory_is_sound(history: History, capsys: Any) -> None:
-    assert run(["log", "verify", str(history.path)]) == 0
+    assert run_muster(["log", "verify", str(history.path)]) == 0
     assert "0 errors, 0 notes" in capsys.readouterr().out
 
 
@@ -265,16 +266,16 @@ def _check_log_ends(history: History, admin: AdminClient) -> None:
 def test_wrong_options_are_refused_in_a_sentence(
     arguments: list[str], sentence: str, tmp_path: Path, capsys: Any
 ) -> None:
-    assert run(["spark", "simulate", "--out", str(tmp_path / "out"), *arguments]) == 1
+    assert run(["--out", str(tmp_path / "out"), *arguments]) == 1
     told = capsys.readouterr().err
-    assert told.startswith(f"muster: {sentence}")
+    assert told.startswith(f"simulate: {sentence}")
     assert told.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_a_history_of_events_alone(tmp_path: Path, capsys: Any) -> None:
     """No commits but those that dead groups have left; and nothing at all where no group may have events."""
-    few = ["spark", "simulate", "--groups", "60", "--days", "0.3", "--end", "2026-01-01", "--json"]
+    few = ["--groups", "60", "--days", "0.3", "--end", "2026-01-01", "--json"]
     assert run([*few, "--commits", "0", "--sample", "1", "--out", str(tmp_path / "events")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["events"] > 0
@@ -282,19 +283,19 @@ def test_a_history_of_events_alone(tmp_path: Path, capsys: Any) -> None:
     assert sum(path.stat().st_size for path in tmp_path.glob("events/__group_events-0/*.log")) > 0
     assert run([*few, "--events", "0", "--out", str(tmp_path / "nothing")]) == 0
     assert json.loads(capsys.readouterr().out)["events"] == 0
-    assert run(["log", "verify", str(tmp_path / "nothing")]) == 0
+    assert run_muster(["log", "verify", str(tmp_path / "nothing")]) == 0
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "mine").write_text("mine")
-    assert run(["spark", "simulate", "--out", str(tmp_path)]) == 1
+    assert run(["--out", str(tmp_path)]) == 1
     assert "it is not empty" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_a_history_that_the_disk_cannot_hold_is_refused(tmp_path: Path, capsys: Any) -> None:
     wanted = ["--groups", "10000", "--days", "366", "--sample", "1", "--commits", str(10**12)]
-    assert run(["spark", "simulate", "--out", str(tmp_path / "out"), *wanted]) == 1
+    assert run(["--out", str(tmp_path / "out"), *wanted]) == 1
     assert "the disk has" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.spark.simulation.population import Floats, Ints, Topics
+from tools.simulate.population import Floats, Ints, Topics
 
 DAY_MS: Final = 86_400_000
 DAILY_SWING: Final = 0.6

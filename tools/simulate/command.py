@@ -1,4 +1,4 @@
-"""`muster spark simulate`: options to sentences. Nothing is written before all of them are known to be good."""
+"""Options to a written history and its sentences. Nothing is written before all options are known to be good."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from muster.log.progress import progress
-from muster.sentences import say
-from muster.spark.simulation.log_files import refuse_unless_empty
-from muster.spark.simulation.production import DAY_MS
-from muster.spark.simulation.sample import Estimate
-from muster.spark.simulation.simulate import (
+from muster.sentences import remark
+from storage.directory.log_directory import LogDirectoryError
+from storage.files import StorageError
+from tools.simulate.history import (
     Choice,
     NoRoom,
     Options,
@@ -24,8 +23,9 @@ from muster.spark.simulation.simulate import (
     choose,
     refuse_without_room,
 )
-from storage.directory.log_directory import LogDirectoryError
-from storage.files import StorageError
+from tools.simulate.log_files import refuse_unless_empty
+from tools.simulate.production import DAY_MS
+from tools.simulate.sample import Estimate
 
 GROUPS_MAX: Final = 10_000_000
 DAYS_MAX: Final = 366.0
@@ -84,6 +84,11 @@ def parse_end(text: str | None) -> int:
         return now_ms - now_ms % DAY_MS
     moment = datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def say(sentence: object) -> None:
+    """Print the sentence to standard error under the program's name."""
+    remark(f"simulate: {sentence}")
 
 
 def _refuse(sentence: str) -> int:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from muster.spark.simulation.population import SPARSE, Groups, Topics
 from protocol.consumer import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -22,6 +21,7 @@ from protocol.consumer import (
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tools.simulate.population import SPARSE, Groups, Topics
 
 ASSIGNOR: Final = "range"
 SESSION_TIMEOUT_MS: Final = 45_000

@@ -7,14 +7,14 @@ import pytest
 
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import OffsetCommitKey
-from muster.spark.simulation.commit_batches import (
+from protocol.records.records import Record, check_crc, encode_batch, parse_header, read_records
+from tools.simulate.commit_batches import (
     RECORDS_PER_BATCH_MAX,
     Batch,
     CommitKey,
     encode_commits,
     new_templates,
 )
-from protocol.records.records import Record, check_crc, encode_batch, parse_header, read_records
 
 START_MS = 1_767_225_600_000
 KEYS = [

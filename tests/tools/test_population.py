@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from muster.spark.simulation import population as drawn
-from muster.spark.simulation.population import AUTO, DEAD, Groups, Topics, new_groups, new_topics
-from muster.spark.simulation.production import DAY_MS, log_ends
-from muster.spark.simulation.sample import commits_per_second, evenly, evenly_within
-from muster.spark.simulation.simulate import Options, choose
+from tools.simulate import population as drawn
+from tools.simulate.history import Options, choose
+from tools.simulate.population import AUTO, DEAD, Groups, Topics, new_groups, new_topics
+from tools.simulate.production import DAY_MS, log_ends
+from tools.simulate.sample import commits_per_second, evenly, evenly_within
 
 COUNT = 20_000
 START_MS = 1_767_225_600_000

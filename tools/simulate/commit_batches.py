@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from coordinator.effects import Record
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
-from muster.spark.simulation.population import Ints
 from protocol.records.batch import (
     BATCH_OVERHEAD,
     CRC,
@@ -30,6 +29,7 @@ from protocol.records.batch import (
     checksum,
 )
 from protocol.records.varint import VARINTS
+from tools.simulate.population import Ints
 
 Bytes = NDArray[np.uint8]
 

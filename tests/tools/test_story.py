@@ -13,13 +13,13 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.states import EMPTY, STABLE, TRANSITIONS
 from coordinator.groups.partitioning import partition_for
-from muster.groups.rebalances import chapters
-from muster.spark.simulation import incidents
-from muster.spark.simulation.clients import GroupPlan, Phase, new_plan
-from muster.spark.simulation.incidents import Incidents
-from muster.spark.simulation.population import BATCH, new_groups, new_topics
-from muster.spark.simulation.production import DAY_MS
-from muster.spark.simulation.story import Story
+from muster.groups.chapters import chapters
+from tools.simulate import incidents
+from tools.simulate.clients import GroupPlan, Phase, new_plan
+from tools.simulate.incidents import Incidents
+from tools.simulate.population import BATCH, new_groups, new_topics
+from tools.simulate.production import DAY_MS
+from tools.simulate.story import Story
 
 START_MS = 1_767_225_600_000
 SHARDS = 5
@@ -103,7 +103,8 @@ def test_readers_of_the_history_find_every_rebalance_with_its_cause(told: Story)
         assert chapter.last.rebalance_cause == chapter.first.cause
         assert sum(chapter.last.rebalance_ms.values()) == chapter.last.wall_ms - chapter.first.wall_ms
         if chapter.last.to_state == STABLE.value:
-            assert chapter.last_to_join is not None
+            assert chapter.rebalance is not None
+            assert chapter.rebalance.last_member_id is not None
 
 
 def test_what_is_to_happen_does(told: Story) -> None:

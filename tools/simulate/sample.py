@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from muster.spark.simulation.population import DEAD, SPARSE, Floats, Groups, Ints, Topics
-from muster.spark.simulation.production import DAY_MS
+from tools.simulate.population import DEAD, SPARSE, Floats, Groups, Ints, Topics
+from tools.simulate.production import DAY_MS
 
 COMMIT_BYTES: Final = 59  # Of an offset record, beside the names of its group and topic.
 BATCH_BYTES: Final = 61

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.spark.simulation.clients import GroupPlan
-from muster.spark.simulation.population import DEAD, Floats, Groups, Ints, Topics
-from muster.spark.simulation.production import DAILY_SWING, GOLDEN, log_ends, partition_rates
+from tools.simulate.clients import GroupPlan
+from tools.simulate.population import DEAD, Floats, Groups, Ints, Topics
+from tools.simulate.production import DAILY_SWING, GOLDEN, log_ends, partition_rates
 
 CAPACITY_MIN_PER_SECOND: Final = 5.0
 

@@ -31,7 +31,11 @@ from coordinator.groups.classic.timers import SessionTimer
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.shard.shard import Shard
 from muster.log.offsets import NoTopics
-from muster.spark.simulation.clients import (
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupResponse
+from protocol.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
+from tools.simulate.clients import (
     HEARTBEAT_MS,
     REQUEST_VERSIONS,
     SESSION_TIMEOUT_MS,
@@ -44,10 +48,6 @@ from muster.spark.simulation.clients import (
     new_client,
     sync_request,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupResponse
-from protocol.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 
 Written = tuple[int, int, Record]
 Action = Callable[..., None]

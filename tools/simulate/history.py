@@ -20,14 +20,15 @@ from coordinator.groups.record_schemas import (
     OffsetCommitValue,
 )
 from coordinator.topics.catalogue import CatalogueEntry
-from muster.spark.simulation.clients import GroupPlan, new_plan
-from muster.spark.simulation.commit_batches import CommitKey, Templates, encode_commits, new_templates
-from muster.spark.simulation.consumption import Consumption, new_lanes
-from muster.spark.simulation.incidents import Incidents
-from muster.spark.simulation.log_files import SimulatedLogs
-from muster.spark.simulation.population import DEAD, Groups, Ints, Topics, new_groups, new_topics
-from muster.spark.simulation.production import DAY_MS, log_ends, partition_rates
-from muster.spark.simulation.sample import (
+from protocol.consumer import PROTOCOL_TYPE
+from tools.simulate.clients import GroupPlan, new_plan
+from tools.simulate.commit_batches import CommitKey, Templates, encode_commits, new_templates
+from tools.simulate.consumption import Consumption, new_lanes
+from tools.simulate.incidents import Incidents
+from tools.simulate.log_files import SimulatedLogs
+from tools.simulate.population import DEAD, Groups, Ints, Topics, new_groups, new_topics
+from tools.simulate.production import DAY_MS, log_ends, partition_rates
+from tools.simulate.sample import (
     Estimate,
     commits_per_second,
     estimate,
@@ -35,8 +36,7 @@ from muster.spark.simulation.sample import (
     evenly_within,
     events_per_day,
 )
-from muster.spark.simulation.story import Story
-from protocol.consumer import PROTOCOL_TYPE
+from tools.simulate.story import Story
 
 SLICE_MS: Final = 60_000
 SLICE_MIN_MS: Final = 1_000

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.spark.simulation.clients import GroupPlan
-from muster.spark.simulation.population import DEAD, SPARSE
-from muster.spark.simulation.production import DAILY_SWING, DAY_MS, daily_level
-from muster.spark.simulation.story import Action, Story
+from tools.simulate.clients import GroupPlan
+from tools.simulate.population import DEAD, SPARSE
+from tools.simulate.production import DAILY_SWING, DAY_MS, daily_level
+from tools.simulate.story import Action, Story
 
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60_000

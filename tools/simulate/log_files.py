@@ -19,8 +19,6 @@ from coordinator.history.events import encode_event
 from coordinator.history.topic import history_topic_config
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from coordinator.topics.names import GROUP_METADATA_TOPIC
-from muster.spark.simulation.commit_batches import Batch
-from muster.spark.simulation.story import Written
 from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
 from storage.directory.log_directory import LogDirectory
@@ -29,6 +27,8 @@ from storage.log.checkpoints import META_PROPERTIES, MetaProperties, write_meta_
 from storage.log.config import FlushPolicy, LogConfig
 from storage.log.partition_files import encode_uuid
 from storage.log.partition_log import PartitionLog
+from tools.simulate.commit_batches import Batch
+from tools.simulate.story import Written
 
 NODE_ID: Final = 1
 SEGMENT_BYTES: Final = 104_857_600  # offsets.topic.segment.bytes, unless a server says otherwise.

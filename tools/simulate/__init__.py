@@ -1,0 +1,1 @@
+"""Synthetic histories to try analytics on: invented groups, recorded by the coordinator's own core."""
