@@ -32,7 +32,7 @@ help:
 	@sed -n '/^# Two/,/^# Variables/s/^# \{0,1\}//p' Makefile
 	@echo 'Also: $(ALSO)'
 
-# A stamp tells what the environment holds. Only what the daemon needs, so that a first start is quick:
+# A stamp says what the environment holds. Only what the daemon needs, so that a first start is quick:
 $(VENV)/.runtime: pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -179,7 +179,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m coordinator.settings.page > docs/settings.md
 	$(BIN)/python -m tools.state_diagram > docs/states.md
 
-# Resolves all dependencies anew, in an environment that is thrown away, and pins what came out.
+# Resolves all dependencies again, in an environment that is thrown away, and pins what came out.
 constraints:
 	rm -rf $(VENV)-resolve
 	$(PYTHON) -m venv $(VENV)-resolve
