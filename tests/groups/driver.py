@@ -32,53 +32,13 @@ from coordinator.groups.classic.records import decode_record, encode_commit_run,
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.shard.error_responses import error_response
 from coordinator.shard.shard import Shard
+from harness.doubles.topics import Topics
 from protocol.codec.codec import encode
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 from protocol.records.records import encode_batch, parse_header, read_records
 
 WALL_START_MS = 1_700_000_000_000
-
-
-def topic_id_of(number: int) -> bytes:
-    """A topic id that is easy to tell from others."""
-    return number.to_bytes(16, "big")
-
-
-class Topics:
-    """A TopicCatalog of a few topics."""
-
-    def __init__(self, **partition_counts: int) -> None:
-        self._counts = partition_counts
-        self._ids = {name: topic_id_of(i) for i, name in enumerate(partition_counts, start=1)}
-        self.deleted_ids: set[bytes] = set()
-
-    def partition_count(self, topic: str) -> int | None:
-        return self._counts.get(topic)
-
-    def topic_id(self, topic: str) -> bytes | None:
-        return self._ids.get(topic)
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name, known in self._ids.items() if known == topic_id), None)
-
-    def was_deleted(self, topic_id: bytes) -> bool:
-        return topic_id in self.deleted_ids
-
-    def grow(self, name: str, partition_count: int) -> None:
-        """The topic has so many partitions from now on, and is made if it is not there."""
-        self._counts[name] = partition_count
-        self._ids.setdefault(name, topic_id_of(len(self._ids) + 1))
-
-    def forget(self, name: str) -> None:
-        """The topic is gone."""
-        self.deleted_ids.add(self._ids.pop(name))
-        del self._counts[name]
-
-    def recreate(self, name: str, topic_id: bytes) -> None:
-        """The topic is deleted and made again, under another id."""
-        self.deleted_ids.add(self._ids[name])
-        self._ids[name] = topic_id
 
 
 class Entry(NamedTuple):

@@ -24,10 +24,10 @@ from coordinator.server.group_apis import GroupApis
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.transactions.transaction_settings import TransactionSettings
+from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records.records import Codec
-from tests.groups.driver import Topics
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, Partitions
 from tests.simulation.socket_end import SocketEnd
