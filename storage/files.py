@@ -3,7 +3,7 @@
 A thin layer over the system calls that turns each OSError into a `StorageError` naming the operation and the
 path, finishes short writes and reads, and tells when a read would have to wait for the disk. It knows nothing
 of batches or segments. Tests put a double in its place that records the order of operations, breaks them and
-forgets what was never synced (harness/faulty_files.py).
+forgets what was never synced (harness/doubles/faulty_files.py).
 
 Reads and writes carry their position, so a `File` has no cursor and several threads may read one at a time
 when another writes it. A file that is no longer wanted (a deleted segment) need not be closed while somebody

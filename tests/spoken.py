@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from coordinator.server.api_table import api_table
 from harness.daemon import ROOT
+from harness.recording_daemon import FOLDER
 from protocol.messages import REQUESTS
-from tests.recording_daemon import FOLDER
 
 PAGE: Final = ROOT / "docs" / "apis.md"
 BEGIN, END = "<!-- spoken: begin -->", "<!-- spoken: end -->"

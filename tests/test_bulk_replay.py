@@ -24,13 +24,13 @@ from coordinator.groups.record_schemas import (
 from coordinator.offsets.topic_offsets import NewestOffsets
 from coordinator.shard.bulk_replay import BulkReplay
 from coordinator.shard.shard import Shard
+from harness.doubles.topics import Topics
 from protocol.codec.codec import encode
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
 from protocol.records.control import ControlType, Marker, control_type, encode_marker
 from protocol.records.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
 from protocol.records.records import Record as LogRecord
-from tests.groups.driver import Topics
 
 TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}
 IDS = [ZERO_UUID, b"\x01" * 16, b"\x02" * 16]

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from coordinator.settings.model import Settings
 from coordinator.upkeep.cleaner import Cleaner
 from coordinator.upkeep.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pace
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from harness.processes import wait_until
 from protocol.records.compression import MAX_INFLATED_BYTES
 from storage.cleaning.compaction import Compaction

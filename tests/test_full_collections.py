@@ -17,9 +17,9 @@ from coordinator.runtime.full_collections import (
     SHARE,
     FullCollections,
 )
-from harness.faulty_files import FaultyFiles
+from harness.daemon_thread import Daemon
+from harness.doubles.faulty_files import FaultyFiles
 from harness.processes import wait_until
-from tests.server.daemon_thread import Daemon
 
 THRESHOLDS = gc.get_threshold()
 TOOK_MS = 2_500

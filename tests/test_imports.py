@@ -93,6 +93,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.history.topic",
         "coordinator.topics.catalogue",
         "coordinator.topics.names",
+        "harness.doubles.core_driver",
         "storage",
         "protocol",
     ),

@@ -10,11 +10,11 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loading import replay_batches
 from coordinator.shard.shard import Shard
+from harness.doubles.topics import Topics
 from protocol.errors import DecodeError
 from protocol.records.batch import Batch, parse_header
 from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
-from tests.groups.driver import Topics
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 TIME_MS = 1_700_000_000_000

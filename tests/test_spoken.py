@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.recording_daemon import RecordingDaemon
 from harness.wire import WireClient
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.messages.versions import PRODUCE_KEY, SUPPORTED
-from tests.recording_daemon import RecordingDaemon
 from tests.spoken import (
     BEGIN,
     END,

@@ -55,15 +55,3 @@ class ThreadWorkers:
     def close(self) -> None:
         """Wait for what was submitted; outcomes still come back through `post`."""
         self._threads.shutdown()
-
-
-class InlineWorkers:
-    """`Workers` that do it here and now, on the thread of the caller: for tests."""
-
-    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
-        future: Future[T] = Future()
-        try:
-            future.set_result(work())
-        except Exception as error:  # Not swallowed: it comes out of `future.result()`.
-            future.set_exception(error)
-        done(future)

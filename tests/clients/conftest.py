@@ -14,8 +14,8 @@ import pytest
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import ServerProcess
+from harness.recording_daemon import RecordingDaemon
 from tests.clients.fleet import FAMILIES, Fleet
-from tests.recording_daemon import RecordingDaemon
 
 # The delay lets members that start together join together, yet a test with one member does not wait seconds.
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "auto.create.topics.enable": "false"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_daemon import FaultyDaemon
 from harness.observer import Observer
 from harness.processes import wait_until
 from harness.wire import WireClient
@@ -16,7 +17,6 @@ from protocol.errors import ErrorCode
 from tests.clients.conftest import SETTINGS
 from tests.clients.fleet import DEADLINE_S, Fleet
 from tests.clients.groups import Group
-from tests.faulty_daemon import FaultyDaemon
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.faulty_daemon import FaultyDaemon
 from harness.observer import Observer
 from harness.processes import wait_until
 from protocol.errors import ErrorCode
 from tests.clients.conftest import SETTINGS
 from tests.clients.fleet import DEADLINE_S, FAMILIES, Fleet
 from tests.clients.groups import Group
-from tests.faulty_daemon import FaultyDaemon
 
 SYNC_S = 0.3
 RECORDS = 120

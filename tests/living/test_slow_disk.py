@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from harness.faulty_daemon import FaultyDaemon
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
-from tests.faulty_daemon import FaultyDaemon
 from tests.server.asking import commit, committed, fetch, make_topic
 
 TIMEOUT_S = 0.4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from muster.cli import run
 from muster.log.places import open_source
 from muster.log.repair import UNFINISHED, repair

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from muster.log.places import open_source
 from muster.log.repair import UNFINISHED, repair
 from tests.log.directories import TOPIC, everything_in, first_segment, flip, history, make_directory

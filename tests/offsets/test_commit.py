@@ -9,6 +9,7 @@ import pytest
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
+from harness.doubles.topics import topic_id_of
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -20,7 +21,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from tests.groups.consumer import Consumer, form_group
-from tests.groups.driver import Driver, topic_id_of
+from tests.groups.driver import Driver
 
 ORDERS = topic_id_of(1)
 MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from coordinator.effects import CommitRun
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
 from coordinator.offsets.topic_offsets import TopicOffsets
+from harness.doubles.topics import Topics, topic_id_of
 from protocol.codec.codec import decode, encode
 from protocol.codec.packed import PackedArray
 from protocol.codec.primitives import ZERO_UUID
@@ -20,7 +21,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.groups.driver import Driver, Topics, topic_id_of
+from tests.groups.driver import Driver
 
 COUNT = 300
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.effects import Record, Result, TopicDeleted
+from harness.doubles.topics import topic_id_of
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -18,7 +19,7 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from tests.groups.consumer import Consumer, form_group
-from tests.groups.driver import Driver, topic_id_of
+from tests.groups.driver import Driver
 
 
 @pytest.fixture

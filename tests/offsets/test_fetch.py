@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.doubles.topics import topic_id_of
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -23,7 +24,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tests.groups.consumer import Consumer, form_group
-from tests.groups.driver import Driver, topic_id_of
+from tests.groups.driver import Driver
 
 ORDERS = topic_id_of(1)
 NOTHING = OffsetFetchResponsePartitions(partition_index=0, committed_offset=-1)

@@ -14,6 +14,7 @@ from coordinator.offsets.transactional_commit import (
     needs_verification,
     verification_answer,
 )
+from harness.doubles.topics import topic_id_of
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.offset_commit import (
@@ -37,7 +38,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.groups.consumer import Consumer, form_group
-from tests.groups.driver import Driver, topic_id_of
+from tests.groups.driver import Driver
 
 RETENTION_MS = 60_000
 INTERVAL_MS = 10_000

@@ -16,8 +16,8 @@ import pytest
 from harness.kafka_broker import KafkaBroker
 from harness.observer import Observer
 from harness.processes import ServerProcess
+from harness.recording_daemon import RecordingDaemon
 from tests.old_clients import artifacts
-from tests.recording_daemon import RecordingDaemon
 
 pytestmark = [pytest.mark.xdist_group("old clients"), pytest.mark.timeout(300)]
 

@@ -18,11 +18,11 @@ from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loading import load_shard
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.shard.shard import Shard
+from harness.doubles.topics import Topics
 from protocol.records.records import Batch, Codec, parse_header, set_base_offset
 from storage.files import StorageError
 from storage.log.partition_log import Appended, BatchTooLarge
 from storage.producers.producer_state import ProducerState
-from tests.groups.driver import Topics
 
 WALL_MS = 1_700_000_000_000
 COMMIT_TIMEOUT_MS = 5_000

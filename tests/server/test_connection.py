@@ -19,7 +19,7 @@ from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
 from coordinator.server.server import Server
 from coordinator.settings.listeners import Listener
-from coordinator.topics.workers import InlineWorkers
+from harness.doubles.inline_workers import InlineWorkers
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse, encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

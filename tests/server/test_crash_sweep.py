@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.files import File, Files
 from storage.log.config import FlushPolicy
 from tests.server.crash_world import Account, CrashWorld, found, quick_folder

@@ -13,7 +13,8 @@ import pytest
 
 from coordinator.groups.partitioning import partition_for
 from coordinator.runtime import outages
-from harness.faulty_files import FaultyFiles
+from harness.daemon_thread import Daemon
+from harness.doubles.faulty_files import FaultyFiles
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
@@ -22,7 +23,6 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.server.asking import TOPIC, commit, committed, fetch, make_topic, produce
-from tests.server.daemon_thread import Daemon
 
 PARTITIONS = 50
 RECORD = b"v" * 100

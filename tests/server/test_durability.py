@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.daemon_thread import DEADLINE_S, Daemon
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.messages.heartbeat import HeartbeatRequest
 from tests.server.asking import GROUP, commit, committed, fetch, fetched, make_topic
-from tests.server.daemon_thread import DEADLINE_S, Daemon
 
 A_LONG_ROUND_TRIP_S = 0.3
 

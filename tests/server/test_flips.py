@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from coordinator.groups.partitioning import partition_for
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from protocol.records.batch import walk
 from storage.directory.log_directory import LogDirectoryError
 from storage.files import StorageError

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from harness.daemon import MusterDaemon
-from harness.faulty_files import FaultyFiles
+from harness.daemon_thread import Daemon
+from harness.doubles.faulty_files import FaultyFiles
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from tests.server.asking import commit, committed, fetch, fetched, make_topic, produce
-from tests.server.daemon_thread import Daemon
 from tests.server.joining import beat, join, sync
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -18,7 +18,8 @@ import pytest
 import uvloop
 
 from coordinator.server.connection import Connection
-from harness.faulty_files import FaultyFiles
+from harness.daemon_thread import DEADLINE_S, Daemon
+from harness.doubles.faulty_files import FaultyFiles
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -28,7 +29,6 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from tests.server.asking import GROUP, TOPIC, commit, fetch, make_topic, produce
-from tests.server.daemon_thread import DEADLINE_S, Daemon
 from tests.server.joining import beat, join, leave, sync
 from tests.server.test_transactional_offsets import begin, hold
 from tests.topics.requests import fetch_request, produce_request

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.effects import GroupEvent
-from harness.faulty_files import FaultyFiles, Operation
+from harness.daemon_thread import DEADLINE_S, Daemon
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from harness.processes import wait_until
 from harness.wire import WireClient
 from muster.cluster import connected
@@ -18,7 +19,6 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.sync_group import SyncGroupRequest
-from tests.server.daemon_thread import DEADLINE_S, Daemon
 
 GROUP = "group"
 REBALANCES = 20

@@ -13,13 +13,13 @@ import pytest
 
 from coordinator.effects import RequestContext
 from coordinator.groups.partitioning import partition_for
+from harness.doubles.system_calls import SystemCalls, atomically
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from storage.files import Files
 from storage.log.config import FlushPolicy, LogConfig
 from tests.server.asking import GROUP, TOPIC, commit, committed
 from tests.server.crash_world import SHARDS, CrashWorld
-from tests.storage.system_calls import SystemCalls, atomically
 from tests.topics.requests import produce_request
 from tests.topics.world import FakePending, batch
 

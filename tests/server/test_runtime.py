@@ -22,11 +22,11 @@ from coordinator.runtime.loop import PULSE_MS, Runtime
 from coordinator.runtime.shard_loader import LOADING_SWITCH_S, Reload
 from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.shard.shard import Shard
+from harness.doubles.topics import Topics
 from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.flusher import Flusher
 from storage.producers.producer_state import ProducerState
-from tests.groups.driver import Topics
 
 PATIENCE_S = 10
 

@@ -14,7 +14,7 @@ from coordinator.server.connection import Connection
 from coordinator.server.pending import Pending
 from coordinator.server.server import Server
 from coordinator.settings.model import Settings
-from coordinator.topics.workers import InlineWorkers
+from harness.doubles.inline_workers import InlineWorkers
 from tests.server.test_connection import JOINED, LISTENER, FakeTransport, join
 
 IDLE_MS = 1_000

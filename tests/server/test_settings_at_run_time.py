@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from harness.daemon import MusterDaemon
-from harness.faulty_files import FaultyFiles
+from harness.daemon_thread import Daemon
+from harness.doubles.faulty_files import FaultyFiles
 from harness.processes import HOST, wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
@@ -21,7 +22,6 @@ from protocol.messages.incremental_alter_configs import AlterableConfig as Opera
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.server.daemon_thread import Daemon
 from tests.topics.requests import produce_request
 from tests.topics.world import batch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.log.config import FlushPolicy
 from tests.server.crash_world import CrashWorld, quick_folder
 from tests.server.test_crash_sweep import Watch

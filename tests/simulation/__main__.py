@@ -17,7 +17,7 @@ from functools import partial
 from tests.simulation import parameters
 from tests.simulation.marks import counted, not_reached, report
 from tests.simulation.simulation import Failure, Simulation, Summary
-from tests.simulation.story import told
+from tests.simulation.story import Story
 
 SEEDS_AT_A_TIME = 50
 FAILURES_SHOWN = 20
@@ -43,9 +43,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _one(seed: int) -> int:
     simulation = Simulation(seed)
+    simulation.witness.story = Story(simulation.timeline, print)
     try:
-        with told(simulation, print):
-            summary = simulation.run()
+        summary = simulation.run()
     except Failure as failure:
         print(failure)
         return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.groups.driver import Topics, topic_id_of
+from harness.doubles.topics import Topics, topic_id_of
 
 
 class Catalogue(Topics):

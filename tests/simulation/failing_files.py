@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 
 if TYPE_CHECKING:
     from tests.simulation.real_storage import RealDisk

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from coordinator.data.producer_ids import ProducerIds
 from coordinator.topics.workers import Workers
-from harness.faulty_files import Operation
+from harness.doubles.faulty_files import Operation
 from protocol.records.records import Batch
 from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Compaction, LogChanged

@@ -24,10 +24,10 @@ from coordinator.server.group_apis import GroupApis
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.transactions.transaction_settings import TransactionSettings
+from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records.records import Codec
-from tests.groups.driver import Topics
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, Partitions
 from tests.simulation.socket_end import SocketEnd
@@ -119,6 +119,7 @@ class Server:
 
     def start(self) -> None:
         """Start a process on what the logs hold."""
+        self.witness.on_server("starts")
         self.loop = ProcessLoop(self.timeline, self._disk.load_ms)
         self.clock = Clock(
             lambda: self.timeline.now_ms * 1_000_000,
@@ -144,6 +145,7 @@ class Server:
 
     def crash(self) -> None:
         """The process dies between two steps; connections are gone, the logs keep what had reached the disk."""
+        self.witness.on_server("dies")
         self.loop.is_dead = True
         self.runtime = None
         self.unread.clear()
@@ -160,6 +162,7 @@ class Server:
         """The process does not run for so long (SIGSTOP, a paused VM)."""
         if self.runtime is None or self.loop.is_stopped:
             return
+        self.witness.on_server(f"stops for {stop_ms:,} ms")
         loop = self.loop
         loop.stop()
         self.timeline.after(stop_ms, lambda: self._go_on(loop))

@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.prepared import PreparedRequests
+from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -20,7 +21,6 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.groups.consumer import subscription
-from tests.groups.driver import Topics
 from tests.simulation.server import Server
 from tests.simulation.simulation import Simulation, quiet_logs
 from tests.simulation.socket_end import SocketEnd

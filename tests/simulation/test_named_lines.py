@@ -21,6 +21,7 @@ from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupS
 from coordinator.runtime.outages import TRY_AGAIN_MS
 from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.server.find_coordinator import FindCoordinator
+from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -35,7 +36,6 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 from protocol.records.records import parse_header, read_records
 from storage.files import StorageError
 from tests.groups.consumer import subscription
-from tests.groups.driver import Topics
 from tests.simulation.call import Call
 from tests.simulation.disk import BROKEN, Disk, Done, SimulatedFlusher, SimulatedLog
 from tests.simulation.server import COMMIT_TIMEOUT_MS, Server

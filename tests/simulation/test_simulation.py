@@ -17,6 +17,7 @@ import pytest
 from tests.simulation.__main__ import main
 from tests.simulation.marks import counted, not_reached, report
 from tests.simulation.simulation import Simulation, Summary
+from tests.simulation.story import Story
 
 SEEDS = int(os.environ.get("MUSTER_SIMULATION_SEEDS", "2000"))
 SEEDS_PER_TEST = 50
@@ -89,6 +90,19 @@ def test_a_seed_shows_its_parameters(capsys: pytest.CaptureFixture[str]) -> None
     profiles = Simulation(7)
     profiles.run()
     assert all(f"\n  {profile.client_id} " in shown for profile in profiles.profiles)
+
+
+def test_the_story_shows_every_life_and_event_and_changes_nothing() -> None:
+    lines: list[str] = []
+    shown = Simulation(7)
+    shown.witness.story = Story(shown.timeline, lines.append)
+    summary = shown.run()
+    assert summary == Simulation(7).run()
+    assert summary.crashes > 0
+    assert sum("--- the server dies" in line for line in lines) == summary.crashes
+    assert sum("--- the server starts" in line for line in lines) == summary.crashes + 1
+    for kind in (" OffsetCommitRequest(", " JoinGroupResponse(", " timer SessionTimer(", " to Stable, "):
+        assert any(kind in line for line in lines), kind
 
 
 def test_a_seed_that_fails_shows_its_parameters(

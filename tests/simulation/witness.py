@@ -35,6 +35,7 @@ from tests.simulation.marks import Marks
 from tests.simulation.ownership import Ownership
 from tests.simulation.promises import Promises
 from tests.simulation.sights import Sights
+from tests.simulation.story import Story
 from tests.simulation.transaction_witness import TransactionWitness
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Witness:
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.server: Server | None = None
+        self.story: Story | None = None  # Where each step is shown, if it is.
         self.facts = LogFacts()
         self.expired = 0
         self.crashes = 0
@@ -153,6 +155,8 @@ class Witness:
 
     def after(self, shard: Shard, event: Event, result: Result, before: Before | None, now_ms: int) -> None:
         """Compare what came out with what went in."""
+        if self.story is not None:
+            self.story.on_event(event, result)
         self._note_replies(shard, result)
         self._count_tombstones(result)
         self.sights.after(event, result)
@@ -254,6 +258,11 @@ class Witness:
         self.require(holder == request.member_id, f"a fenced member committed: {request} (3.37)")
 
     # Lives of the server.
+
+    def on_server(self, happened: str) -> None:
+        """The server starts, dies or stands still: a line of the story."""
+        if self.story is not None:
+            self.story.on_server(happened)
 
     def on_loaded(self, shard: Shard, now_ms: int) -> None:
         """Read from the log: what is stored is what the log says, and everybody gets a full session (3.65)."""

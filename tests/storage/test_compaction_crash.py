@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Inode, Operation
+from harness.doubles.faulty_files import FaultyFiles, Inode, Operation
 from protocol.records.batch import walk
 from protocol.records.records import Codec, Record, encode_batch, read_records
 from storage.directory.log_directory import LogDirectory

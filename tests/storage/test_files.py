@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.files import MAX_BUFFERS_PER_WRITE, Files, StorageError
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.files import StorageError
 from storage.flusher import Flusher
 from storage.log.partition_log import PartitionLog

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.files import CorruptSegment
 from storage.log.partition_log import PartitionLog
 from tests.storage.logs import NOW_MS, SMALL, batch, open_log

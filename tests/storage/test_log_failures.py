@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.files import CorruptSegment, StorageError
 from storage.log.config import LogConfig
 from storage.log.partition_log import Appended, PartitionLog

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import Files
 from storage.log.checkpoints import new_uuid

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.files import Files
 from storage.log.config import FlushPolicy, LogConfig
 from storage.log.log_producers import ReadProducers

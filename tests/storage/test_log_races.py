@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.cleaning.compaction import LogChanged
 from storage.files import Files, StorageError
 from storage.log.opening import Opening

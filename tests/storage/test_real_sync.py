@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.system_calls import SystemCalls, atomically, made
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import File, Files, StorageError
 from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.storage.cleaning import clean, open_compacted, put, roll
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, batch, fill, open_log
-from tests.storage.system_calls import SystemCalls, atomically, made
 
 FIRST, SECOND = "t-0/00000000000000000000", "t-0/00000000000000000011"
 SYNCING_THE_FIRST = [f"fdatasync {FIRST}{suffix}" for suffix in (".log", ".index", ".timeindex")]

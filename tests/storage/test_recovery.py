@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from protocol.records.batch import parse_header
 from storage.files import CorruptSegment, File, Files, StorageError
 from storage.log.config import FlushPolicy

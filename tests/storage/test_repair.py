@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.check.log import LogCheck, check_log
 from storage.check.repair import LogRepair, Loss, Repaired
 from storage.files import Files, StorageError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.directory.room import PROBE, probe_room
 from storage.files import Files, StorageError
 from storage.sealed_json import read_sealed, write_sealed

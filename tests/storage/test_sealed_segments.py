@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from protocol.records.batch import walk
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import CorruptSegment, Files, StorageError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from storage.directory.log_directory import LogDirectoryError
 from storage.files import CorruptSegment, StorageError
 from tests.storage.directories import TOPIC_ID, filled, kill, take

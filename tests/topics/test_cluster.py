@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.server.api_table import api_table
 from coordinator.topics.feature_levels import FILE_NAME, SUPPORTED_FEATURES
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -12,7 +12,7 @@ import pytest
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.dynamic_kinds import CHANGEABLE, OF_ONE_NODE, THROTTLES, is_refused, overrides_of
 from coordinator.topics.settings import TopicSettings
-from coordinator.topics.workers import InlineWorkers
+from harness.doubles.inline_workers import InlineWorkers
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import (

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC, MAX_NAME_LENGTH, name_problem
 from coordinator.topics.settings import TopicSettings
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
 from protocol.messages.describe_cluster import DescribeClusterRequest

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.topics.partition import Partition
 from coordinator.topics.workers import ThreadWorkers
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.records.batch import check_crc
 from protocol.records.compression import compress

@@ -15,7 +15,7 @@ from coordinator.topics.partition import Partition
 from coordinator.topics.registry import PartitionCountMismatch
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic import Topic
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -26,7 +26,7 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import topic_config
-from coordinator.topics.workers import InlineWorkers
+from harness.doubles.inline_workers import InlineWorkers
 from protocol.codec.codec import decode, encode, spec
 from protocol.framing import SIZE_BYTES, decode_response, response_frame
 from protocol.messages import RESPONSES

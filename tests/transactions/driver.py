@@ -1,4 +1,4 @@
-"""Plays the runtime for one shard of transactions: appends, replays, keeps timers, writes markers, replies.
+"""A `ClockedDriver` of one shard of transactions, with a log in memory and the requests of its clients.
 
 Time stands still until a test moves it. Records go to the log as bytes, so that a restart reads what a restart
 would read; every reply is encoded in the version it was asked in. Markers wait until a test lets them be written.
@@ -6,27 +6,23 @@ would read; every reply is encoded in the version it was asked in. Markers wait 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from coordinator.effects import (
-    Event,
+    Appendable,
     MarkersWanted,
     MarkersWritten,
+    ProducerAndEpoch,
     Record,
-    RequestContext,
-    RequestReceived,
-    Result,
-    TimerFired,
 )
 from coordinator.transactions.records import decode_record, encode_record
 from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.states import TransactionState
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
 from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
-from protocol.codec.codec import encode
+from harness.doubles.core_driver import ClockedDriver
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import (
@@ -37,7 +33,6 @@ from protocol.messages.add_partitions_to_txn import (
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-WALL_START_MS = 1_700_000_000_000
 TID = "t"
 TIMEOUT_MS = 60_000
 FIRST_ID = 1_000
@@ -66,27 +61,25 @@ def batched(
 
 
 @dataclass
-class Driver:
-    """One shard and the world around it."""
+class Driver(ClockedDriver[TransactionShard]):
+    """One shard of transactions, its log, and the markers that it wants."""
 
     settings: TransactionSettings = field(default_factory=TransactionSettings)
     topics: dict[str, int] = field(
         default_factory=lambda: {"orders": 4, "clicks": 2, "__consumer_offsets": 8}
     )
-    now_ms: int = 1_000
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    timers: dict[Hashable, int] = field(default_factory=dict)
     markers: list[MarkersWanted] = field(default_factory=list)
     has_ids: bool = True
     wall_moved_ms: int = 0  # How far the wall clock was set ahead, or back.
 
     def __post_init__(self) -> None:
         self._ids = count(FIRST_ID)
-        self.restart()
+        super().__post_init__()
 
     @property
     def wall_ms(self) -> int:
-        return WALL_START_MS + self.now_ms + self.wall_moved_ms
+        return super().wall_ms + self.wall_moved_ms
 
     def transaction_of(self, transactional_id: str) -> Transaction:
         found = self.shard.transactions.get(transactional_id)
@@ -102,53 +95,29 @@ class Driver:
 
     def restart(self, wall_moves_ms: int = 0) -> None:
         """Forget everything but the log, and read it."""
+        self.markers.clear()
+        self.load(wall_moves_ms)
+
+    def read_log(self) -> TransactionShard:
         surroundings = Surroundings(
             next_producer_id=lambda: next(self._ids) if self.has_ids else None,
             partition_count=self.topics.get,
             offsets_partition=lambda group_id: OFFSETS_PARTITION,
         )
-        self.shard = TransactionShard(0, self.settings, surroundings)
-        self.timers, self.markers = {}, []
+        shard = TransactionShard(0, self.settings, surroundings)
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
             assert record is not None
-            self.shard.replay(record, offset)
-        self._carry_out(self.shard.loaded(self.now_ms, self.wall_ms + wall_moves_ms))
+            shard.replay(record, offset)
+        return shard
 
-    def handle(self, event: Event) -> Result:
-        result = self.shard.handle(event, self.now_ms)
-        self._carry_out(result)
-        return result
+    def append(self, record: Appendable, producer: ProducerAndEpoch | None) -> None:
+        assert isinstance(record, Record), "a run of commits is no record of transactions"
+        self.log.append(encode_record(record))
+        self.shard.replay(record, len(self.log) - 1)
 
-    def _carry_out(self, result: Result) -> None:
-        for record in result.records:
-            assert isinstance(record, Record), "a run of commits is no record of transactions"
-            self.log.append(encode_record(record))
-            self.shard.replay(record, len(self.log) - 1)
-        for timer in result.timers:
-            self.timers.pop(timer.key, None)
-            if timer.deadline_ms is not None:
-                self.timers[timer.key] = timer.deadline_ms
-        self.markers += result.markers
-
-    def call(self, request: Any, version: int) -> Any:
-        """The one reply, which must fit the version."""
-        context = RequestContext("asker", version, "client", "/10.0.0.1", self.wall_ms)
-        result = self.handle(RequestReceived(request, context))
-        (reply,) = result.replies
-        encode(reply.response, version)
-        return reply.response
-
-    def advance(self, ms: int) -> None:
-        """Let time pass, firing every timer when it is due."""
-        target = self.now_ms + ms
-        while due := sorted((at, i) for i, at in enumerate(self.timers.values()) if at <= target):
-            deadline, position = due[0]
-            key = list(self.timers)[position]
-            del self.timers[key]
-            self.now_ms = max(self.now_ms, deadline)
-            self.handle(TimerFired(key, self.wall_ms))
-        self.now_ms = target
+    def want_markers(self, wanted: MarkersWanted) -> None:
+        self.markers.append(wanted)
 
     def write_markers(self) -> list[MarkersWanted]:
         """All that are wanted are written; returns them."""

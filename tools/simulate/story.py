@@ -16,13 +16,16 @@ from typing import Any, Final
 from uuid import UUID
 
 from coordinator.effects import (
+    Appendable,
     AppendFinished,
     Event,
     GroupEvent,
+    ProducerAndEpoch,
     Record,
+    Reply,
+    ReplyTo,
     RequestContext,
     RequestReceived,
-    Result,
     SetTimer,
     TimerFired,
 )
@@ -30,6 +33,7 @@ from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import SessionTimer
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.shard.shard import Shard
+from harness.doubles.core_driver import CoreDriver
 from muster.log.offsets import NoTopics
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -70,8 +74,7 @@ class Story:
         self.events: list[GroupEvent] = []
         settings = GroupSettings()
         self.shards = [Shard(number, settings, NoTopics()) for number in range(shards)]
-        for shard in self.shards:
-            shard.is_loaded = True
+        self._drivers = [StoryDriver(self, shard) for shard in self.shards]
         self._queue: list[tuple[int, int, Action, tuple[Any, ...]]] = []
         self._queued = 0
         self._deadlines: dict[Any, int] = {}  # Of armed timers, by their key.
@@ -162,50 +165,34 @@ class Story:
         self._handle(client.plan, RequestReceived(request, context))
 
     def _handle(self, plan: GroupPlan, event: Event) -> None:
-        self._carry_out(plan, self.shards[plan.partition].handle(event, self.now_ms))
+        self._drivers[plan.partition].handle_at(event, self.now_ms)
 
-    def _carry_out(self, plan: GroupPlan, result: Result) -> None:
-        shard = self.shards[plan.partition]
-        for record in result.records:
-            assert isinstance(record, Record), "these clients commit elsewhere"
-            self.records.append((self.now_ms, plan.partition, record))
-            shard.replay(record, 0)
-        if result.then is not None:
-            self.after(*FLUSH_MS, self._flushed, plan, result.then)
-        for timer in result.timers:
-            self._set_timer(plan, timer)
-        for reply in result.replies:
-            self._answer(reply.reply_to, reply.response)
-        for event in result.history:
-            self._told(plan, event)
-
-    def _flushed(self, plan: GroupPlan, then: Any) -> None:
-        self._handle(plan, AppendFinished(then, ErrorCode.NONE, self.now_ms))
-
-    def _set_timer(self, plan: GroupPlan, timer: SetTimer) -> None:
+    def set_timer(self, driver: StoryDriver, timer: SetTimer) -> None:
         """Sessions of living clients never end; all other timers fire when they are due."""
         key, deadline_ms = timer.key, timer.deadline_ms
         if isinstance(key, SessionTimer):
-            client = plan.by_member_id.get(key.member_id)
+            client = self._by_group[key.group_id].by_member_id.get(key.member_id)
             if deadline_ms is not None and (client is None or not client.is_up):
                 self.at(deadline_ms, self._fire_session, key)
         elif deadline_ms is None:
             self._deadlines.pop(key, None)
         else:
             self._deadlines[key] = deadline_ms
-            self.at(deadline_ms, self._fire, plan, key, deadline_ms)
+            self.at(deadline_ms, self._fire, driver, key, deadline_ms)
 
-    def _fire(self, plan: GroupPlan, key: Any, deadline_ms: int) -> None:
+    def _fire(self, driver: StoryDriver, key: Any, deadline_ms: int) -> None:
         if self._deadlines.get(key) == deadline_ms:
             del self._deadlines[key]
-            self._handle(plan, TimerFired(key, self.now_ms))
+            driver.handle_at(TimerFired(key, self.now_ms), self.now_ms)
 
     def _fire_session(self, key: SessionTimer) -> None:
-        client = self._by_group[key.group_id].by_member_id.get(key.member_id)
+        plan = self._by_group[key.group_id]
+        client = plan.by_member_id.get(key.member_id)
         if client is None or not client.is_up:
-            self._handle(self._by_group[key.group_id], TimerFired(key, self.now_ms))
+            self._handle(plan, TimerFired(key, self.now_ms))
 
-    def _answer(self, client: Any, response: Any) -> None:
+    def answer(self, client: Any, response: Any) -> None:
+        """The client reads `response`, if it still runs."""
         if not client.is_up:
             return
         if isinstance(response, JoinGroupResponse):
@@ -246,9 +233,10 @@ class Story:
         client.phase = Phase.APART
         self._call_to_rejoin(client, self.now_ms + self.chance.randint(*NETWORK_MS))
 
-    def _told(self, plan: GroupPlan, event: GroupEvent) -> None:
-        """Keep the event; members of a group that is to rebalance will hear of it at their next heartbeat."""
+    def record_event(self, event: GroupEvent) -> None:
+        """Keep the event; members of a group that is to rebalance will learn of it by their next heartbeat."""
         self.events.append(event)
+        plan = self._by_group[event.group_id]
         group = self.shards[plan.partition].groups[plan.group_id]
         plan.member_count, plan.generation_id = len(group.members), group.generation_id
         for member_id in event.removed_member_ids:
@@ -271,3 +259,36 @@ class Story:
             plan.is_consuming = is_consuming
             if plan.turns is not None:
                 plan.turns.append((self.now_ms, is_consuming))
+
+
+class StoryDriver(CoreDriver[Shard]):
+    """Carries out the results of one shard of `story`, at the times of its queue."""
+
+    def __init__(self, story: Story, shard: Shard) -> None:
+        self.shard = shard
+        shard.is_loaded = True
+        self._story = story
+
+    def append(self, record: Appendable, producer: ProducerAndEpoch | None) -> None:
+        assert isinstance(record, Record), "these clients commit elsewhere"
+        self._story.records.append((self._story.now_ms, self.shard.partition, record))
+        self.shard.replay(record, 0)
+
+    def await_append(self, then: Any) -> None:
+        self._story.after(*FLUSH_MS, self._flushed, then)
+
+    def _flushed(self, then: Any) -> None:
+        now_ms = self._story.now_ms
+        self.handle_at(AppendFinished(then, ErrorCode.NONE, now_ms), now_ms)
+
+    def set_timer(self, timer: SetTimer) -> None:
+        self._story.set_timer(self, timer)
+
+    def answer(self, reply: Reply) -> None:
+        self._story.answer(reply.reply_to, reply.response)
+
+    def record_event(self, event: GroupEvent) -> None:
+        self._story.record_event(event)
+
+    def supersede(self, reply_to: ReplyTo) -> None:
+        """A client waits for the answer to its newest request alone."""

@@ -1,7 +1,7 @@
 """A daemon in a process of its own whose disk a test fills, slows down and clears while it runs.
 
-`python -m tests.faulty_daemon FOLDER [serve's arguments]`: the disk has no room for as long as the file FULL is in
-FOLDER, and each sync takes as many seconds as the file SLOW says, or until that is gone. Everything else is
+`python -m harness.faulty_daemon FOLDER [serve's arguments]`: the disk has no room for as long as the file FULL is
+in FOLDER, and each sync takes as many seconds as the file SLOW says, or until that is gone. Everything else is
 `muster serve`.
 """
 
@@ -20,7 +20,7 @@ from coordinator.daemon import serve
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
 from harness.daemon import READY, MusterDaemon
-from harness.faulty_files import FaultyFiles, Operation
+from harness.doubles.faulty_files import FaultyFiles, Operation
 from muster.log_output import configure_log
 from muster.serve import parsed_overrides, stop_on_signals
 
@@ -60,7 +60,7 @@ class FaultyDaemon(MusterDaemon):
         return text in self.log_path.read_text(errors="replace")
 
     def _command(self) -> list[str]:
-        return [self._python, "-m", "tests.faulty_daemon", str(self.data_dir), *self._settings()]
+        return [self._python, "-m", "harness.faulty_daemon", str(self.data_dir), *self._settings()]
 
 
 def faulty_files(root: Path, folder: Path) -> FaultyFiles:

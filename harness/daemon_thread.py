@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.daemon import serve
 from coordinator.settings.model import Settings
-from harness.faulty_files import FaultyFiles
+from harness.doubles.faulty_files import FaultyFiles
 
 DEADLINE_S = 20
 

@@ -1,7 +1,7 @@
 """A daemon that writes down which versions of which APIs its clients speak: the first time of each, and by whom.
 
-`python -m tests.recording_daemon FILE [serve's arguments]`: a line in FILE for each new (API key, version, client
-id). Everything else is `muster serve`.
+`python -m harness.recording_daemon FILE [serve's arguments]`: a line in FILE for each new (API key, version,
+client id). Everything else is `muster serve`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RecordingDaemon(MusterDaemon):
         self.spoken = folder / f"{uuid4().hex}.txt"
 
     def _command(self) -> list[str]:
-        return [self._python, "-m", "tests.recording_daemon", str(self.spoken), *self._settings()]
+        return [self._python, "-m", "harness.recording_daemon", str(self.spoken), *self._settings()]
 
 
 class Recorded:

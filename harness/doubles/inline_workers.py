@@ -1,0 +1,21 @@
+"""Workers without threads: what would run on a thread runs at once, on the thread of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class InlineWorkers:
+    """A double of `coordinator.topics.workers.Workers`."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        future: Future[T] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:  # Not swallowed: it comes out of `future.result()`.
+            future.set_exception(error)
+        done(future)
