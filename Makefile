@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11 or newer and make:
 #   make run    makes the environment and starts the daemon on 127.0.0.1:9092
 #   make test   makes the environment and passes the tests
-# Variables: PYTHON (the interpreter), ARGS (for muster serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES, BASE.
+# Variables: PYTHON (interpreter), ARGS (for serve), PYTEST_ARGS, WORKERS, ROUNDS, SEEDS, MINUTES, BASE, COMMIT.
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
@@ -21,11 +21,12 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 ROUNDS ?= 200
 SEEDS ?= 20000
 MINUTES ?=
+COMMIT ?=
 
 ALSO = compiled run-compiled check format docs constraints clean demo \
 	spoken test-compiled test-long test-long-rotation conformance simulation mutants mutants-rotation \
 	soak soak-kill soak-log soak-disk soak-transactions \
-	bench bench-quick bench-log bench-throughput bench-spark profile spark-cluster
+	bench bench-quick bench-against bench-log bench-throughput bench-spark profile spark-cluster
 .PHONY: help run test always $(ALSO)
 
 help:
@@ -153,6 +154,11 @@ bench: $(COMPILED)/.built
 bench-quick: $(VENV)/.dev
 	$(BIN)/python -m harness.java_tools
 	$(BIN)/python -m bench.pairs --quick
+
+# User CPU beside that of an earlier commit, in turns, some twelve minutes: make bench-against COMMIT=7e117a8
+bench-against: $(VENV)/.dev
+	@test -n '$(COMMIT)' || { echo 'Which commit? make bench-against COMMIT=...' >&2; exit 1; }
+	$(BIN)/python -m bench.against_commit --commit $(COMMIT)
 
 # Flame graphs of the daemon under load, for docs/performance.md.
 profile: $(VENV)/.dev
