@@ -298,8 +298,8 @@ async def test_history_tells_that_a_topic_has_grown(server: ServerProcess) -> No
     await consumer.stop()
     await admin.close()
     events = await wait_for_events(server, "grown", "Empty")
-    (grown,) = (event for event in events if event["cause"] == "partitions_changed")
-    assert grown["reason"] == "partitions changed: grows from 2 to 5"
+    (grown,) = (event for event in events if event["cause"] == "partition_counts_changed")
+    assert grown["reason"] == "partition counts changed: grows from 2 to 5"
     assert (grown["from_state"], grown["member_id"]) == ("Stable", events[0]["member_id"])
 
 

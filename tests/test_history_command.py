@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import RENAMED_SLUGS
 from coordinator.history.events import encode_event
 from muster.groups.chapters import CAUSES_MAX, chapters
 from muster.groups.history import GroupHistory, Newest, as_history
-from muster.groups.history_tables import event_table, local_time, rebalance_table, remarks
+from muster.groups.history_tables import event_table, history_json, local_time, rebalance_table, remarks
 from tests.groups.consumer import Consumer, finish_rebalance, form_group
 from tests.groups.driver import Driver
 
@@ -57,8 +58,8 @@ def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
         ["session expired; then member joined: scale up", "b-uuid2", "b@10.0.0.1", "Stable", "2", "2",
          "250 ms", "0 ms"],
         ["static member replaced", "i-a", "a-2@10.0.0.1", "Stable", "2", "2", "-", "-"],
-        ["member left: shutdown; then member left; then nobody is left", "i-a", "a-2@10.0.0.1", "Empty", "3", "0",
-         "0 ms", "-"],
+        ["member left: shutdown; then member left; then no members remain", "i-a", "a-2@10.0.0.1", "Empty", "3",
+         "0", "0 ms", "-"],
     ]  # fmt: skip
 
 
@@ -149,3 +150,15 @@ def test_history_is_shown_by_time_and_counts_what_it_cannot_read() -> None:
     history = as_history(records)
     assert [event.wall_ms for event in history.by_time()] == [1, 2]
     assert history.unreadable == 2
+
+
+@pytest.mark.parametrize(("former", "today"), RENAMED_SLUGS.items())
+def test_a_cause_that_an_older_version_wrote_is_shown_under_its_name_of_today(
+    former: str, today: str
+) -> None:
+    newest = Newest("g", 10)
+    newest.add(*encode_event(replace(EVENT, cause=former)))
+    newest.add(*encode_event(replace(EVENT, rebalance_cause=former, wall_ms=NOW_MS + 1)))
+    began, ended = history_json(newest.history().by_time())
+    assert (began["cause"], began["rebalance_cause"]) == (today, None)
+    assert (ended["cause"], ended["rebalance_cause"]) == ("session_expired", today)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import RENAMED_SLUGS, CauseKind
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
 from coordinator.groups.classic.states import REMOVED_IDS_MAX
 from coordinator.history.events import MAX_EVENTS, MAX_QUEUED, MAX_TEXT, SCHEMA, decode_event, encode_event
@@ -60,6 +60,13 @@ def test_every_cause_is_on_the_page_with_the_text_of_its_reason() -> None:
     dropped = CauseKind.EVENTS_DROPPED.slug
     assert told.pop(dropped) == "", "its reason begins with a number"
     assert told == {kind.slug: kind.text for kind in CauseKind if kind.slug != dropped}
+
+
+def test_every_former_name_of_a_cause_is_on_the_page_and_none_is_in_use() -> None:
+    assert dict(table("Former names of causes")) == RENAMED_SLUGS
+    today = {kind.slug for kind in CauseKind}
+    assert set(RENAMED_SLUGS.values()) <= today
+    assert today.isdisjoint(RENAMED_SLUGS)
 
 
 def test_the_numbers_on_the_page_are_those_of_the_code() -> None:

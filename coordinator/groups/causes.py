@@ -1,8 +1,9 @@
 """Why a group changes: every cause there is, as data, and one cause with the client that is behind it.
 
 The slugs go to the topic of the group history, where programs count by them: one is never given another
-meaning and never taken away. The texts are for people and may be improved. `docs/history.md` lists both, and a
-test compares.
+meaning and never taken away. What an event of an older version calls otherwise is in RENAMED_SLUGS, and readers of
+the topic show the name of today. The texts are for people and may be improved. `docs/history.md` lists all three,
+and a test compares.
 """
 
 from __future__ import annotations
@@ -15,37 +16,37 @@ if TYPE_CHECKING:
     from coordinator.groups.classic.member import Member
 
 REASON_MAX_CHARS: Final = 255
-"""Of a client's own reason so much is kept; the Java client cuts its reasons to the same length."""
+"""Characters that are kept of a client's own reason; the Java client cuts its reasons to the same length."""
 
 
 @unique
 class CauseKind(Enum):
     """A cause: its slug, and the text that begins its reason."""
 
-    # Somebody came, went, or offers something else: these call for a rebalance, or happen within one.
+    # A member came, went, or offers something else: these call for a rebalance, or happen within one.
     MEMBER_JOINED = "member_joined", "member joined"
     MEMBER_LEFT = "member_left", "member left"
     REMOVED_BY_ADMIN = "removed_by_admin", "removed by admin"
     SESSION_EXPIRED = "session_expired", "session expired"
-    NEW_MEMBER_EXPIRED = "new_member_expired", "new member waited for 5 minutes in vain"
+    NEW_MEMBER_JOIN_TIMEOUT = "new_member_join_timeout", "new member's join timed out (5 min)"
     PENDING_MEMBER_LEFT = "pending_member_left", "pending member left"
     PENDING_MEMBER_EXPIRED = "pending_member_expired", "pending member id not used in time"
-    MEMBER_TURNED_AWAY = "member_turned_away", "member turned away, the group is full"
-    METADATA_CHANGED = "metadata_changed", "member metadata changed"
+    GROUP_MAX_SIZE_REACHED = "group_max_size_reached", "group max size reached, member rejected"
+    MEMBER_METADATA_CHANGED = "member_metadata_changed", "member metadata changed"
     LEADER_REJOINED = "leader_rejoined", "leader rejoined"
-    PARTITIONS_CHANGED = "partitions_changed", "partitions changed"
+    PARTITION_COUNTS_CHANGED = "partition_counts_changed", "partition counts changed"
     STATIC_MEMBER_REPLACED = "static_member_replaced", "static member replaced"
     STATIC_MEMBER_NOT_STORED = "static_member_not_stored", "static member's new id not stored"
     SYNC_TIMEOUT = "sync_timeout", "sync timeout"
     ASSIGNMENT_NOT_STORED = "assignment_not_stored", "assignment not stored"
-    GROUP_OVER_SIZE = "group_over_size", "group is over its maximum size"
+    GROUP_OVER_MAX_SIZE = "group_over_max_size", "group is over its maximum size"
     # The ends of a phase.
     ALL_MEMBERS_JOINED = "all_members_joined", "all members joined"
     INITIAL_DELAY_OVER = "initial_delay_over", "initial rebalance delay over"
     REBALANCE_TIMEOUT = "rebalance_timeout", "rebalance timeout"
-    JOIN_EXTENDED = "join_extended", "nobody rejoined, waiting on"
+    JOIN_PHASE_EXTENDED = "join_phase_extended", "no members rejoined, join phase extended"
     ASSIGNMENT_STORED = "assignment_stored", "leader's assignment stored"
-    NOBODY_LEFT = "nobody_left", "nobody is left"
+    GROUP_EMPTIED = "group_emptied", "no members remain"
     # The group as a whole.
     COORDINATOR_RESTARTED = "coordinator_restarted", "coordinator restarted"
     GROUP_DELETED = "group_deleted", "group deleted by admin"
@@ -57,6 +58,23 @@ class CauseKind(Enum):
     def __init__(self, slug: str, text: str) -> None:
         self.slug = slug
         self.text = text
+
+
+RENAMED_SLUGS: Final = {
+    "group_over_size": CauseKind.GROUP_OVER_MAX_SIZE.slug,
+    "join_extended": CauseKind.JOIN_PHASE_EXTENDED.slug,
+    "member_turned_away": CauseKind.GROUP_MAX_SIZE_REACHED.slug,
+    "metadata_changed": CauseKind.MEMBER_METADATA_CHANGED.slug,
+    "new_member_expired": CauseKind.NEW_MEMBER_JOIN_TIMEOUT.slug,
+    "nobody_left": CauseKind.GROUP_EMPTIED.slug,
+    "partitions_changed": CauseKind.PARTITION_COUNTS_CHANGED.slug,
+}
+"""Former slugs, which events on the topic may still have, and the slugs of today."""
+
+
+def current_slug(slug: str) -> str:
+    """The slug of today for one that was read; a slug that is not known, of a later version perhaps, stays."""
+    return RENAMED_SLUGS.get(slug, slug)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +99,7 @@ class Cause:
         client_reason: str | None = None,
         removed: tuple[str, ...] = (),
     ) -> Cause:
-        """A cause that is `member`'s doing; of a client's own reason (KIP-800) so much as is kept."""
+        """A cause that is `member`'s doing, with so much of its own reason (KIP-800) as is kept."""
         return cls(
             kind,
             detail,

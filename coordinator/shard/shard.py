@@ -252,7 +252,7 @@ class Shard:
         restarted = note(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
         result = Result(timers=timers, history=(restarted,))
         if len(group.members) > self.settings.group_max_size:
-            result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_SIZE))
+            result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_MAX_SIZE))
         return result
 
     def _on_timer(self, key: Any, at: Moment) -> Result:

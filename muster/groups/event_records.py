@@ -1,18 +1,20 @@
 """A record of `__group_events` as an event, or the reason why it is none. Nothing is guessed.
 
-`coordinator.history.events` reads what it wrote itself; here every field is checked as well, since anybody may
+`coordinator.history.events` reads what it wrote itself; here every field is checked as well, since any client may
 have written to the topic. Fields that a later version added are passed over, and so is a cause that is not known
-yet.
+yet. Causes under a former slug have the slug of today in the event that is returned.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from types import NoneType
 from typing import Any, Final
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import RENAMED_SLUGS, current_slug
 from coordinator.history.events import HistoryError, decode_event
 
 WALL_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999: Parquet's readers know no later one.
@@ -73,7 +75,19 @@ def read_event(key: bytes | None, value: bytes | None) -> GroupEvent:
         _check_text(value)
     if key is None or key != event.group_id.encode():
         raise HistoryError("the key is not the group id")
-    return event
+    return _under_current_slugs(event)
+
+
+def _under_current_slugs(event: GroupEvent) -> GroupEvent:
+    """The event with the slugs of today: it is returned as it is unless an older version wrote it."""
+    began_by = event.rebalance_cause
+    if event.cause not in RENAMED_SLUGS and began_by not in RENAMED_SLUGS:
+        return event
+    return replace(
+        event,
+        cause=current_slug(event.cause),
+        rebalance_cause=None if began_by is None else current_slug(began_by),
+    )
 
 
 def _check_inner(event: GroupEvent) -> None:

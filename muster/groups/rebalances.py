@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import CauseKind, current_slug
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE
 
 JOINING: Final = PREPARING_REBALANCE.value
@@ -93,6 +93,14 @@ class Running:
             )
         who = (event.member_id, event.client_id, event.client_host)
         return cls(event.wall_ms, event.cause, event.reason, *who, phase_since_ms=event.wall_ms)
+
+    @classmethod
+    def load(cls, dumped: dict[str, Any]) -> Running:
+        """By its fields as they were stored, perhaps by a version that had other slugs."""
+        running = cls(**dumped)
+        running.cause = None if running.cause is None else current_slug(running.cause)
+        running.causes = [current_slug(cause) for cause in running.causes]
+        return running
 
     def add(self, event: GroupEvent) -> None:
         """Take one more event of it in."""
@@ -239,4 +247,4 @@ class RebalanceFold:
     @classmethod
     def load(cls, dumped: list[Any]) -> RebalanceFold:
         running, ended_generation, ended_ms = dumped
-        return cls(Running(**running) if running else None, ended_generation, ended_ms)
+        return cls(Running.load(running) if running else None, ended_generation, ended_ms)

@@ -189,7 +189,7 @@ def a_member_falls_silent_within_the_phase(driver: Driver) -> GroupEvent:
     )  # fmt: skip
 
 
-@case(CauseKind.NEW_MEMBER_EXPIRED)
+@case(CauseKind.NEW_MEMBER_JOIN_TIMEOUT)
 def a_newcomer_is_kept_waiting_for_too_long(driver: Driver) -> GroupEvent:
     slow = Consumer(driver, "a", rebalance_ms=900_000)
     form_group(driver, slow)
@@ -198,8 +198,8 @@ def a_newcomer_is_kept_waiting_for_too_long(driver: Driver) -> GroupEvent:
     driver.history.clear()
     keep_alive(driver, 300_000, slow)
     return step(
-        driver, 1, (PREPARING, PREPARING), "new member waited for 5 minutes in vain",
-        cause="new_member_expired", member_count=1, **by(newcomer), **gone(newcomer.member_id),
+        driver, 1, (PREPARING, PREPARING), "new member's join timed out (5 min)",
+        cause="new_member_join_timeout", member_count=1, **by(newcomer), **gone(newcomer.member_id),
     )  # fmt: skip
 
 
@@ -232,25 +232,25 @@ def a_pending_member_held_up_the_phase(driver: Driver) -> GroupEvent:
     )  # fmt: skip
 
 
-@case(CauseKind.MEMBER_TURNED_AWAY)
+@case(CauseKind.GROUP_MAX_SIZE_REACHED)
 def the_last_to_rejoin_a_group_over_its_size(driver: Driver) -> GroupEvent:
     first, second, third = group_of(driver, "a", "b", "c")
     driver.settings = replace(driver.settings, group_max_size=2)
     driver.restart()
     first.join(), second.join(), third.join()
     return step(
-        driver, 1, (PREPARING, PREPARING), "member turned away, the group is full", cause="member_turned_away",
-        member_count=2, **by(third), **gone(third.member_id),
+        driver, 1, (PREPARING, PREPARING), "group max size reached, member rejected",
+        cause="group_max_size_reached", member_count=2, **by(third), **gone(third.member_id),
     )  # fmt: skip
 
 
-@case(CauseKind.METADATA_CHANGED)
+@case(CauseKind.MEMBER_METADATA_CHANGED)
 def a_follower_subscribes_to_more(driver: Driver) -> GroupEvent:
     _, follower = group_of(driver, "a", "b")
     follower.protocols = (("range", subscription("orders", "clicks")),)
     follower.join()
     return step(
-        driver, 1, (STABLE, PREPARING), "member metadata changed", cause="metadata_changed", member_count=2,
+        driver, 1, (STABLE, PREPARING), "member metadata changed", cause="member_metadata_changed", member_count=2,
         phase_ms={STABLE: 5_000}, **by(follower),
     )  # fmt: skip
 
@@ -265,14 +265,15 @@ def the_leader_joins_again(driver: Driver) -> GroupEvent:
     )  # fmt: skip
 
 
-@case(CauseKind.PARTITIONS_CHANGED)
+@case(CauseKind.PARTITION_COUNTS_CHANGED)
 def the_leader_joins_again_after_its_topic_has_grown(driver: Driver) -> GroupEvent:
     leader, _ = group_of(driver, "a", "b")
     driver.topics.grow("orders", 6)
     leader.join("cached metadata has changed")
     return step(
-        driver, 1, (STABLE, PREPARING), "partitions changed: orders from 4 to 6: cached metadata has changed",
-        cause="partitions_changed", client_reason="cached metadata has changed", member_count=2,
+        driver, 1, (STABLE, PREPARING),
+        "partition counts changed: orders from 4 to 6: cached metadata has changed",
+        cause="partition_counts_changed", client_reason="cached metadata has changed", member_count=2,
         phase_ms={STABLE: 5_000}, **by(leader),
     )  # fmt: skip
 
@@ -363,12 +364,12 @@ def the_log_refuses_the_assignment(driver: Driver) -> GroupEvent:
     )  # fmt: skip
 
 
-@case(CauseKind.GROUP_OVER_SIZE)
+@case(CauseKind.GROUP_OVER_MAX_SIZE)
 def the_maximum_size_was_lowered(driver: Driver) -> GroupEvent:
     group_of(driver, "a", "b")
     driver.settings = replace(driver.settings, group_max_size=1)
     driver.restart()
     return step(
-        driver, 1, (STABLE, PREPARING), "group is over its maximum size", cause="group_over_size",
+        driver, 1, (STABLE, PREPARING), "group is over its maximum size", cause="group_over_max_size",
         member_count=2, phase_ms={STABLE: 0},
     )  # fmt: skip

@@ -85,7 +85,7 @@ def an_id_that_was_never_used_took_the_whole_timeout(driver: Driver) -> GroupEve
     )  # fmt: skip
 
 
-@case(CauseKind.JOIN_EXTENDED)
+@case(CauseKind.JOIN_PHASE_EXTENDED)
 def only_silent_static_members_are_left(driver: Driver) -> GroupEvent:
     static = Consumer(driver, "s", rebalance_ms=20_000, session_ms=60_000, instance_id="i-s")
     leaver, silent = (Consumer(driver, name, rebalance_ms=20_000, session_ms=60_000) for name in "bc")
@@ -95,8 +95,9 @@ def only_silent_static_members_are_left(driver: Driver) -> GroupEvent:
     driver.advance(20_000)
     return step(
         driver, 1, (PREPARING, PREPARING),
-        "nobody rejoined, waiting on: 1 member did not rejoin, 1 static member stayed without rejoining",
-        cause="join_extended", member_count=1, **by(static), **gone(silent.member_id),
+        "no members rejoined, join phase extended: 1 member did not rejoin, "
+        "1 static member stayed without rejoining",
+        cause="join_phase_extended", member_count=1, **by(static), **gone(silent.member_id),
     )  # fmt: skip
 
 
@@ -117,12 +118,12 @@ def the_leader_has_assigned(driver: Driver) -> GroupEvent:
     )  # fmt: skip
 
 
-@case(CauseKind.NOBODY_LEFT)
+@case(CauseKind.GROUP_EMPTIED)
 def the_last_member_leaves(driver: Driver) -> GroupEvent:
     (only,) = group_of(driver, "a")
     only.leave()
     return step(
-        driver, 2, (PREPARING, EMPTY), "nobody is left", cause="nobody_left", phase_ms={PREPARING: 0},
+        driver, 2, (PREPARING, EMPTY), "no members remain", cause="group_emptied", phase_ms={PREPARING: 0},
         rebalance_cause="member_left", rebalance_ms={PREPARING: 0},
     )  # fmt: skip
 

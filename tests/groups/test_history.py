@@ -65,9 +65,9 @@ def test_of_many_changed_topics_the_first_are_named(driver: Driver) -> None:
         driver.topics.grow(name, 3)
     driver.topics.forget("t1")
     leader.join()
-    (event,) = (event for event in driver.history if event.cause == "partitions_changed")
+    (event,) = (event for event in driver.history if event.cause == "partition_counts_changed")
     assert event.reason == (
-        "partitions changed: t0 from 2 to 3, t1 from 2 to no topic, t2 from 2 to 3, and 3 more"
+        "partition counts changed: t0 from 2 to 3, t1 from 2 to no topic, t2 from 2 to 3, and 3 more"
     )
 
 

@@ -21,12 +21,12 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         CauseKind.PENDING_MEMBER_EXPIRED.slug: "an id that was handed out is not used in time (3.4)",
         CauseKind.PENDING_MEMBER_LEFT.slug: "an id that was handed out is given back (3.6)",
         CauseKind.REMOVED_BY_ADMIN.slug: "an admin removes a static member (3.41)",
-        CauseKind.MEMBER_TURNED_AWAY.slug: "a member rejoins a group that is full without it (3.31)",
-        CauseKind.PARTITIONS_CHANGED.slug: "a leader rejoins since a topic has grown or gone",
+        CauseKind.GROUP_MAX_SIZE_REACHED.slug: "a member rejoins a group that is full without it (3.31)",
+        CauseKind.PARTITION_COUNTS_CHANGED.slug: "a leader rejoins since a topic has grown or gone",
         CauseKind.STATIC_MEMBER_NOT_STORED.slug: "a static member's new id cannot be stored (3.38)",
         CauseKind.SYNC_TIMEOUT.slug: "members that send no SyncGroup are removed (3.48)",
         CauseKind.ASSIGNMENT_NOT_STORED.slug: "an assignment cannot be stored (3.49)",
-        CauseKind.JOIN_EXTENDED.slug: "no member has rejoined when the join phase is over (3.18)",
+        CauseKind.JOIN_PHASE_EXTENDED.slug: "no member has rejoined when the join phase is over (3.18)",
         CauseKind.OFFSETS_EXPIRED.slug: "a group goes with its last offset (O22)",
     }
 )

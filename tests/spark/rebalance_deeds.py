@@ -181,7 +181,7 @@ class Deeds:
         rejoin(first)
         self.did("leaving", "member_left")
         first.leave()
-        self.did("leaving", "member_left", "nobody_left", outcome="Empty")
+        self.did("leaving", "member_left", "group_emptied", outcome="Empty")
 
     def removed(self) -> None:
         static = self.member("removed", "static", instance_id="i-1")
@@ -189,7 +189,7 @@ class Deeds:
         self.did("removed", "member_joined")
         admin = self.member("removed", "admin")
         admin.leave(member_id="", group_instance_id="i-1")
-        self.did("removed", "removed_by_admin", "nobody_left", outcome="Empty")
+        self.did("removed", "removed_by_admin", "group_emptied", outcome="Empty")
 
     def replaced(self) -> None:
         """No rebalance: the instance keeps its place."""
@@ -206,7 +206,7 @@ class Deeds:
         second.send_join()
         self.await_state("changing", "PREPARING_REBALANCING")
         rejoin_with(first, second)
-        self.did("changing", "metadata_changed")
+        self.did("changing", "member_metadata_changed")
         first.send_join()
         self.await_state("changing", "PREPARING_REBALANCING")
         rejoin_with(second, first)
@@ -255,7 +255,7 @@ class Deeds:
             rejoin(member)
             self.did("deleted", "member_joined")
             member.leave()
-            self.did("deleted", "member_left", "nobody_left", outcome="Empty")
+            self.did("deleted", "member_left", "group_emptied", outcome="Empty")
             with WireClient(self.bootstrap, "deleting") as wire:
                 answer = wire.ask(DeleteGroupsRequest(groups_names=["deleted"]), 2)
                 assert answer.results[0].error_code == ErrorCode.NONE
@@ -300,9 +300,9 @@ class Deeds:
         self.did("stock", "session_expired")
         self.observer.grow_topic(topic, 3)
         poll_until(first, lambda: len(first.assignment()) == 3, "it has the third")
-        self.did("stock", "partitions_changed")
+        self.did("stock", "partition_counts_changed")
         first.close()
-        self.did("stock", "member_left", "nobody_left", outcome="Empty")
+        self.did("stock", "member_left", "group_emptied", outcome="Empty")
 
 
 def rejoin_with(member: WireMember, *parked: WireMember) -> None:

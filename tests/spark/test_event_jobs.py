@@ -43,8 +43,8 @@ WINDOW_MS = 300_000
 SHARE = 0.2
 BAD = [(b"g", b"{"), (b"g", b'{"schema": 2}'), (None, b'{"schema": 1}'), (b"\xff", None)]
 CAUSES = {
-    "member_joined", "member_left", "session_expired", "removed_by_admin", "metadata_changed",
-    "partitions_changed", "leader_rejoined", "sync_timeout",
+    "member_joined", "member_left", "session_expired", "removed_by_admin", "member_metadata_changed",
+    "partition_counts_changed", "leader_rejoined", "sync_timeout",
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def past_rebalance(
     end = {
         "from_state": "PreparingRebalance",
         "to_state": "Empty",
-        "cause": "nobody_left",
+        "cause": "group_emptied",
         "wall_ms": start_ms + join_s * 1000,
         "generation_id": generation + 1,
         "removed_count": 1,
@@ -278,7 +278,7 @@ def test_churn_is_that_of_pandas_for_the_hours_that_are_over(long_ago: Done) -> 
     events = events[events.group_id != "past-clock"]
     hours = events.assign(hour=events.wall_ms // 3_600_000 * 3_600_000)
     expected = {
-        (group_id, hour, (of.cause == "member_joined").sum(), (of.cause == "nobody_left").sum())
+        (group_id, hour, (of.cause == "member_joined").sum(), (of.cause == "group_emptied").sum())
         for (group_id, hour), of in hours.groupby(["group_id", "hour"])
     }
     found = long_ago.table("churn").assign(hour=lambda t: as_ms(t.window_start))

@@ -116,7 +116,7 @@ def test_what_is_to_happen_does(told: Story) -> None:
         CauseKind.SESSION_EXPIRED,
         CauseKind.STATIC_MEMBER_REPLACED,
         CauseKind.REBALANCE_TIMEOUT,
-        CauseKind.NOBODY_LEFT,
+        CauseKind.GROUP_EMPTIED,
         CauseKind.ALL_MEMBERS_JOINED,
         CauseKind.INITIAL_DELAY_OVER,
         CauseKind.ASSIGNMENT_STORED,

@@ -125,7 +125,7 @@ def _turn_away(group: Group, join: Join) -> Result:
         result += forget_pending_member(group, member_id)
     elif member := group.members.get(member_id):
         group.remove(member_id)
-        cause = join.cause(member, CauseKind.MEMBER_TURNED_AWAY)
+        cause = join.cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
         event = note(group, join.at, replace(cause, removed=(member_id,)))
         result += Result(timers=stop_expecting(group.group_id, member), history=(event,))
     return result + maybe_complete_join(group, join.at)
@@ -191,9 +191,9 @@ def _rejoin(group: Group, member: Member, join: Join) -> Result:
 def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
     """A leader may have seen what no member's metadata shows, such as new partitions; then so do we."""
     if not unchanged:
-        return join.cause(member, CauseKind.METADATA_CHANGED)
+        return join.cause(member, CauseKind.MEMBER_METADATA_CHANGED)
     if changes := partition_changes(group, join.topics):
-        return join.cause(member, CauseKind.PARTITIONS_CHANGED, changes)
+        return join.cause(member, CauseKind.PARTITION_COUNTS_CHANGED, changes)
     return join.cause(member, CauseKind.LEADER_REJOINED)
 
 

@@ -148,7 +148,7 @@ def _wait_for_anybody(group: Group, at: Moment, cause: Cause) -> Result:
     """Only silent static members are left: give them another rebalance timeout (3.18)."""
     if group.initial_delay is not None:
         group.initial_delay = replace(group.initial_delay, remaining_ms=0)
-    event = note(group, at, replace(cause, kind=CauseKind.JOIN_EXTENDED))
+    event = note(group, at, replace(cause, kind=CauseKind.JOIN_PHASE_EXTENDED))
     timer = _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms)
     return Result(timers=(timer,), history=(event,))
 
@@ -156,7 +156,7 @@ def _wait_for_anybody(group: Group, at: Moment, cause: Cause) -> Result:
 def _become_empty(group: Group, at: Moment, cause: Cause) -> Result:
     group.protocol_name = None
     group.learn_subscriptions()
-    event = transition(group, Trigger.NOBODY_JOINED, at, replace(cause, kind=CauseKind.NOBODY_LEFT))
+    event = transition(group, Trigger.NOBODY_JOINED, at, replace(cause, kind=CauseKind.GROUP_EMPTIED))
     return Result(records=(new_group_metadata_record(group, {}),), history=(event,))
 
 

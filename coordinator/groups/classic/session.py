@@ -32,7 +32,7 @@ def on_session_timer(group: Group, member_id: str, at: Moment) -> Result:
 
 
 def _expire(group: Group, member: Member, at: Moment) -> Result:
-    kind = CauseKind.NEW_MEMBER_EXPIRED if member.is_new else CauseKind.SESSION_EXPIRED
+    kind = CauseKind.NEW_MEMBER_JOIN_TIMEOUT if member.is_new else CauseKind.SESSION_EXPIRED
     cause = Cause.by(member, kind, removed=(member.member_id,))
     result = dismiss(group, member)
     if group.state is PREPARING_REBALANCE:

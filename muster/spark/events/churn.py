@@ -17,11 +17,11 @@ EXPIRED: Final = frozenset(
     kind.slug
     for kind in (
         CauseKind.SESSION_EXPIRED,
-        CauseKind.NEW_MEMBER_EXPIRED,
+        CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
         CauseKind.REBALANCE_TIMEOUT,
         CauseKind.INITIAL_DELAY_OVER,  # These three end a join phase, and name who did not come to it.
-        CauseKind.JOIN_EXTENDED,
-        CauseKind.NOBODY_LEFT,
+        CauseKind.JOIN_PHASE_EXTENDED,
+        CauseKind.GROUP_EMPTIED,
         CauseKind.SYNC_TIMEOUT,
     )
 )

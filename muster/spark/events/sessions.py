@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Final, NamedTuple
 
 from coordinator.effects import GroupEvent
-from coordinator.groups.causes import CauseKind
+from coordinator.groups.causes import CauseKind, current_slug
 from coordinator.groups.classic.states import DEAD
 
 JOINS: Final = frozenset(
@@ -28,9 +28,9 @@ JOINS: Final = frozenset(
 ACTS: Final = frozenset(
     kind.slug
     for kind in (
-        CauseKind.METADATA_CHANGED,
+        CauseKind.MEMBER_METADATA_CHANGED,
         CauseKind.LEADER_REJOINED,
-        CauseKind.PARTITIONS_CHANGED,
+        CauseKind.PARTITION_COUNTS_CHANGED,
         CauseKind.ASSIGNMENT_STORED,
         CauseKind.ASSIGNMENT_NOT_STORED,
     )
@@ -203,4 +203,5 @@ class MemberStory:
     def load(cls, dumped: list[Any]) -> MemberStory:
         members, unnamed, gone, heard_ms = dumped
         known = {member_id: Member(*rest) for member_id, *rest in members}
-        return cls(known, [Unnamed(*each) for each in unnamed], dict(gone), heard_ms)
+        uncertain = [Unnamed(ended_ms, current_slug(cause), count) for ended_ms, cause, count in unnamed]
+        return cls(known, uncertain, dict(gone), heard_ms)

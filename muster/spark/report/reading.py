@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from coordinator.groups.causes import current_slug
 from muster.spark.report.errors import ReportError
 from muster.spark.tables import TABLES, arrow_schema
 
@@ -28,6 +29,9 @@ MISSING_TOLD: Final = 5
 """Groups that are named as in none of the tables."""
 GROUP: Final = "group_id"
 _DAY_PREFIX: Final = "day="
+
+_CAUSE_COLUMNS: Final = frozenset({"cause", "causes", "joined_by", "ended_by"})
+"""Columns with slugs of causes, in any of the tables; a job of an older version may have written former slugs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,13 @@ class TablesReader:
                 return self._problem(path, f"has no column {', '.join(missing)}")
             for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
                 cast = [_as_declared(batch.column(name), schema.field(name).type) for name in wanted]
-                yield pa.table(cast, names=wanted)
+                yield pa.table(
+                    [
+                        _under_current_slugs(column) if name in _CAUSE_COLUMNS else column
+                        for name, column in zip(wanted, cast, strict=True)
+                    ],
+                    names=wanted,
+                )
 
     def _selected(self, rows: pa.Table, table: str, groups: Sequence[str] | None) -> pa.Table:
         selection, at = self.selection, rows.column(TABLES[table].day_of)
@@ -143,6 +153,18 @@ def _as_declared(column: pa.Array, declared: pa.DataType) -> pa.Array:
         return column.cast(declared)
     zone = getattr(column.type, "tz", None)  # Spark's INT96, without a zone, is UTC as well.
     return column.cast(pa.timestamp("ms", tz=zone), safe=False).cast(pa.int64())
+
+
+def _under_current_slugs(column: pa.Array) -> pa.Array:
+    """A column of slugs, or of lists of them, with the slugs of today."""
+    if pa.types.is_list(column.type):
+        inner = _under_current_slugs(column.flatten())
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+        return pa.ListArray.from_arrays(offsets, inner, type=column.type, mask=column.is_null())
+    encoded = column.dictionary_encode()
+    slugs = [None if slug is None else current_slug(slug) for slug in encoded.dictionary.to_pylist()]
+    return pa.array(slugs, pa.string()).take(encoded.indices)
 
 
 def _day_of(folder: Path) -> date | None:

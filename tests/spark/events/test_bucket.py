@@ -104,7 +104,7 @@ def test_groups_that_are_gone_leave_nothing_behind(shelf: Shelf) -> None:
     stream = Stream(shelf)
     lives = [
         event(0, "Empty PreparingRebalance", Kind.MEMBER_JOINED, member_id="a", member_count=1),
-        event(9, "PreparingRebalance Empty", Kind.NOBODY_LEFT, removed_count=1, removed_member_ids=("a",)),
+        event(9, "PreparingRebalance Empty", Kind.GROUP_EMPTIED, removed_count=1, removed_member_ids=("a",)),
         event(20, "Empty Dead", Kind.GROUP_DELETED),
     ]
     sizes = []

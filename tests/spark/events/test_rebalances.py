@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import RENAMED_SLUGS
 from coordinator.groups.causes import CauseKind as Kind
 from coordinator.history.events import encode_event
 from muster.groups.chapters import chapters
@@ -289,3 +290,19 @@ def test_a_cause_that_is_not_known_yet_passes_through() -> None:
 
 def test_an_event_beside_a_rebalance_is_none() -> None:
     assert told([event(0, "Stable", Kind.STATIC_MEMBER_REPLACED, removed_count=1)]) == []
+
+
+@pytest.mark.parametrize(("former", "today"), RENAMED_SLUGS.items())
+def test_a_former_cause_is_in_the_rows_under_its_name_of_today(former: str, today: str) -> None:
+    """In events of an older version, and in the state that a job of an older version left in its checkpoint."""
+    began, ended = replace(BEGIN, cause=former), replace(END, rebalance_cause=former)
+    bucket = Bucket(RebalanceShelf(StormRule(600_000, 0.2)), None)
+    rows, letters = bucket.take(records([began, JOINED, COMPLETE, ended]), 0)
+    assert letters == []
+    (found,) = (row.columns for row in rows if row.table == "rebalances")
+    assert (found["cause"], found["causes"]) == (today, [today, "member_joined"])
+
+    fold = RebalanceFold()
+    fold.add(began)
+    (cut_off,) = RebalanceFold.load(fold.dump()).add(RESTART)
+    assert (cut_off.cause, cut_off.causes) == (today, [today, "coordinator_restarted"])

@@ -89,7 +89,9 @@ def test_those_that_an_event_does_not_name_end_once_it_is_clear_who_they_are() -
     story = group_of(30)
     named = [f"m{number:02}" for number in range(10)]
     assert len(told(story, removed(1_000, Kind.REBALANCE_TIMEOUT, 5, *named, unnamed=15))) == 10
-    acts = event(2_000, "Stable PreparingRebalance", Kind.METADATA_CHANGED, member_id="m29", member_count=5)
+    acts = event(
+        2_000, "Stable PreparingRebalance", Kind.MEMBER_METADATA_CHANGED, member_id="m29", member_count=5
+    )
     assert told(story, acts) == []
     leaving = [removed(3_000 + n, Kind.MEMBER_LEFT, 4 - n, f"m{25 + n}") for n in range(4)]
     sessions = told(story, *leaving)
@@ -104,6 +106,14 @@ def test_if_nobody_is_left_everybody_has_ended_named_or_not() -> None:
     sessions = told(story, removed(1_000, Kind.SYNC_TIMEOUT, 0, *named, unnamed=5))
     assert ends(sessions) == [(f"m{number:02}", "sync_timeout", 1_000) for number in range(15)]
     assert (story.members, story.unnamed) == ({}, [])
+
+
+def test_ends_that_an_older_version_put_into_a_checkpoint_have_the_cause_of_today() -> None:
+    """It knew that 15 members were gone by a cause with a former slug, and not yet which."""
+    members, _, gone, heard_ms = group_of(15).dump()
+    story = MemberStory.load([members, [[T + 500, "new_member_expired", 15]], gone, heard_ms])
+    sessions = told(story, event(1_000, "PreparingRebalance Empty", Kind.GROUP_EMPTIED, member_count=0))
+    assert [session.ended_by for session in sessions] == ["new_member_join_timeout"] * 15
 
 
 def test_members_that_are_not_known_may_be_the_ones_that_are_not_named() -> None:

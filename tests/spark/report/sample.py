@@ -110,8 +110,8 @@ class Sample:
         crashed = self.random.random() < kind.crashes
         cause = self.random.choice(
             ("session_expired", "session_expired", "sync_timeout") if crashed
-            else ("member_left", "member_joined", "member_joined", "leader_rejoined", "metadata_changed",
-                  "partitions_changed")
+            else ("member_left", "member_joined", "member_joined", "leader_rejoined", "member_metadata_changed",
+                  "partition_counts_changed")
         )  # fmt: skip
         join = int(self.random.lognormvariate(0, 0.7) * kind.rebalance_ms * (2.5 if crashed else 1))
         sync = int(self.random.lognormvariate(0, 0.5) * kind.rebalance_ms * 0.3) + 4

@@ -24,7 +24,7 @@ from muster.spark.report.report import make_report
 from muster.spark.report.texts import NAME_MAX_CHARS, NOBODY, Texts, as_json, presentable
 from muster.spark.report.totals import ROWS, Foremost, Totals
 from muster.spark.tables import TABLES
-from tests.spark.report.sample import BEGIN_MS, HOUR_MS, Sample, write_table
+from tests.spark.report.sample import BEGIN_MS, HOUR_MS, KINDS, Sample, write_table
 
 ROOT = Path(__file__).resolve().parents[3]
 STORM = {
@@ -50,6 +50,38 @@ def run_command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def test_former_causes_in_the_tables_are_shown_under_the_names_of_today(tmp_path: Path) -> None:
+    """Rows that jobs of an older version wrote; also where a value is null, which other writers may leave."""
+    session = dict.fromkeys(("group_id", "member_id"), "g") | dict.fromkeys(
+        ("started_at", "ended_at"), BEGIN_MS
+    )
+    names = TABLES["members"].columns
+    for cause in ("nobody_left", "session_expired"):
+        row = (
+            dict.fromkeys(column.name for column in names) | session | {"ended_by": cause, "joined_by": None}
+        )
+        write_table(tmp_path, "members", [row], cause)
+    rows = pa.concat_tables(TablesReader(tmp_path).scan("members", ["joined_by", "ended_by"])).to_pylist()
+    assert rows == [
+        {"joined_by": None, "ended_by": "group_emptied"},
+        {"joined_by": None, "ended_by": "session_expired"},
+    ]
+
+    sample = Sample(3)
+    sample.add(KINDS[0])
+    former = [[], ["nobody_left", "moon_phase"], ["partitions_changed"]]
+    kept = sample.rows["rebalances"][: len(former)]
+    written = [
+        row | {"cause": "join_extended", "causes": causes} for row, causes in zip(kept, former, strict=True)
+    ]
+    write_table(tmp_path, "rebalances", written)
+    found = pa.concat_tables(TablesReader(tmp_path).scan("rebalances", ["cause", "causes"]))
+    assert set(found.column("cause").to_pylist()) == {"join_phase_extended"}
+    assert sorted(found.column("causes").to_pylist()) == [
+        [], ["group_emptied", "moon_phase"], ["partition_counts_changed"]
+    ]  # fmt: skip
 
 
 def test_the_command_makes_a_page_without_java_and_says_what_of(tmp_path: Path) -> None:

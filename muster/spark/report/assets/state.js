@@ -49,8 +49,8 @@ function wholeSpan() {
 // Colours have one meaning for causes, wherever they are shown. The variables are the style sheet's, per scheme.
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const CAUSE_COLOURS = {
-  member_joined: "c1", session_expired: "c2", leader_rejoined: "c3", metadata_changed: "c4",
-  sync_timeout: "c5", member_left: "c6", partitions_changed: "c7",
+  member_joined: "c1", session_expired: "c2", leader_rejoined: "c3", member_metadata_changed: "c4",
+  sync_timeout: "c5", member_left: "c6", partition_counts_changed: "c7",
 };
 const causeColour = (cause) => colour(CAUSE_COLOURS[cause] ?? "c8");
 const lineColour = (index) => colour(`c${(index % 8) + 1}`);
