@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from coordinator.effects import Reply, RequestContext, Result
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
-from coordinator.offsets.error_responses import FETCH_GROUPS_SINCE, NO_OFFSET
 from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
@@ -29,7 +28,9 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+FETCH_GROUPS_SINCE: Final = 8  # Several groups, each with its own error (KIP-709).
 TOPIC_IDS_SINCE: Final = 10
+NO_OFFSET: Final = -1
 
 
 class _Wanted(NamedTuple):

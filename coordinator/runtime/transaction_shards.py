@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from coordinator.effects import Record
 from coordinator.runtime.shard_kind import Batches, ShardKind
-from coordinator.transactions.answers import error_response
 from coordinator.transactions.records import decode_record, encode_record
 from coordinator.transactions.shard import TransactionShard
+from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

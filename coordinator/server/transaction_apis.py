@@ -14,7 +14,7 @@ from coordinator.runtime.loop import Runtime
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
-from coordinator.transactions.answers import BATCHED_SINCE
+from coordinator.transactions.add_partitions import BATCHED_SINCE
 from coordinator.transactions.list_transactions import unknown_states
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse

@@ -7,11 +7,11 @@ partition cannot be added none is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, combine
 from coordinator.transactions import steps
-from coordinator.transactions.answers import BATCHED_SINCE, error_response, told, topic_results
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timers import expect_end
 from coordinator.transactions.transaction import TopicPartition, Transaction, by_topic
@@ -21,9 +21,11 @@ from coordinator.transactions.transaction_settings import (
     TransactionSettings,
 )
 from coordinator.transactions.transactions import Transactions
+from protocol.error_responses import error_response, known_error
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
@@ -31,6 +33,9 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+
+BATCHED_SINCE: Final = 4
+"""AddPartitionsToTxn of several transactions: the version of brokers."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
@@ -100,10 +105,10 @@ class AddingPartitions:
         wrong = self._wrong_partitions(asked.topics, api_version)
         if wrong:
             rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return topic_results(asked.topics, lambda *which: wrong.get(which, rest)), NOTHING
+            return _topic_results(asked.topics, lambda *which: wrong.get(which, rest)), NOTHING
         if asked.verify_only:
             verified = self._verify(asked)
-            return topic_results(asked.topics, lambda *which: verified[which]), NOTHING
+            return _topic_results(asked.topics, lambda *which: verified[which]), NOTHING
         return self._added(asked, api_version, at)
 
     def _added(
@@ -113,8 +118,8 @@ class AddingPartitions:
         client_version = steps.BUMPING_VERSION if is_batched else CLASSIC_VERSION
         outcome = self._add(asked, _partitions(asked.topics), client_version, at)
         result, error = (outcome, ErrorCode.NONE) if isinstance(outcome, Result) else (NOTHING, outcome)
-        error = told(AddPartitionsToTxnRequest, error, api_version)
-        return topic_results(asked.topics, lambda *which: error), result
+        error = known_error(AddPartitionsToTxnRequest, error, api_version)
+        return _topic_results(asked.topics, lambda *which: error), result
 
     def _add(
         self,
@@ -178,6 +183,24 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnT
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
+
+
+def _topic_results(
+    topics: list[AddPartitionsToTxnTopic], error_of: Callable[[str, int], ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    """The rows that answer `topics`, with the error of each (topic, index)."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=error_of(topic.name, index)
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> frozenset[TopicPartition]:

@@ -13,7 +13,6 @@ from typing import Final
 from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.transactions import steps
 from coordinator.transactions.add_partitions import CLASSIC_VERSION
-from coordinator.transactions.answers import error_response
 from coordinator.transactions.ending import end_transaction
 from coordinator.transactions.states import (
     COMPLETE_ABORT,
@@ -26,6 +25,7 @@ from coordinator.transactions.states import (
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
 from coordinator.transactions.transaction_settings import Surroundings
 from coordinator.transactions.transactions import Transactions
+from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from coordinator.effects import Moment, Record, Reply, RequestContext, Result
 from coordinator.transactions import steps
-from coordinator.transactions.answers import error_response
 from coordinator.transactions.ending import end_transaction
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.transaction import (
@@ -25,6 +24,7 @@ from coordinator.transactions.transaction_settings import (
     TransactionSettings,
 )
 from coordinator.transactions.transactions import Transactions
+from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

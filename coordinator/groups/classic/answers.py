@@ -1,6 +1,6 @@
-"""The replies of JoinGroup and SyncGroup, as each version wants them.
+"""The replies of JoinGroup and SyncGroup to a member of the group, as each version wants them.
 
-Only shapes: who gets which answer is decided elsewhere.
+Who gets which answer is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -9,18 +9,10 @@ from typing import Final
 
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
-from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.sync_group import SyncGroupResponse
 
 NULL_PROTOCOL_SINCE: Final = 7  # JoinGroup: from here on "no protocol" is null, before it is "".
-
-
-def join_refusal(error: ErrorCode, api_version: int, member_id: str = "") -> JoinGroupResponse:
-    """Not in the group: generation -1, no leader, no members; some errors echo the member's id."""
-    return JoinGroupResponse(
-        error_code=error, protocol_name=_protocol_name(None, api_version), member_id=member_id
-    )
 
 
 def join_answer(
@@ -53,14 +45,9 @@ def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
     )
 
 
-def sync_refusal(error: ErrorCode) -> SyncGroupResponse:
-    """No assignment: protocol null, empty bytes."""
-    return SyncGroupResponse(error_code=error, assignment=b"")
-
-
 def _members_for_leader(group: Group) -> list[JoinGroupResponseMember]:
     protocol_name = group.protocol_name
-    assert protocol_name is not None, "only a generation with a protocol has a leader to tell"
+    assert protocol_name is not None, "only a generation with a protocol has a leader"
     return [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -72,5 +59,5 @@ def _members_for_leader(group: Group) -> list[JoinGroupResponseMember]:
 
 
 def _protocol_name(name: str | None, api_version: int) -> str | None:
-    """A protocol whose name is empty is told as none at all, as Kafka does."""
+    """A protocol whose name is empty is shown as none at all, as Kafka does."""
     return name or ("" if api_version < NULL_PROTOCOL_SINCE else None)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
-from coordinator.groups.append_errors import append_answer
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.answers import join_answer, join_refusal
+from coordinator.groups.classic.answers import join_answer
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join, join_request_error, new_join
 from coordinator.groups.classic.member import Member
@@ -40,8 +39,9 @@ from coordinator.groups.classic.static_membership import replace_static_member
 from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from coordinator.topic_catalog import TopicCatalog
+from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE: Final = 4
 
@@ -86,7 +86,8 @@ def on_group_created(
     replies: list[Reply] = []
     for member in group.members.values():
         if parked := group.take_join(member):
-            replies.append(Reply(parked.reply_to, join_refusal(append_answer(error), parked.api_version)))
+            failed = response_with_error(JoinGroupResponse, append_answer(error), parked.api_version)
+            replies.append(Reply(parked.reply_to, failed))
     event = transition(group, Trigger.GROUP_REMOVED, at, Cause(CauseKind.GROUP_NOT_STORED, error.name))
     return Result(replies=tuple(replies), history=(event,))
 

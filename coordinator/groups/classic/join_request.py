@@ -10,13 +10,13 @@ from typing import Final
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.answers import join_refusal
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.primitives import MAX_STRING_BYTES
+from protocol.error_responses import response_with_error
 from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE: Final = 1  # Before: the session timeout stands for it (3.10).
 
@@ -39,8 +39,9 @@ class Join:
         return Parked(self.context.reply_to, self.context.api_version)
 
     def refuse(self, error: ErrorCode, member_id: str = "") -> Result:
-        """Answer `error` now."""
-        refusal = join_refusal(error, self.context.api_version, member_id)
+        """Answer `error` now; some errors echo the member's id."""
+        refusal = response_with_error(JoinGroupResponse, error, self.context.api_version)
+        refusal.member_id = member_id
         return Result(replies=(Reply(self.context.reply_to, refusal),))
 
     def cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:

@@ -14,7 +14,7 @@ from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Reply, Result, SetTimer
 from coordinator.groups.causes import Cause, CauseKind, counted
-from coordinator.groups.classic.answers import join_answer, join_refusal, sync_refusal
+from coordinator.groups.classic.answers import join_answer
 from coordinator.groups.classic.group import Group, InitialDelay
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.records import new_group_metadata_record
@@ -27,7 +27,10 @@ from coordinator.groups.classic.states import (
     transition,
 )
 from coordinator.groups.classic.timers import JoinTimer, SyncTimer, expect_heartbeat, stop_expecting
+from protocol.error_responses import response_with_error
 from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
 
 ALL_JOINED: Final = Cause(CauseKind.ALL_MEMBERS_JOINED)
 
@@ -201,7 +204,8 @@ def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
     for member in group.members.values():
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
-            replies.append(Reply(parked.reply_to, sync_refusal(error), reveals_stored=False))
+            refusal = response_with_error(SyncGroupResponse, error, parked.api_version)
+            replies.append(Reply(parked.reply_to, refusal, reveals_stored=False))
             timers += expect_heartbeat(group.group_id, member, at.now_ms)
     return Result(replies=tuple(replies), timers=tuple(timers))
 
@@ -221,11 +225,12 @@ def dismiss(group: Group, member: Member) -> Result:
     """Take `member` out of the group; what it is parked in is answered 25 (3.62). Starts no rebalance."""
     replies: tuple[Reply, ...] = ()
     if join := group.take_join(member):
-        refusal = join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, join.api_version)
+        refusal = response_with_error(JoinGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, join.api_version)
         replies += (Reply(join.reply_to, refusal),)
     if sync := member.awaiting_sync:
         # Kafka forgets this one; a request without an answer would block its connection for good.
-        replies += (Reply(sync.reply_to, sync_refusal(ErrorCode.UNKNOWN_MEMBER_ID)),)
+        unknown = response_with_error(SyncGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, sync.api_version)
+        replies += (Reply(sync.reply_to, unknown),)
     group.remove(member.member_id)
     return Result(replies=replies, timers=stop_expecting(group.group_id, member))
 

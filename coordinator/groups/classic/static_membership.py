@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Reply, Result
-from coordinator.groups.append_errors import append_answer
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.answers import join_answer, join_refusal, sync_refusal
+from coordinator.groups.classic.answers import join_answer
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
@@ -21,7 +20,10 @@ from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_or
 from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE, note
 from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.sync_group import SyncGroupResponse
 
 SKIP_ASSIGNMENT_SINCE: Final = (
     9  # JoinGroup: a leader can be told to leave the assignment as it is (KIP-814).
@@ -89,11 +91,13 @@ def on_static_member_stored(group: Group, stored: StaticMemberStored, error: Err
 def _fence(group: Group, member: Member) -> Result:
     replies: tuple[Reply, ...] = ()
     if join := group.take_join(member):
-        refusal = join_refusal(ErrorCode.FENCED_INSTANCE_ID, join.api_version, member.member_id)
-        replies += (Reply(join.reply_to, refusal),)
+        fenced = response_with_error(JoinGroupResponse, ErrorCode.FENCED_INSTANCE_ID, join.api_version)
+        fenced.member_id = member.member_id
+        replies += (Reply(join.reply_to, fenced),)
     sync, member.awaiting_sync = member.awaiting_sync, None
     if sync is not None:
-        replies += (Reply(sync.reply_to, sync_refusal(ErrorCode.FENCED_INSTANCE_ID)),)
+        error = ErrorCode.FENCED_INSTANCE_ID
+        replies += (Reply(sync.reply_to, response_with_error(SyncGroupResponse, error, sync.api_version)),)
     return Result(replies=replies)
 
 

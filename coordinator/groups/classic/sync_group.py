@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, SetTimer
-from coordinator.groups.append_errors import append_answer
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.answers import sync_answer, sync_refusal
+from coordinator.groups.classic.answers import sync_answer
 from coordinator.groups.classic.group import AssignmentStored, Group
 from coordinator.groups.classic.member import Member, Parked
 from coordinator.groups.classic.partition_counts import count_partitions
@@ -20,8 +19,9 @@ from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
 from coordinator.groups.classic.timers import SyncTimer, expect_heartbeat
 from coordinator.topic_catalog import TopicCatalog
+from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
 
@@ -138,7 +138,8 @@ def _cause(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
 
 
 def _refuse(context: RequestContext, error: ErrorCode) -> Result:
-    return Result(replies=(Reply(context.reply_to, sync_refusal(error)),))
+    refusal = response_with_error(SyncGroupResponse, error, context.api_version)
+    return Result(replies=(Reply(context.reply_to, refusal),))
 
 
 def _differs(named: str | None, groups_own: str | None) -> bool:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.append_errors import APPEND_ANSWER, append_answer
 from coordinator.offsets.transactional_commit import VerifiedCommit
 from coordinator.shard.error_responses import error_response, loading_answer
 from protocol.codec.codec import encode, spec
+from protocol.error_responses import APPEND_ANSWER, append_answer
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest

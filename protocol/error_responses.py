@@ -1,0 +1,203 @@
+"""A response that says one error and nothing else, derived from the schemas of request and response.
+
+Where a version of a response has an error for the whole request, that is set and all else is empty. Where it has
+none, each row of the request (a topic and its partitions, a group, a transaction) has its row in the response:
+what both call the same is copied, and the error is set in each. SPECIAL_CASES lists what the schemas leave open.
+Before that the error is put in words that the client knows: APPEND_ANSWER for what a log says, KNOWN_SINCE for
+errors that are younger than the client. Which error a request deserves is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+from protocol.codec.codec import spec
+from protocol.codec.primitives import Fixed
+from protocol.codec.schema import NEVER, Array, FieldSpec, Struct, WireType, fields_of
+from protocol.errors import ErrorCode
+from protocol.messages import RESPONSES
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.delete_groups import DeleteGroupsResponse
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponsePartition
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+T = TypeVar("T")
+
+APPEND_ANSWER: Final[dict[ErrorCode, ErrorCode]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error of an append to a coordinator's log, and the one that a client gets for it (docs/kafka.md 2.1)."""
+
+NEVER_KNOWN: Final = 1 << 15
+"""Above every version: the clients of an API do not expect an error at all."""
+
+KNOWN_SINCE: Final[dict[tuple[type, ErrorCode], tuple[int, ErrorCode]]] = {
+    (InitProducerIdRequest, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (AddPartitionsToTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (AddOffsetsToTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (EndTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    # Old producers stop for good on hearing that a coordinator is loading.
+    (TxnOffsetCommitRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (
+        2,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ),
+    # Clients take COORDINATOR_NOT_AVAILABLE for fatal here; as in Kafka (docs/kafka.md 2.1).
+    (OffsetFetchRequest, ErrorCode.COORDINATOR_NOT_AVAILABLE): (NEVER_KNOWN, ErrorCode.NOT_COORDINATOR),
+}
+"""The version from which the clients of an API know an error, and the error that older clients get instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialCase:
+    """What the schema of a response, or of a row of one, leaves open where there is an error."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)  # Of fields that are not at their default,
+    since: int = 0  # from this version on.
+    is_per_row: bool = False  # The error is set in each row, although there is a field for the whole.
+    is_once_per_name: bool = False  # What the request names twice is answered once.
+
+
+ORDINARY: Final = SpecialCase()
+SPECIAL_CASES: Final[dict[type, SpecialCase]] = {
+    JoinGroupResponse: SpecialCase({"protocol_name": None}, since=7),
+    InitProducerIdResponse: SpecialCase({"producer_epoch": -1}),
+    OffsetFetchResponsePartition: SpecialCase({"committed_offset": -1}),
+    AddPartitionsToTxnResponse: SpecialCase(is_per_row=True),
+    DeleteGroupsResponse: SpecialCase(is_once_per_name=True),
+}
+
+Build: TypeAlias = Callable[[Any, ErrorCode], Any]
+"""Makes a response, or one row of it, of a request, or of one row of it, and an error."""
+
+Naming: TypeAlias = Callable[[Any], dict[str, Any]]
+"""The fields of a row in a response that say which row of the request it answers."""
+
+
+def append_answer(error: ErrorCode) -> ErrorCode:
+    """The error of an append as the client is to see it; other errors pass unchanged."""
+    return APPEND_ANSWER.get(error, error)
+
+
+def known_error(request_class: type, error: ErrorCode, api_version: int) -> ErrorCode:
+    """`error` as clients of `request_class` in this version know it."""
+    since, instead = KNOWN_SINCE.get((request_class, error), (0, error))
+    return error if api_version >= since else instead
+
+
+def error_response(request: Any, error: ErrorCode, api_version: int) -> Any:
+    """The response to `request`, any message class of a request, that says `error` and nothing else."""
+    request_class: type = type(request)
+    known = known_error(request_class, append_answer(error), api_version)
+    return _response(request_class, api_version)(request, known)
+
+
+def response_with_error(response_class: type[T], error: ErrorCode, api_version: int) -> T:
+    """A response whose version has an error for the whole request, which need not be at hand."""
+    cls: type = response_class
+    response: T = _whole(cls, api_version)(None, error)
+    return response
+
+
+@cache
+def _response(request_class: type, api_version: int) -> Build:
+    key = spec(request_class).api_key
+    assert key is not None, f"{request_class.__name__} is no request"
+    return _build(RESPONSES[key], Struct(request_class), _unnamed, api_version)
+
+
+@cache
+def _whole(response_class: type, api_version: int) -> Build:
+    return _build(response_class, None, _unnamed, api_version)
+
+
+def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) -> Build:
+    """How to make a `cls` of what was `asked`, by the error it has or by those of its rows."""
+    case = SPECIAL_CASES.get(cls, ORDINARY)
+    values = case.values if api_version >= case.since else {}
+    error_name = next((each.name for each in _present(cls, api_version) if _is_error(each)), None)
+    if error_name is not None and not case.is_per_row:
+        return lambda row, error: cls(**naming(row), **values, **{error_name: error})
+    assert isinstance(asked, Struct), f"{cls.__name__} has no error for the whole"
+    name, row_class = _error_rows(cls, api_version)
+    asked_name, asked_row = _only_rows(asked.cls, api_version)
+    build_row = _build(row_class, asked_row, _naming(row_class, asked_row), api_version)
+
+    def build(whole: Any, error: ErrorCode) -> Any:
+        rows = getattr(whole, asked_name)
+        named = dict.fromkeys(rows) if case.is_once_per_name else rows
+        return cls(**naming(whole), **values, **{name: [build_row(row, error) for row in named]})
+
+    return build
+
+
+def _unnamed(request: Any) -> dict[str, Any]:
+    """A response names nothing of its request, even where a field has the same name: an id may be refused."""
+    return {}
+
+
+def _naming(row_class: type, asked: WireType) -> Naming:
+    """A row takes over the fields that both have; of a plain value it has a field of that type."""
+    own = [each for each in fields_of(row_class) if not isinstance(each.type, Array) and not _is_error(each)]
+    if isinstance(asked, Struct):
+        theirs = {each.name for each in fields_of(asked.cls)}
+        shared = [each.name for each in own if each.name in theirs]
+        return lambda row: {name: getattr(row, name) for name in shared}
+    name = next(each.name for each in own if each.type == asked and each.nullable == NEVER)
+    return lambda value: {name: value}
+
+
+def _error_rows(cls: type, api_version: int) -> tuple[str, type]:
+    """The one array of `cls` whose rows have errors, or rows with errors."""
+    found = [
+        (each.name, each.type.element.cls)
+        for each in _present(cls, api_version)
+        if isinstance(each.type, Array)
+        and isinstance(each.type.element, Struct)
+        and _has_error(each.type.element.cls, api_version)
+    ]
+    assert len(found) == 1, f"{cls.__name__} v{api_version} has errors in {found}"
+    return found[0]
+
+
+def _only_rows(cls: type, api_version: int) -> tuple[str, WireType]:
+    """The one array of a request, or of a row of it, and what its elements are."""
+    found = [
+        (each.name, each.type.element) for each in _present(cls, api_version) if isinstance(each.type, Array)
+    ]
+    assert len(found) == 1, f"{cls.__name__} v{api_version} names its rows in {found}"
+    return found[0]
+
+
+def _has_error(cls: type, api_version: int) -> bool:
+    """Whether `cls`, or any row in it, has an error."""
+    return any(
+        _is_error(each)
+        or (
+            isinstance(each.type, Array)
+            and isinstance(each.type.element, Struct)
+            and _has_error(each.type.element.cls, api_version)
+        )
+        for each in _present(cls, api_version)
+    )
+
+
+def _is_error(each: FieldSpec) -> bool:
+    return isinstance(each.type, Fixed) and each.name.endswith("error_code")
+
+
+def _present(cls: type, api_version: int) -> list[FieldSpec]:
+    return [each for each in fields_of(cls) if api_version in each.present]
