@@ -22,6 +22,7 @@ COMPILED = [
     "coordinator/runtime/shard_runner.py",
     "coordinator/server/connection.py",
     "coordinator/server/group_apis.py",
+    "coordinator/server/order.py",
     "coordinator/server/outgoing.py",
     "coordinator/server/prepared.py",
     "coordinator/server/splitting.py",

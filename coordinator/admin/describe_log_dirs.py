@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import structlog
 
 from coordinator.data.broker import Broker, Pending
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -47,14 +47,14 @@ def handle(broker: Broker, request: DescribeLogDirsRequest, pending: Pending) ->
     broker.readers.submit(broker.registry.space, on_asked)
 
 
-def _topics(registry: TopicRegistry, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
+def _topics(topics: TopicLookup, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
     """Topics of which at least one partition is asked for."""
     asked: dict[str, set[int]] | None = None
     if request.topics is not None:
         asked = {}
         for named in request.topics:
             asked.setdefault(named.topic, set()).update(named.partitions)
-    for topic in registry.all():
+    for topic in topics.all():
         partitions = [
             DescribeLogDirsPartition(partition_index=each.index, partition_size=each.log.size_bytes)
             for each in topic.partitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.data.broker import Broker, Pending
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
     ElectionType,
@@ -24,29 +24,27 @@ def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: Pending
 
     Errors: INVALID_REQUEST (kind of election). Per partition: ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    registry, kind = broker.registry, request.election_type
+    topics, kind = broker.registry, request.election_type
     error = ErrorCode.NONE if kind in ELECTION_TYPES else ErrorCode.INVALID_REQUEST
     if request.topic_partitions is not None:
-        results = [_elected(registry, kind, each.topic, each.partitions) for each in request.topic_partitions]
+        results = [_elected(topics, kind, each.topic, each.partitions) for each in request.topic_partitions]
     else:
-        results = [] if error else [ReplicaElectionResult(topic=topic.name) for topic in registry.all()]
+        results = [] if error else [ReplicaElectionResult(topic=topic.name) for topic in topics.all()]
     pending.reply(ElectLeadersResponse(error_code=error, replica_election_results=results))
 
 
-def _elected(
-    registry: TopicRegistry, kind: int, name: str, partitions: Sequence[int]
-) -> ReplicaElectionResult:
+def _elected(topics: TopicLookup, kind: int, name: str, partitions: Sequence[int]) -> ReplicaElectionResult:
     result = ReplicaElectionResult(topic=name)
     for index in partitions:
-        error, words = _outcome(registry, kind, name, index)
+        error, words = _outcome(topics, kind, name, index)
         result.partition_result.append(
             PartitionResult(partition_id=index, error_code=error, error_message=words)
         )
     return result
 
 
-def _outcome(registry: TopicRegistry, kind: int, name: str, index: int) -> tuple[ErrorCode, str]:
-    topic = registry.get(name)
+def _outcome(topics: TopicLookup, kind: int, name: str, index: int) -> tuple[ErrorCode, str]:
+    topic = topics.get(name)
     if kind not in ELECTION_TYPES:
         return ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}"
     if topic is None:

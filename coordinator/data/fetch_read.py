@@ -17,7 +17,7 @@ import structlog
 
 from coordinator.data.fetch_sessions import Answers, WantedPartition
 from coordinator.topics.partition import LEADER_EPOCH, Partition
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.topic_lookup import TopicLookup
 from protocol.codec.primitives import Buffer
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -71,18 +71,18 @@ class FetchLimits:
     is_read_committed: bool
 
 
-def resolve(registry: TopicRegistry, wanted: WantedPartition, by_id: bool) -> Target:
+def resolve(topics: TopicLookup, wanted: WantedPartition, by_id: bool) -> Target:
     """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID.
 
     A session remembers the name that an id stood for: of a topic that is gone since it is the name that is
     unknown, and where there is another one of that name, the id is wrong.
     """
-    topic = registry.by_id(wanted.topic_id) if by_id else registry.get(wanted.topic)
+    topic = topics.by_id(wanted.topic_id) if by_id else topics.get(wanted.topic)
     if by_id and topic is not None:
         wanted.known_name = topic.name
     elif by_id and wanted.known_name is None:
         return Target(wanted, None, ErrorCode.UNKNOWN_TOPIC_ID)
-    elif by_id and (successor := registry.get(wanted.known_name or "")) and successor.partition(wanted.index):
+    elif by_id and (successor := topics.get(wanted.known_name or "")) and successor.partition(wanted.index):
         return Target(wanted, None, ErrorCode.INCONSISTENT_TOPIC_ID)
     partition = None if topic is None else topic.partition(wanted.index)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE

@@ -16,7 +16,7 @@ import structlog
 from coordinator.data.broker import Broker, Pending
 from coordinator.topics.partition import LEADER_EPOCH, READ_COMMITTED, Partition, leader_epoch_error
 from coordinator.topics.refusal import Countdown
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     EARLIEST,
@@ -56,7 +56,7 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: Pending) -> Non
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (named twice), UNSUPPORTED_VERSION (a special
     timestamp that is newer than the version), UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
     """
-    registry, version = broker.registry, pending.api_version
+    topics, version = broker.registry, pending.api_version
     is_read_committed = request.isolation_level == READ_COMMITTED
 
     def work() -> ListOffsetsResponse:
@@ -65,7 +65,7 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: Pending) -> Non
         )
         return ListOffsetsResponse(
             topics=[
-                _topic_answer(registry, topic, named, version, is_read_committed) for topic in request.topics
+                _topic_answer(topics, topic, named, version, is_read_committed) for topic in request.topics
             ]
         )
 
@@ -81,7 +81,7 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: Pending) -> Non
     known = Countdown(start)
     for topic in request.topics if is_read_committed else ():
         for asked in topic.partitions:
-            partition = registry.partition(topic.name, asked.partition_index)
+            partition = topics.partition(topic.name, asked.partition_index)
             if partition is not None and partition.is_readable:
                 known.begin()
                 partition.when_known(known.end)
@@ -94,7 +94,7 @@ def searches(timestamp: int) -> bool:
 
 
 def _topic_answer(
-    registry: TopicRegistry,
+    topics: TopicLookup,
     topic: ListOffsetsTopic,
     named: Counter[tuple[str, int]],
     version: int,
@@ -102,7 +102,7 @@ def _topic_answer(
 ) -> ListOffsetsTopicResponse:
     answers = []
     for asked in {each.partition_index: each for each in topic.partitions}.values():
-        partition = registry.partition(topic.name, asked.partition_index)
+        partition = topics.partition(topic.name, asked.partition_index)
         error = _error(asked, partition, named[topic.name, asked.partition_index], version)
         if error or partition is None:
             answers.append(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 
@@ -29,10 +29,10 @@ class Markers:
     """All methods run on the event-loop thread."""
 
     def __init__(
-        self, registry: TopicRegistry, offsets_runner: Callable[[int], MarkerWriter] | None = None
+        self, topics: TopicLookup, offsets_runner: Callable[[int], MarkerWriter] | None = None
     ) -> None:
         """`offsets_runner` gives the runner of a partition of `__consumer_offsets`; without it that takes none."""
-        self._registry = registry
+        self._topics = topics
         self._offsets_runner = offsets_runner
 
     def write(self, marker: Marker, topic: str, index: int, done: Written) -> None:
@@ -42,7 +42,7 @@ class Markers:
         markers), INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR,
         NOT_LEADER_OR_FOLLOWER (nobody is there yet to whom it could be given).
         """
-        partition = self._registry.partition(topic, index)
+        partition = self._topics.partition(topic, index)
         if partition is None:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif topic == GROUP_METADATA_TOPIC and self._offsets_runner is None:

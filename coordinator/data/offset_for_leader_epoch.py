@@ -9,7 +9,7 @@ from typing import Final
 
 from coordinator.data.broker import Broker, Pending
 from coordinator.topics.partition import LEADER_EPOCH, leader_epoch_error
-from coordinator.topics.registry import TopicRegistry
+from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -36,9 +36,9 @@ def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: Pendin
     pending.reply(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _answer(registry: TopicRegistry, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(topics: TopicLookup, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition, leader_epoch=UNDEFINED, end_offset=UNDEFINED)
-    partition = registry.partition(topic, asked.partition)
+    partition = topics.partition(topic, asked.partition)
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer

@@ -1,6 +1,6 @@
-"""The API table: what is served, in which versions, by whom. Dispatch and ApiVersions both read it.
+"""The API table: what is served, in which versions, by which handler. Dispatch and ApiVersions both read it.
 
-An API is advertised if and only if it stands here, so nothing is promised that does not work.
+An API is advertised if and only if it has a row here, so nothing is promised that does not work.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Api:
     flexible_since: int
     handle: Handler
     pipelines: bool
-    """Its state applies at once and only its answer waits, so the next such request need not wait for it."""
+    """Whether its state applies at once and only its answer waits: the next such request need not wait for it."""
     prepare: Prepare | None = None
-    """For an API that clients send again and again: the next of its like need not be decoded."""
+    """For an API that clients send again and again: prepares a request, so that equal ones are not decoded."""
 
 
 FEATURES_FROM_0_SINCE = 4
@@ -121,8 +121,8 @@ class ApiVersionsHandler:
             for key in sorted(self._table)
         ]
 
-    def unsupported_version(self, pending: Pending) -> None:
-        """Answer a version that nobody knows in v0, which everybody reads, with error 35 (KIP-511)."""
+    def unsupported_version(self, _request: None, pending: Pending) -> None:
+        """Answer a request of an unknown version in v0, which every client reads, with error 35 (KIP-511)."""
         row = self._table[API_VERSIONS_KEY]
         own = ApiVersion(api_key=API_VERSIONS_KEY, min_version=row.min_version, max_version=row.max_version)
         pending.api_version = 0

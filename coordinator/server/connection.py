@@ -1,26 +1,27 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
-Bytes are cut into frames, a frame becomes a `Pending`, its handler answers now or later. A request
-starts only when the answers before it are out, as in Kafka, except that those of `Api.pipelines`
-may share what they wait for. While a request must wait, while too many are unanswered, or while the
-peer does not read, nothing more is taken off the socket: that is the back-pressure, and the bound on
-memory, of one connection; what all of them may hold is the `MemoryPool`'s. Knows no groups and no topics.
+Bytes are cut into frames, a frame becomes a `Pending`, its handler answers now or later. Which request may start
+and which answer may leave is the `ReplyOrder`'s. While a request must wait, or while the peer does not read,
+nothing more is taken off the socket: that is the back-pressure, and the bound on memory, of one connection; what
+all of them may hold is the `MemoryPool`'s. Knows no groups and no topics.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import structlog
 
+from coordinator.runtime.clock import Clock
 from coordinator.server.api_table import API_VERSIONS_KEY, Api, ApiVersionsHandler
 from coordinator.server.gathering import Frames, Gathering
 from coordinator.server.large_frame import LARGE_FROM_BYTES
-from coordinator.server.outgoing import Outgoing, joined
+from coordinator.server.memory_pool import MemoryPool
+from coordinator.server.order import ReplyOrder
+from coordinator.server.outgoing import Outgoing, Readers, SlowReaders, joined
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import PreparedRequests
 from protocol.codec.codec import decode
@@ -30,26 +31,46 @@ from protocol.framing import skip_tagged_fields
 from storage.files import StorageError
 from storage.log.file_range import FileRange
 
-if TYPE_CHECKING:
-    from coordinator.server.server import Server
-    from coordinator.settings.listeners import Listener
-
-MAX_UNANSWERED = 128
-"""Pipelined requests of one connection that may wait for their answers; more stay in the socket."""
-
-MAX_UNANSWERED_BYTES = 8 << 20
-"""Of those requests together; beyond it the next one waits. A producer's batches are held until written."""
-
 WRITE_HIGH_WATER_BYTES = 0
 """Bytes that the system has not taken beyond which no more of the connection's requests are read, nor answers."""
 
 TURN_BYTES = 1 << 16
-"""Of answers gathered in one turn before they are written: a peer that does not read them is noticed there."""
+"""Bytes of answers gathered in one turn before they are written: a peer that does not read is noticed there."""
 
 _SIZE = Struct(">i")
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
 
 log = structlog.get_logger("muster.connection")
+
+
+class ConnectionHost(Protocol):
+    """The server, as its connections see it: what they share, and what it hears of each."""
+
+    @property
+    def apis(self) -> Mapping[int, Api]: ...
+    @property
+    def max_request_bytes(self) -> int: ...
+    @property
+    def memory_pool(self) -> MemoryPool: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def readers(self) -> Readers: ...
+    @property
+    def slow_readers(self) -> SlowReaders: ...
+    @property
+    def accept_at_ms(self) -> int:
+        """When `accept` is due."""
+
+    @property
+    def call_soon(self) -> Callable[[Callable[[], None]], object]:
+        """Runs a call in a turn of its own."""
+
+    def accept(self, now_ms: int) -> None:
+        """Accept the connections that wait for it."""
+
+    def on_connected(self, connection: Connection, ip: str) -> None: ...
+    def on_disconnected(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -62,20 +83,19 @@ class Connection(asyncio.Protocol):
         "_client_id_bytes",
         "_clock",
         "_gathering",
+        "_host",
         "_in_turn",
         "_is_ending",
-        "_is_pipelining",
         "_max_bytes",
+        "_order",
         "_out",
         "_out_bytes",
         "_outgoing",
         "_pool",
         "_prepared",
         "_sending",
-        "_server",
         "_transport",
         "_unanswered",
-        "_unanswered_bytes",
         "_write",
         "_write_blocked",
         "client_host",
@@ -86,34 +106,33 @@ class Connection(asyncio.Protocol):
         "peer",
     )
 
-    def __init__(self, server: Server, listener: Listener) -> None:
-        self._server = server
-        self._apis = server.apis
-        self._max_bytes = server.max_request_bytes
-        self._pool = server.memory_pool
-        self.listener_name = listener.name
+    def __init__(self, host: ConnectionHost, listener_name: str) -> None:
+        self._host = host
+        self._apis = host.apis
+        self._max_bytes = host.max_request_bytes
+        self._pool = host.memory_pool
+        self.listener_name = listener_name
         self.client_host = ""
         self.peer = ""
         self.is_open = False
         self.last_request_ms = 0
-        self._clock = server.clock
+        self._clock = host.clock
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
         self._gathering: Gathering | None = (
-            None  # Received, not yet a request: a partial frame, or held back.
+            None  # Holds received bytes: a partial frame, or requests held back.
         )
-        self._backlog: Sized = ()  # Its pieces.
-        self._unanswered: deque[Pending] = deque()
-        self._unanswered_bytes = 0  # Their frames' sizes together.
-        self._is_pipelining = True  # All of the unanswered may be overtaken in starting.
+        self._backlog: Sized = ()  # The pieces in `_gathering`.
+        self._order = ReplyOrder()
+        self._unanswered: Sized = self._order.unanswered
         self.is_held_back = False
         self._is_ending = False
         self._write_blocked = False
         self._in_turn = False
         self._out: list[Buffer | FileRange] = []
         self._out_bytes = 0
-        self._outgoing: Outgoing | None = None  # Sends what has to be read first; idle as a rule.
-        self._sending: Sized = ()  # Its queue.
+        self._outgoing: Outgoing | None = None  # Sends answers that are read from files; idle as a rule.
+        self._sending: Sized = ()  # The queue in `_outgoing`.
         self._prepared = PreparedRequests()
         self._client_id_bytes = b""
         self._client_id = ""
@@ -124,15 +143,15 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._write = self._transport.write
         peer = self._transport.get_extra_info("peername")
-        if peer is None:  # It has hung up before we came to it.
+        if peer is None:  # The client hung up before its connection was accepted.
             self._transport.abort()
             return
         self.client_host, self.peer = f"/{peer[0]}", f"{peer[0]}:{peer[1]}"
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self._outgoing = Outgoing(
             self._transport,
-            self._server.readers,
-            self._server.slow_readers,
+            self._host.readers,
+            self._host.slow_readers,
             self._on_sent,
             self._on_unreadable,
         )
@@ -140,18 +159,18 @@ class Connection(asyncio.Protocol):
         self._gathering = Gathering(self, self._transport, self._pool)
         self._backlog = self._gathering.pieces
         self.is_open = True
-        self._server.on_connected(self, peer[0])
+        self._host.on_connected(self, peer[0])
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        self._unanswered.clear()
+        self._order.unanswered.clear()
         self._out.clear()
         if self._outgoing is not None:
             self._outgoing.stop()
         if self._gathering is not None:
             self._gathering.stop()
-        self._outgoing = self._gathering = None  # They point back at us, and garbage collections are rare.
-        self._server.on_disconnected(self)
+        self._outgoing = self._gathering = None  # They refer back to this, and garbage collections are rare.
+        self._host.on_disconnected(self)
 
     def data_received(self, data: bytes) -> None:
         immediate = self._prepared.immediate
@@ -173,9 +192,9 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             assert self._gathering is not None
             if self._gathering.add(data):
-                self._consume(self._gathering.take())
+                self.consume(self._gathering.take())
         else:
-            self._consume(data)
+            self.consume(data)
 
     def pause_writing(self) -> None:
         self._write_blocked = True
@@ -190,7 +209,7 @@ class Connection(asyncio.Protocol):
 
     # Frames in.
 
-    def _consume(self, data: Frames) -> None:
+    def consume(self, data: Frames) -> None:
         """Start every whole request in `data`, as far as they may start; keep the rest."""
         position, end = 0, len(data)
         self._in_turn = True
@@ -221,10 +240,6 @@ class Connection(asyncio.Protocol):
             assert self._gathering is not None
             self._gathering.begin(data[position:] if position else data, needed_bytes)
 
-    def on_large(self, frame: bytearray) -> None:
-        """A large frame is whole."""
-        self._consume(frame)
-
     def _start(self, data: Frames, start: int, stop: int) -> bool:
         """Hand the frame `data[start:stop]` to its handler; False if it has to wait."""
         key, version, correlation_id, client_id_length = _HEADER.unpack_from(data, start)
@@ -232,7 +247,9 @@ class Connection(asyncio.Protocol):
         if api is None:
             self.refuse(f"unknown API key {key}")
             return False
-        if (self._unanswered and not self._may_overtake(api)) or self._is_sending:
+        if self._is_sending or (
+            self._unanswered and (self._pool.is_full or not self._order.may_overtake(api.pipelines))
+        ):
             self._hold_back()
             return False
         body = start + _HEADER.size + max(client_id_length, 0)
@@ -246,38 +263,42 @@ class Connection(asyncio.Protocol):
             return False
         pending = Pending(self, api, version, correlation_id, client_id, stop - start)
         self.last_request_ms = now_ms = self._clock.now_ms()
-        if now_ms >= self._server.accept_at_ms:
-            self._server.accept(now_ms)
-        if (prepared := self._prepared.match(api, data, start - 4, stop)) is not None:
+        if now_ms >= self._host.accept_at_ms:
+            self._host.accept(now_ms)
+        if (prepared := self._prepared.match(key, data, start - 4, stop)) is not None:
             self._handle(*prepared, pending)
             return True
-        if not api.min_version <= version <= api.max_version:
-            return self._unsupported(pending)
-        self._decode(pending, data, start, body, stop)
-        return True
+        if api.min_version <= version <= api.max_version:
+            self._decode(api, pending, data, body, stop)
+            return True
+        if key == API_VERSIONS_KEY:
+            self._handle(cast(ApiVersionsHandler, api.handle).unsupported_version, None, pending)
+            return True
+        self.refuse(f"{api.name} v{version}; served are {api.min_version} to {api.max_version}")
+        return False
 
-    def _decode(self, pending: Pending, data: Frames, start: int, body: int, stop: int) -> None:
-        api = pending.api
+    def _decode(self, api: Api, pending: Pending, data: Frames, body: int, stop: int) -> None:
+        """Hand the request in `data[body:stop]` to its handler, or close on a peer that wrote it wrong."""
+        version = pending.api_version
         try:
             frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
-            tags_end = 0 if pending.api_version < api.flexible_since else skip_tagged_fields(frame, 0)
-            request: Any = decode(api.request_class, pending.api_version, frame, tags_end)
+            tags_end = 0 if version < api.flexible_since else skip_tagged_fields(frame, 0)
+            request: Any = decode(api.request_class, version, frame, tags_end)
         except DecodeError as error:
-            self.refuse(f"{api.name} v{pending.api_version}: {error}")
+            self.refuse(f"{api.name} v{version}: {error}")
             return
         if api.prepare is not None:
-            self._prepared.learn(api, request, pending.api_version, bytes(data[start - 4 : stop]))
+            start = stop - pending.frame_bytes - _SIZE.size
+            self._prepared.learn(api.key, api.prepare, request, version, bytes(data[start:stop]))
         self._handle(api.handle, request, pending)
 
     def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
-        """Give `pending` its place in the order, and have what was asked handled."""
+        """Give `pending` its place in the order, and call its handler."""
         api = pending.api
-        self._is_pipelining = api.pipelines and (self._is_pipelining or not self._unanswered)
-        self._unanswered.append(pending)
-        self._unanswered_bytes += pending.frame_bytes
+        self._order.add(pending)
         try:
             handle(request, pending)
-        except Exception:  # Ours, not the peer's: it is told by closing, we by the trace.
+        except Exception:  # A bug of ours: the client sees its connection close, the log has the trace.
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
             return
@@ -292,33 +313,12 @@ class Connection(asyncio.Protocol):
             self._client_id_bytes = raw
         return self._client_id
 
-    def _unsupported(self, pending: Pending) -> bool:
-        api = pending.api
-        if api.key != API_VERSIONS_KEY:
-            self.refuse(
-                f"{api.name} v{pending.api_version}; served are {api.min_version} to {api.max_version}"
-            )
-            return False
-        self._unanswered.append(pending)
-        self._unanswered_bytes += pending.frame_bytes
-        cast(ApiVersionsHandler, api.handle).unsupported_version(pending)
-        return True
-
     # Order and back-pressure.
 
     @property
     def _is_sending(self) -> bool:
-        """Whether answers are still on their way out: no more are made for a peer who does not take them."""
+        """Whether answers wait for the peer to read: no more requests are started until it has."""
         return self._write_blocked or bool(self._sending)
-
-    def _may_overtake(self, api: Api) -> bool:
-        return (
-            self._is_pipelining
-            and api.pipelines
-            and len(self._unanswered) < MAX_UNANSWERED
-            and self._unanswered_bytes < MAX_UNANSWERED_BYTES
-            and not self._pool.is_full
-        )
 
     def _hold_back(self) -> None:
         if not self.is_held_back and self._transport is not None:
@@ -326,9 +326,9 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _maybe_resume(self) -> None:
-        """Look at what was held back, in a turn of its own: an answer may come from anybody's turn."""
+        """Go on with the requests held back, in a turn of their own: the answer may come in another's turn."""
         if self._may_resume:
-            self._server.call_soon(self._resume)
+            self._host.call_soon(self._resume)
 
     @property
     def _may_resume(self) -> bool:
@@ -341,31 +341,28 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._transport.resume_reading()
         if self._gathering is not None and self._backlog:
-            self._consume(self._gathering.take())
+            self.consume(self._gathering.take())
 
     # Answers out.
 
-    def on_not_held(self, size_bytes: int) -> None:
-        """A request of ours has its answer, so what came with it is let go of; we may be closed by now."""
+    def release_memory(self, size_bytes: int) -> None:
+        """A request of this size is answered, so its frame is no longer held; the connection may be closed."""
         self._pool.release(size_bytes)
 
     def on_answered(self, pending: Pending) -> None:
-        """`pending` has its answer: send it, and those behind it, if it was the one waited for."""
-        unanswered = self._unanswered
-        if not unanswered or unanswered[0] is not pending:
+        """`pending` has its answer: send it with those behind it, unless an earlier request is unanswered."""
+        chunks = self._order.take_answered(pending)
+        if chunks is None:
             return
-        while unanswered and unanswered[0].chunks is not None:
-            answered = unanswered.popleft()
-            self._unanswered_bytes -= answered.frame_bytes
-            self._out += answered.chunks or ()
-            self._out_bytes += sum(map(len, answered.chunks or ()))
+        self._out += chunks
+        self._out_bytes += sum(map(len, chunks))
         if not self._in_turn:
             self._send()
         if self.is_held_back:
             self._maybe_resume()
 
     def _send(self) -> None:
-        """Hand over what is answered; one write for all the answers of a turn."""
+        """Write the answers of this turn, as one."""
         out = self._out
         if out and self.is_open:
             assert self._outgoing is not None
@@ -379,47 +376,47 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
 
     def _on_sent(self) -> None:
-        """The answers that had to be read are out."""
+        """All answers that were read from files are out."""
         if not self.is_open and self._transport is not None:
             self._transport.close()
         elif self.is_held_back:
             self._maybe_resume()
 
     def _on_unreadable(self, error: StorageError) -> None:
-        """Half an answer is out and the rest cannot be read: the peer may ask again."""
+        """Part of an answer is out and the rest cannot be read: close, and the client may ask again."""
         log.error("answer cut short", peer=self.peer, error=str(error))
         self.abort()
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a request is still unanswered: the silence is then ours."""
+        """Whether a request is unanswered: then it is not the client that is silent."""
         return bool(self._unanswered)
 
     @property
     def waits_for_disk(self) -> bool:
         """Whether what was received waits for requests that wait for the disk, not for other requests."""
-        return self.is_held_back and self._is_pipelining and bool(self._unanswered)
-
-    @property
-    def is_read_by_peer(self) -> bool:
-        """Whether the peer takes its answers."""
-        return not self._write_blocked
-
-    @property
-    def holds_partial_frame(self) -> bool:
-        return self._gathering is not None and self._gathering.received_bytes > 0
+        return self.is_held_back and self._order.waits_for_disk
 
     # The end.
 
     def refuse(self, reason: str) -> None:
-        """Close on a peer that broke the protocol, with the one line that names it and why."""
+        """Close on a peer that broke the protocol, with one log line that names it and the reason."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
         self.close()
 
     def cut_off(self, reason: str) -> None:
-        """Close at once, without a last word: for the sake of others."""
+        """Close at once, without the answers that are not out: other connections need what this one holds."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
         self.abort()
+
+    def close_idle(self, idle_ms: int) -> None:
+        """Close after `idle_ms` without a whole request; a peer that does not read its answers is cut off."""
+        if self._gathering is not None and self._gathering.received_bytes > 0:
+            self.refuse(f"no whole request for {idle_ms} ms")
+        elif self._write_blocked:
+            self.abort()
+        else:
+            self.close()
 
     def stop_reading(self) -> None:
         """Start no more requests; those that were started are still answered."""
@@ -428,7 +425,7 @@ class Connection(asyncio.Protocol):
             self._hold_back()
 
     def abort(self) -> None:
-        """Close now: the peer does not take what it was sent."""
+        """Close now, without the answers that are not out."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
@@ -439,7 +436,7 @@ class Connection(asyncio.Protocol):
         self._send()
         self.is_open = False
         if self._transport is not None and (self._outgoing is None or self._outgoing.is_idle):
-            self._transport.close()  # Else it is when the rest of the answers is out.
+            self._transport.close()  # Otherwise `_on_sent` closes it.
 
 
 def _not_connected(data: bytes) -> None:

@@ -7,19 +7,34 @@ the frame is read into a buffer of its own (`large_frame.py`). Knows neither req
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
 from coordinator.server.large_frame import LARGE_FRAME_SHARE, LARGE_FROM_BYTES, LargeFrame
 from coordinator.server.memory_pool import MemoryPool
-
-if TYPE_CHECKING:
-    from coordinator.server.connection import Connection
 
 Frames: TypeAlias = bytes | bytearray
 """What was received; a bytearray is one large frame, and no other object has it."""
 
 MAX_PIECES: Final = 64
-"""Of a frame that is gathered, before they are joined: sent byte by byte, it would cost forty times as much."""
+"""Pieces of a frame that are kept before they are joined: sent byte by byte, it would cost forty times as much."""
+
+
+class FrameConsumer(Protocol):
+    """The connection whose bytes are gathered. It is the transport's `asyncio.Protocol` as well."""
+
+    last_request_ms: int
+    is_held_back: bool
+    is_open: bool
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether what was received waits for requests that wait for the disk, not for other requests."""
+
+    def consume(self, data: Frames) -> None:
+        """Start the requests in `data`."""
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once."""
 
 
 class Gathering:
@@ -32,19 +47,23 @@ class Gathering:
         "_needed_bytes",
         "_owner",
         "_pool",
+        "_protocol",
         "_transport",
         "pieces",
     )
 
-    def __init__(self, owner: Connection, transport: asyncio.Transport, pool: MemoryPool) -> None:
+    def __init__(self, owner: FrameConsumer, transport: asyncio.Transport, pool: MemoryPool) -> None:
         self._owner = owner
+        self._protocol = cast(asyncio.Protocol, owner)  # A typing.Protocol cannot say both.
         self._transport = transport
         self._pool = pool
         self.pieces: list[Frames] = []
         self._bytes = 0
         self._needed_bytes = 0  # Before it is worth looking at what has come.
         self._awaits_memory = False  # For a large frame, of which the first is in the pieces.
-        self._large: LargeFrame | None = None  # Stands in for the owner while the rest of one comes.
+        self._large: LargeFrame | None = (
+            None  # Receives in the owner's place until a large frame is complete.
+        )
 
     def begin(self, data: Frames, needed_bytes: int) -> None:
         """`data` cannot be handled yet, not before `needed_bytes` of it are there."""
@@ -94,15 +113,15 @@ class Gathering:
 
     def _take_large(self) -> None:
         """Have the rest of a large frame read into a buffer of its own."""
-        self._large = LargeFrame(self._owner, bytes(self.take()), self._needed_bytes, self._on_large)
+        self._large = LargeFrame(self._protocol, bytes(self.take()), self._needed_bytes, self._on_large)
         self._transport.set_protocol(self._large)
 
     def _on_large(self, frame: bytearray) -> None:
         """A large frame is whole: what follows it comes to the owner again."""
         self._large = None
         if self._owner.is_open:
-            self._transport.set_protocol(self._owner)
-            self._owner.on_large(frame)
+            self._transport.set_protocol(self._protocol)
+            self._owner.consume(frame)
         self._pool.on_whole(self)
 
     # What the pool asks.

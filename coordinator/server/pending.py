@@ -1,4 +1,4 @@
-"""One request on its way: who asked, how, and where the answer goes.
+"""One request that awaits its answer: its client, its version, and the connection that the answer goes to.
 
 A `Pending` keeps the request's place in its connection's order. Handlers answer it once, now or
 later; it knows no groups and no topics.
@@ -8,15 +8,40 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from protocol.codec.primitives import Buffer
 from protocol.errors import EncodeError
 from protocol.framing import EncodedResponse, response_frame
 
-if TYPE_CHECKING:
-    from coordinator.server.api_table import Api
-    from coordinator.server.connection import Connection
+
+class ApiTraits(Protocol):
+    """What a request's place in the order depends on, and the name that log lines give it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pipelines(self) -> bool:
+        """Whether the next request that pipelines too may start before this one is answered."""
+
+
+class Channel(Protocol):
+    """The connection on which a request came, as the request sees it."""
+
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def listener_name(self) -> str: ...
+    @property
+    def is_open(self) -> bool: ...
+    def on_answered(self, pending: Pending) -> None:
+        """`pending` has its answer, in `chunks`."""
+
+    def release_memory(self, size_bytes: int) -> None:
+        """A request of this size is answered, so its frame is no longer held; the connection may be closed."""
+
+    def refuse(self, reason: str) -> None:
+        """Close, with a line in the log."""
 
 
 class Pending:
@@ -36,8 +61,8 @@ class Pending:
 
     def __init__(
         self,
-        connection: Connection,
-        api: Api,
+        connection: Channel,
+        api: ApiTraits,
         api_version: int,
         correlation_id: int,
         client_id: str,
@@ -66,7 +91,7 @@ class Pending:
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody still waits for the answer."""
+        """Whether the client still waits for the answer."""
         return self.connection.is_open
 
     def reply(self, response: Any) -> None:
@@ -126,7 +151,7 @@ class Pending:
     def _let_go(self) -> None:
         if self.held_bytes:
             held_bytes, self.held_bytes = self.held_bytes, 0
-            self.connection.on_not_held(held_bytes)
+            self.connection.release_memory(held_bytes)
 
 
 class Gather:

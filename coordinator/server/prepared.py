@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from coordinator.server.pending import Pending
 from protocol.codec.codec import encode
 from protocol.codec.template import Template
 from protocol.framing import EncodedResponse
 from protocol.messages.offset_commit import OffsetCommitRequest
-
-if TYPE_CHECKING:
-    from coordinator.server.api_table import Api
-    from coordinator.server.pending import Pending
 
 HEAD_BYTES: Final = 8  # Size, API key, version: what comes before the correlation id.
 REST_AT: Final = 12
@@ -28,7 +25,7 @@ REST_AT: Final = 12
 Answer: TypeAlias = Callable[[int], EncodedResponse]
 """Handles a request that never waits, at `now_ms`."""
 
-Run: TypeAlias = Callable[[tuple[int, ...], "Pending"], None]
+Run: TypeAlias = Callable[[tuple[int, ...], Pending], None]
 """Handles a request with the numbers that were read out of it."""
 
 
@@ -86,34 +83,33 @@ Prepare: TypeAlias = Callable[[Any, int, bytes], Prepared | None]
 
 
 class PreparedRequests:
-    """Those of one connection: of each API the last."""
+    """The prepared requests of one connection: the last one of each API."""
 
     __slots__ = ("_by_api", "_frame_bytes", "immediate")
 
     def __init__(self) -> None:
-        self.immediate = NOTHING_PREPARED  # That is answered at once.
+        self.immediate = NOTHING_PREPARED  # The last one of those that are answered at once.
         self._by_api: dict[int, Prepared | None] = {}
-        self._frame_bytes: dict[int, int] = {}  # Of the request that was decoded last.
+        self._frame_bytes: dict[int, int] = {}  # Size of the request that was decoded last, by API.
 
     def match(
-        self, api: Api, data: bytes | bytearray, start: int, stop: int
+        self, api_key: int, data: bytes | bytearray, start: int, stop: int
     ) -> tuple[Run, tuple[int, ...]] | None:
         """How to handle the frame `data[start:stop]`, and its numbers, if it need not be decoded."""
-        prepared = self._by_api.get(api.key)
+        prepared = self._by_api.get(api_key)
         if prepared is None or (numbers := prepared.match(data, start, stop)) is None:
             return None
         return (prepared.run, numbers) if prepared.is_current() else None
 
-    def learn(self, api: Api, request: Any, version: int, frame: bytes) -> None:
-        """`request` came in `frame` and was decoded.
+    def learn(self, api_key: int, prepare: Prepare, request: Any, version: int, frame: bytes) -> None:
+        """Have `prepare` look at `request`, which came in `frame` and was decoded.
 
         To prepare takes longer than to decode, so it begins with the second of a size: many clients commit once.
         """
-        assert api.prepare is not None
-        is_second = len(frame) == self._frame_bytes.get(api.key)
-        self._frame_bytes[api.key] = len(frame)
-        prepared = api.prepare(request, version, frame) if is_second else None
-        self._by_api[api.key] = prepared
+        is_second = len(frame) == self._frame_bytes.get(api_key)
+        self._frame_bytes[api_key] = len(frame)
+        prepared = prepare(request, version, frame) if is_second else None
+        self._by_api[api_key] = prepared
         if prepared is not None and prepared.is_immediate:
             self.immediate = prepared
 

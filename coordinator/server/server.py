@@ -131,7 +131,7 @@ class Server:
         self._maybe_accept(self.clock.now_ms())
         try:
             loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: Connection(self, listener), accepted)
+            await loop.connect_accepted_socket(lambda: Connection(self, listener.name), accepted)
             self._maybe_accept(self.clock.now_ms())
         except OSError as error:
             log.warning("connection not opened", listener=listener.name, reason=str(error))
@@ -196,12 +196,8 @@ class Server:
             deadline_ms = self.clock.now_ms() + self._settings.connections_max_idle_ms
         if self.clock.now_ms() < deadline_ms:
             self._set_timer((self, connection), deadline_ms)
-        elif connection.holds_partial_frame:
-            connection.refuse(f"no whole request for {self._settings.connections_max_idle_ms} ms")
-        elif connection.is_read_by_peer:
-            connection.close()
         else:
-            connection.abort()
+            connection.close_idle(self._settings.connections_max_idle_ms)
 
     async def stop_listening(self) -> None:
         """Take no new connections; those that are open go on."""

@@ -6,13 +6,10 @@ said of how it fits the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence, Set
+from typing import Final, NamedTuple, Protocol
 
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, cordon_problems
-
-if TYPE_CHECKING:  # It asks these rules when it is made.
-    from coordinator.settings.model import Settings
 
 _NOT_ABOVE: Final = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
@@ -26,7 +23,37 @@ _LISTENERS: Final = frozenset(
 )
 
 
-class Conflict(NamedTuple):
+class RelatedSettings(Protocol):
+    """The settings that the rules read, of `model.Settings`, which applies them when it is made."""
+
+    @property
+    def model_fields_set(self) -> Set[str]:
+        """The settings that were given."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def queued_max_request_bytes(self) -> int: ...
+    @property
+    def socket_request_max_bytes(self) -> int: ...
+    @property
+    def log_dirs(self) -> tuple[str, ...]: ...
+    @property
+    def log_dir(self) -> str: ...
+    @property
+    def cordoned_log_dirs(self) -> tuple[str, ...]: ...
+    @property
+    def max_connections_per_ip(self) -> int: ...
+    @property
+    def max_connections_per_ip_overrides(self) -> str: ...
+    @property
+    def endpoints(self) -> Sequence[object]:
+        """The listeners; raises ValueError with a sentence for each of their problems."""
+
+
+class OptionConflict(NamedTuple):
     """Options that do not fit together, and the sentence that says so."""
 
     options: frozenset[str]
@@ -36,37 +63,37 @@ class Conflict(NamedTuple):
 class ConflictsError(ValueError):
     """Settings that do not fit together."""
 
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+    def __init__(self, conflicts: Sequence[OptionConflict]) -> None:
         self.conflicts = tuple(conflicts)
         super().__init__("\n".join(conflict.sentence for conflict in conflicts))
 
 
-def conflicts(settings: Settings) -> Iterator[Conflict]:
+def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
     """All that does not fit together."""
     if settings.broker_id not in (-1, settings.node_id):
         sentence = f"broker.id={settings.broker_id} and node.id={settings.node_id} must be the same"
-        yield Conflict(frozenset({"broker.id", "node.id"}), sentence)
+        yield OptionConflict(frozenset({"broker.id", "node.id"}), sentence)
     for least, most in _NOT_ABOVE:
         low, high = (getattr(settings, option.replace(".", "_")) for option in (least, most))
         if low > high:
-            yield Conflict(frozenset({least, most}), f"{least}={low} must not be above {most}={high}")
+            yield OptionConflict(frozenset({least, most}), f"{least}={low} must not be above {most}={high}")
     queued, largest = settings.queued_max_request_bytes, settings.socket_request_max_bytes
     if "queued_max_request_bytes" in settings.model_fields_set and 0 < queued < largest:
         names = "queued.max.request.bytes", "socket.request.max.bytes"
-        yield Conflict(frozenset(names), f"{names[0]}={queued} must not be below {names[1]}={largest}")
+        yield OptionConflict(frozenset(names), f"{names[0]}={queued} must not be below {names[1]}={largest}")
     if len(settings.log_dirs) > 1:
-        yield Conflict(
+        yield OptionConflict(
             frozenset({"log.dirs"}), f"log.dirs={','.join(settings.log_dirs)} must be one directory"
         )
     directory = settings.log_dirs[0] if settings.log_dirs else settings.log_dir
     for sentence in cordon_problems(settings.cordoned_log_dirs, directory):
-        yield Conflict(frozenset({"cordoned.log.dirs", "log.dirs", "log.dir"}), sentence)
+        yield OptionConflict(frozenset({"cordoned.log.dirs", "log.dirs", "log.dir"}), sentence)
     if settings.max_connections_per_ip == 0 and not settings.max_connections_per_ip_overrides:
-        yield Conflict(
+        yield OptionConflict(
             frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides"}), NO_CONNECTIONS
         )
     try:
         settings.endpoints  # noqa: B018 - read for its checks
     except ValueError as error:
         for sentence in str(error).splitlines():
-            yield Conflict(_LISTENERS, sentence)
+            yield OptionConflict(_LISTENERS, sentence)

@@ -1,7 +1,7 @@
-"""All topics: by name and by id, made, grown and deleted.
+"""Changes of topics and of the daemon's own settings: made at a start, or while topics are served.
 
 The registry changes on the event-loop thread. What must reach the disk first is done by the `TopicStore`
-on one worker thread, one change after the other, and a change counts when it is back: a topic that is
+on one worker thread, one change after the other, and a change counts when that is done: a topic that is
 visible is durable. While a topic is being made its name is taken.
 
 It is also what the groups know of topics (`TopicCatalog`). It knows no requests.
@@ -32,6 +32,7 @@ from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import TopicConfig, accepted_config, lag_conflict
+from coordinator.topics.topic_lookup import TopicLookup
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode
 from storage.files import StorageError
@@ -39,19 +40,19 @@ from storage.log.config import FlushPolicy
 from storage.log.partition_log import OffsetOutOfRange, PartitionLog
 
 Deleted = Callable[[str, bytes], None]
-"""Told name and id of a topic that is gone."""
+"""Called with the name and the id of a topic that was deleted."""
 
 Done = Callable[[ErrorCode], None]
-"""Told NONE when the change is durable and visible, else why it is not."""
+"""Called with NONE when the change is durable and visible, else with the reason why it is not."""
 
 LOWEST_FREE_ID: Final = 2
 """The ids 0 and 1 are Kafka's own (none, and its metadata log); ids that begin with '-' it avoids as well."""
 
 DEFAULTS: Final = ""
-"""What a change of the daemon's own settings is called among the changes: no topic has that name."""
+"""The name of a change of the daemon's own settings, beside the names of topics: no topic has it."""
 
 FEATURES: Final = "/features"
-"""What a change of feature levels is called: no topic has that name either."""
+"""The name of a change of feature levels: no topic has it either."""
 
 COMPACTION_LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
 
@@ -61,20 +62,21 @@ log = structlog.get_logger("muster.topics")
 
 
 class PartitionCountMismatch(Exception):
-    """An internal topic on the disk has another number of partitions than the settings ask for."""
+    """An internal topic on the disk has a number of partitions that differs from the settings."""
 
     def __init__(self, topic: str, on_disk: int, wanted: int) -> None:
         super().__init__(f"{topic} has {on_disk} partitions on the disk, the settings ask for {wanted}")
         self.topic, self.on_disk, self.wanted = topic, on_disk, wanted
 
 
-class TopicRegistry:
-    """The topics of one log directory. All methods run on the event-loop thread."""
+class TopicRegistry(TopicLookup):
+    """The topics of one log directory, and all changes of them. All methods run on the event-loop thread."""
 
     def __init__(
         self, store: TopicStore, settings: TopicSettings, machinery: Machinery, workers: Workers
     ) -> None:
         """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
+        super().__init__()
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
         self.on_deleted: list[Deleted] = []
@@ -82,8 +84,6 @@ class TopicRegistry:
         self._store = store
         self._machinery = machinery
         self._workers = workers
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
         self._changing: dict[str, list[Done]] = {}
         self._reserved_partitions = 0
 
@@ -150,42 +150,11 @@ class TopicRegistry:
         return str(self._store.path)
 
     def space(self) -> tuple[int, int]:
-        """The bytes in all, and still to be had, where the logs are. Blocks; any thread may ask."""
+        """Total and free bytes of the file system with the logs. Blocks; may be called on any thread."""
         return self._store.space()
 
-    # Looking up.
-
-    def get(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: bytes) -> Topic | None:
-        return self._by_id.get(topic_id)
-
-    def all(self) -> list[Topic]:
-        """Every topic, by name."""
-        return [self._by_name[name] for name in sorted(self._by_name)]
-
-    def partitions(self) -> list[Partition]:
-        """Those of every topic, in its order."""
-        return [partition for topic in self.all() for partition in topic.partitions]
-
-    def partition(self, topic: str, index: int) -> Partition | None:
-        found = self._by_name.get(topic)
-        return None if found is None else found.partition(index)
-
-    def partition_count(self, topic: str) -> int | None:
-        found = self._by_name.get(topic)
-        return None if found is None else len(found.partitions)
-
-    def topic_id(self, topic: str) -> bytes | None:
-        found = self._by_name.get(topic)
-        return None if found is None else found.topic_id
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        found = self._by_id.get(topic_id)
-        return None if found is None else found.name
-
     def was_deleted(self, topic_id: bytes) -> bool:
+        """Whether there was a topic with this id, and is no longer."""
         return self._store.was_deleted(topic_id)
 
     def colliding(self, name: str) -> str | None:
@@ -208,7 +177,7 @@ class TopicRegistry:
         return name in self._changing
 
     def when_changed(self, name: str, done: Done) -> None:
-        """Be told when the change of `name` that is under way has ended, and how."""
+        """Have `done` called when the change of `name` that is under way has ended."""
         self._changing[name].append(done)
 
     def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: Done) -> None:
@@ -279,16 +248,16 @@ class TopicRegistry:
         """
         dynamic = settings.dynamic
 
-        def on_altered(_: None) -> None:
+        def on_stored(_: None) -> None:
             self.settings = settings
             for topic in self._by_name.values():
                 self._apply(topic, self._in_force(topic.config))
             # Their names alone: some are secret.
             log.info("settings altered", of_node=sorted(dynamic.of_node), of_all=sorted(dynamic.of_all))
-            for told in self.on_altered:
-                told(settings)
+            for on_altered in self.on_altered:
+                on_altered(settings)
 
-        self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_altered, done, 0)
+        self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_stored, done, 0)
 
     def set_features(self, features: FeatureLevels, done: Done) -> None:
         """Let the levels of features, which are not being changed, be these. Fails with KAFKA_STORAGE_ERROR."""
@@ -334,17 +303,17 @@ class TopicRegistry:
         for partition in topic.partitions:
             partition.release()
         log.info("topic deleted", topic=topic.name)
-        for told in self.on_deleted:
-            told(topic.name, topic.topic_id)
+        for on_deleted in self.on_deleted:
+            on_deleted(topic.name, topic.topic_id)
 
     def _change(
         self, name: str, work: Callable[[], T], apply: Callable[[T], None], done: Done, added_partitions: int
     ) -> None:
-        """Do `work` on the worker thread and `apply` its outcome; then tell all who wait for `name`."""
+        """Do `work` on the worker thread and `apply` its outcome; then call all that wait for `name`."""
         self._changing[name] = [done]
         self._reserved_partitions += added_partitions
 
-        def on_worked(worked: Future[T]) -> None:
+        def on_done(worked: Future[T]) -> None:
             self._reserved_partitions -= added_partitions
             waiting = self._changing.pop(name)
             error = ErrorCode.NONE
@@ -355,10 +324,10 @@ class TopicRegistry:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 apply(outcome)
-            for waiter in waiting:
-                waiter(error)
+            for each in waiting:
+                each(error)
 
-        self._workers.submit(work, on_worked)
+        self._workers.submit(work, on_done)
 
     def delete_records(self, partition: Partition, offset: int, done: Done) -> None:
         """Let the records below `offset`, which is not beyond the high watermark, go.
@@ -367,7 +336,7 @@ class TopicRegistry:
         """
         wall_ms = self._machinery.wall_ms()
 
-        def on_worked(worked: Future[None]) -> None:
+        def on_done(worked: Future[None]) -> None:
             error = ErrorCode.NONE
             try:
                 worked.result()
@@ -380,11 +349,11 @@ class TopicRegistry:
 
         store, topic, index = self._store, partition.topic, partition.index
         self._workers.submit(
-            lambda: store.delete_records(topic, index, partition.log, offset, wall_ms), on_worked
+            lambda: store.delete_records(topic, index, partition.log, offset, wall_ms), on_done
         )
 
     def expire_producers(self, partitions: Sequence[Partition]) -> int:
-        """Forget producers that were silent for `producer.id.expiration.ms`; return how many."""
+        """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
         wall_ms, expiration_ms = self._machinery.wall_ms(), self.settings.producer_id_expiration_ms
         expired = 0
         for partition in partitions:

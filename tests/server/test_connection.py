@@ -12,8 +12,9 @@ import pytest
 
 from coordinator.runtime.clock import NEVER_MS, Clock
 from coordinator.server.api_table import Api, api_table
-from coordinator.server.connection import MAX_UNANSWERED, TURN_BYTES, Connection
+from coordinator.server.connection import TURN_BYTES, Connection
 from coordinator.server.memory_pool import MemoryPool
+from coordinator.server.order import MAX_UNANSWERED
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
@@ -139,7 +140,7 @@ def transport() -> FakeTransport:
 
 
 def connected_to(server: FakeServer, transport: FakeTransport) -> Connection:
-    made = Connection(server, LISTENER)  # type: ignore[arg-type]
+    made = Connection(server, LISTENER.name)
     made.connection_made(transport)
     return made
 
@@ -258,7 +259,7 @@ def test_answers_of_one_segment_are_no_more_than_a_peer_takes(
     group = ListedGroup(group_id="x" * 100, protocol_type="consumer")
     long_list = ListGroupsResponse(groups=[group] * (TURN_BYTES // 100))
     server.apis = api_table({16: lambda request, pending: pending.reply(long_list)})
-    asked = Connection(server, LISTENER)  # type: ignore[arg-type]
+    asked = Connection(server, LISTENER.name)
     transport = FullTransport(asked)
     asked.connection_made(transport)
     asked.data_received(list_groups(1) + list_groups(2) + list_groups(3))
@@ -337,7 +338,7 @@ def test_an_answer_that_its_version_cannot_say_closes_the_connection(
 def test_a_peer_that_has_hung_up_already_is_let_go(server: FakeServer) -> None:
     transport = FakeTransport()
     transport.extra["peername"] = None
-    Connection(server, LISTENER).connection_made(transport)  # type: ignore[arg-type]
+    Connection(server, LISTENER.name).connection_made(transport)
     assert transport.is_closed
 
 

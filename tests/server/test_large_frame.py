@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.server import connection as connection_module
+from coordinator.server import order as order_module
 from coordinator.server.api_table import api_table
 from coordinator.server.connection import Connection
 from coordinator.server.gathering import MAX_PIECES
@@ -66,7 +66,7 @@ def produce(correlation_id: int, payload: bytes = PAYLOAD) -> bytes:
 
 def connected(server: Producing, step: int) -> tuple[Connection, Switching]:
     transport = Switching(step)
-    made = Connection(server, LISTENER)  # type: ignore[arg-type]
+    made = Connection(server, LISTENER.name)
     made.connection_made(transport)
     transport.protocol = made
     return made, transport
@@ -78,7 +78,7 @@ def test_large_and_small_requests_in_a_row_arrive_as_they_were_sent(step: int) -
     _, transport = connected(server, step)
     transport.receive(b"".join([produce(1), heartbeat(2), produce(3), produce(4, b"small"), produce(5)]))
     for pending in iter(lambda: next((each for each in server.started if each.chunks is None), None), None):
-        pending.reply(ProduceResponse() if pending.api.key == 0 else HeartbeatResponse())
+        pending.reply(ProduceResponse() if pending.api.name == "Produce" else HeartbeatResponse())
         for call in server.soon:
             call()
     assert transport.answered() == [1, 2, 3, 4, 5]
@@ -98,10 +98,10 @@ def test_a_large_request_is_the_handlers_own_to_write_into() -> None:
 
 def test_memory_follows_what_has_come_and_not_what_was_claimed() -> None:
     server = Producing()
-    made, transport = connected(server, 1 << 20)
+    _, transport = connected(server, 1 << 20)
     transport.receive((10 << 20).to_bytes(4, "big") + produce(1)[4:20_000])
     assert isinstance(transport.protocol, LargeFrame)
-    assert made.holds_partial_frame
+    assert transport.protocol.received_bytes == 20_000
     received = 20_000
     for _ in range(20):
         room = len(transport.protocol.get_buffer(-1))
@@ -117,7 +117,7 @@ def test_a_claim_alone_gets_no_buffer() -> None:
 
 
 def test_the_bytes_of_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MAX_UNANSWERED_BYTES", 2 * SIZE)
+    monkeypatch.setattr(order_module, "MAX_UNANSWERED_BYTES", 2 * SIZE)
     server = Producing()
     _, transport = connected(server, 50_000)
     transport.receive(produce(1) + produce(2) + produce(3))

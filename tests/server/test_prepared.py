@@ -101,7 +101,7 @@ class Peer:
     def send(self, frame: bytes, version: int) -> Framed:
         framed = Framed(len(self.asked), version)
         self.asked.append(framed)
-        if (matched := self._requests.match(self._api, frame, 0, len(frame))) is not None:
+        if (matched := self._requests.match(self._api.key, frame, 0, len(frame))) is not None:
             self.prepared += 1
             run, numbers = matched
             run(numbers, cast(Any, framed))
@@ -111,7 +111,8 @@ class Peer:
         )  # A flexible header ends with a count of its tags: 0.
         request = decode(OffsetCommitRequest, version, frame, start)
         if self._prepares:
-            self._requests.learn(self._api, request, version, frame)
+            assert self._api.prepare is not None
+            self._requests.learn(self._api.key, self._api.prepare, request, version, frame)
         context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)
         self.world.runner.request(request, context)
         return framed

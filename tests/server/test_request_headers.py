@@ -30,7 +30,7 @@ def received(frame: bytes, behind: bytes = b"") -> tuple[FakeServer, FakeTranspo
 def test_a_header_is_read_as_clients_write_it(version: int, client_id: str) -> None:
     server, _ = received(encode_request(HEARTBEAT, version, 77, client_id)[4:])
     (pending,) = server.started
-    assert (pending.api.key, pending.api_version, pending.correlation_id) == (12, version, 77)
+    assert (pending.api.name, pending.api_version, pending.correlation_id) == ("Heartbeat", version, 77)
     assert pending.client_id == client_id
 
 

@@ -47,7 +47,7 @@ def transport() -> Any:
 
 
 def idle(server: Server, transport: Transport) -> Connection:
-    connection = Connection(server, LISTENER)
+    connection = Connection(server, LISTENER.name)
     connection.connection_made(transport)
     connection.last_request_ms -= IDLE_MS
     return connection
@@ -64,7 +64,7 @@ async def test_a_connection_is_looked_at_after_the_idle_time_and_never_without_o
         deadlines_ms.append(deadline_ms)
 
     settings = Settings(connections_max_idle_ms=idle_ms)
-    connection = Connection(Server({}, settings, Clock(), set_timer, InlineWorkers()), LISTENER)
+    connection = Connection(Server({}, settings, Clock(), set_timer, InlineWorkers()), LISTENER.name)
     connection.connection_made(transport)
     assert [each - connection.last_request_ms for each in deadlines_ms] == looked_after_ms
 

@@ -101,7 +101,7 @@ class SocketEnd(asyncio.Transport):
 
     def _accept(self) -> None:
         host = Host(self._server, WatchedApis(self._server.apis, self))
-        self._connection = Connection(host, LISTENER)  # type: ignore[arg-type]
+        self._connection = Connection(host, LISTENER.name)  # type: ignore[arg-type]
         self._connection.connection_made(self)
         self._have_read()
 

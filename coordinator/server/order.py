@@ -1,0 +1,62 @@
+"""The order on one connection: which request may start, and which answers may leave.
+
+Answers leave in the order of the requests. A request starts once those before it are answered, as in Kafka; but
+requests that pipeline may wait side by side, up to a number and a size. Knows no sockets and no frames.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from coordinator.server.pending import Pending
+from protocol.codec.primitives import Buffer
+
+MAX_UNANSWERED = 128
+"""Pipelined requests of one connection that may wait for their answers; more stay in the socket."""
+
+MAX_UNANSWERED_BYTES = 8 << 20
+"""Size of those requests together beyond which the next one waits. A producer's batches are held until written."""
+
+
+class ReplyOrder:
+    """The unanswered requests of one connection."""
+
+    __slots__ = ("_is_pipelining", "_unanswered_bytes", "unanswered")
+
+    def __init__(self) -> None:
+        self.unanswered: deque[Pending] = deque()
+        """In the order in which they came. Only this class adds and removes requests."""
+        self._unanswered_bytes = 0  # Sum of their frames' sizes.
+        self._is_pipelining = True  # Whether all of the unanswered requests pipeline.
+
+    def may_overtake(self, pipelines: bool) -> bool:
+        """Whether a request that pipelines, or does not, may start although others are unanswered."""
+        return (
+            self._is_pipelining
+            and pipelines
+            and len(self.unanswered) < MAX_UNANSWERED
+            and self._unanswered_bytes < MAX_UNANSWERED_BYTES
+        )
+
+    def add(self, pending: Pending) -> None:
+        """Give `pending` the last place."""
+        pipelines = pending.api.pipelines
+        self._is_pipelining = pipelines and (self._is_pipelining or not self.unanswered)
+        self.unanswered.append(pending)
+        self._unanswered_bytes += pending.frame_bytes
+
+    def take_answered(self, pending: Pending) -> list[Buffer] | None:
+        """The answers that may leave now that `pending` has its own; None while one before it is unanswered."""
+        unanswered = self.unanswered
+        if not unanswered or unanswered[0] is not pending:
+            return None
+        chunks: list[Buffer] = []
+        while unanswered and (answer := unanswered[0].chunks) is not None:
+            self._unanswered_bytes -= unanswered.popleft().frame_bytes
+            chunks += answer
+        return chunks
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether requests are unanswered, and wait for the disk alone: none of them waits for other requests."""
+        return self._is_pipelining and bool(self.unanswered)

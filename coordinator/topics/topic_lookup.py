@@ -1,0 +1,47 @@
+"""The topics that there are, by name and by id: what most APIs ask of the registry, and what groups ask of it.
+
+A topic is added when it is durable and removed when it is deleted, which the registry does; reading never waits.
+"""
+
+from __future__ import annotations
+
+from coordinator.topics.partition import Partition
+from coordinator.topics.topic import Topic
+
+
+class TopicLookup:
+    """The topics of one log directory, to read. All methods run on the event-loop thread."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def partitions(self) -> list[Partition]:
+        """The partitions of every topic, in the order of `all`."""
+        return [partition for topic in self.all() for partition in topic.partitions]
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self._by_name.get(topic)
+        return None if found is None else found.partition(index)
+
+    def partition_count(self, topic: str) -> int | None:
+        found = self._by_name.get(topic)
+        return None if found is None else len(found.partitions)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        found = self._by_name.get(topic)
+        return None if found is None else found.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        found = self._by_id.get(topic_id)
+        return None if found is None else found.name
