@@ -16,7 +16,7 @@ from harness.processes import free_port, unread
 from muster.closed_output import STATUS_NOT_READ
 from muster.groups import tables
 from muster.groups.admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
-from muster.groups.commands import UsageError, chosen_target
+from muster.groups.commands import TargetSelection, UsageError
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
@@ -271,23 +271,21 @@ def test_a_reset_that_is_not_clear_is_refused_before_anybody_is_asked(
 @pytest.mark.parametrize(
     ("given", "target"),
     [
-        ((True, False, None, None, None), ToEarliest()),
-        ((False, True, None, None, None), ToLatest()),
-        ((False, False, 0, None, None), ToOffset(0)),
-        ((False, False, None, "1970-01-01T00:00:01.500", None), ToTimestamp(1500)),
-        ((False, False, None, None, -3), ShiftBy(-3)),
+        (TargetSelection(to_earliest=True), ToEarliest()),
+        (TargetSelection(to_latest=True), ToLatest()),
+        (TargetSelection(to_offset=0), ToOffset(0)),
+        (TargetSelection(to_datetime="1970-01-01T00:00:01.500"), ToTimestamp(1500)),
+        (TargetSelection(shift_by=-3), ShiftBy(-3)),
     ],
 )
-def test_each_flag_of_a_reset_names_its_target(
-    given: tuple[bool, bool, int | None, str | None, int | None], target: Target
-) -> None:
-    assert chosen_target(*given) == target
+def test_each_flag_of_a_reset_names_its_target(given: TargetSelection, target: Target) -> None:
+    assert given.target() == target
 
 
 def test_a_shift_by_nothing_is_still_a_target() -> None:
-    assert chosen_target(False, False, None, None, 0) == ShiftBy(0)
+    assert TargetSelection(shift_by=0).target() == ShiftBy(0)
     with pytest.raises(UsageError):
-        chosen_target(False, False, None, None, None)
+        TargetSelection().target()
 
 
 @pytest.mark.parametrize("zone", ["UTC0", "EST5", "IST-5:30"])

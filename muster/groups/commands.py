@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from cyclopts import App, Parameter
@@ -44,6 +45,72 @@ STATUS_NOT_UNDERSTOOD = 2
 
 class UsageError(Exception):
     """The arguments do not fit together; the message is a sentence for the user."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSelection:
+    """The options that say which partitions a reset is about."""
+
+    topic: Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:0,2; may be repeated")] = None
+    all_topics: Annotated[bool, Parameter(negative="", help="every topic the group has committed")] = False
+
+    def check(self) -> None:
+        """Raises UsageError unless either topics are named or all are meant."""
+        if bool(self.topic) == self.all_topics:
+            raise UsageError("give either --topic or --all-topics")
+
+    def topics(self) -> dict[str, frozenset[int] | None] | None:
+        """The topics that are named, with their partitions; None for all. Raises UsageError."""
+        try:
+            return parse_topics(self.topic) if self.topic else None
+        except ValueError as error:
+            raise UsageError(f"--topic {error}") from None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSelection:
+    """The options that say where a reset goes: exactly one of them has to be given."""
+
+    to_earliest: Annotated[bool, Parameter(negative="", help="to the start of the log")] = False
+    to_latest: Annotated[bool, Parameter(negative="", help="to its end")] = False
+    to_offset: Annotated[int | None, Parameter(help="to this offset")] = None
+    to_datetime: Annotated[
+        str | None, Parameter(help="to the first record from then on (ISO 8601, else UTC)")
+    ] = None
+    shift_by: Annotated[int | None, Parameter(help="so many records on, or back if negative")] = None
+
+    def target(self) -> Target:
+        """The one target that was given. Raises UsageError for none, several, or a time that cannot be read."""
+        targets: list[Target] = []
+        if self.to_earliest:
+            targets.append(ToEarliest())
+        if self.to_latest:
+            targets.append(ToLatest())
+        if self.to_offset is not None:
+            targets.append(ToOffset(self.to_offset))
+        if self.to_datetime is not None:
+            targets.append(ToTimestamp(_timestamp(self.to_datetime)))
+        if self.shift_by is not None:
+            targets.append(ShiftBy(self.shift_by))
+        if len(targets) != 1:
+            raise UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
+        return targets[0]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetMode:
+    """The options that say whether a reset is committed or only shown."""
+
+    execute: Annotated[bool, Parameter(negative="", help="commit it; without, it is only shown")] = False
+    dry_run: Annotated[bool, Parameter(negative="", help="only show it, which is the default")] = False
+
+    def check(self) -> None:
+        """Raises UsageError if both were given."""
+        if self.execute and self.dry_run:
+            raise UsageError("give --execute or --dry-run, not both")
 
 
 @app.command(name="list")
@@ -100,17 +167,9 @@ def delete(group: str, *more: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_
 def reset_offsets(
     group: str,
     *,
-    topic: Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:0,2; may be repeated")] = None,
-    all_topics: Annotated[bool, Parameter(negative="", help="every topic the group has committed")] = False,
-    to_earliest: Annotated[bool, Parameter(negative="", help="to the start of the log")] = False,
-    to_latest: Annotated[bool, Parameter(negative="", help="to its end")] = False,
-    to_offset: Annotated[int | None, Parameter(help="to this offset")] = None,
-    to_datetime: Annotated[
-        str | None, Parameter(help="to the first record from then on (ISO 8601, else UTC)")
-    ] = None,
-    shift_by: Annotated[int | None, Parameter(help="so many records on, or back if negative")] = None,
-    execute: Annotated[bool, Parameter(negative="", help="commit it; without, it is only shown")] = False,
-    dry_run: Annotated[bool, Parameter(negative="", help="only show it, which is the default")] = False,
+    selected: TopicSelection = TopicSelection(),
+    moved: TargetSelection = TargetSelection(),
+    mode: ResetMode = ResetMode(),
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> int:
@@ -122,24 +181,21 @@ def reset_offsets(
     """
 
     async def run() -> int:
-        if bool(topic) == all_topics:
-            raise UsageError("give either --topic or --all-topics")
-        if execute and dry_run:
-            raise UsageError("give --execute or --dry-run, not both")
-        target = chosen_target(to_earliest, to_latest, to_offset, to_datetime, shift_by)
-        topics = _topics(topic) if topic else None
+        selected.check()
+        mode.check()
+        target, topics = moved.target(), selected.topics()
         async with connected(bootstrap) as cluster:
             await require_no_members(cluster, group)
             moves = await plan_reset(cluster, group, topics, target)
-            if execute and moves:
+            if mode.execute and moves:
                 await commit_moves(cluster, group, moves)
         if as_json:
-            tables.show_json({"executed": execute, "moves": tables.moves_json(moves)})
+            tables.show_json({"executed": mode.execute, "moves": tables.moves_json(moves)})
             return 0
         tables.show(tables.moves_table(moves))
         if not moves:
             remark(f"nothing to move: group {group} has committed no offset")
-        elif not execute:
+        elif not mode.execute:
             remark("nothing was changed: add --execute to commit this")
         return 0
 
@@ -173,33 +229,6 @@ def history(
         return 0
 
     return _status(run())
-
-
-def chosen_target(
-    to_earliest: bool, to_latest: bool, to_offset: int | None, to_datetime: str | None, shift_by: int | None
-) -> Target:
-    """The one target that was given. Raises UsageError for none or several, or a time that is none."""
-    targets: list[Target] = []
-    if to_earliest:
-        targets.append(ToEarliest())
-    if to_latest:
-        targets.append(ToLatest())
-    if to_offset is not None:
-        targets.append(ToOffset(to_offset))
-    if to_datetime is not None:
-        targets.append(ToTimestamp(_timestamp(to_datetime)))
-    if shift_by is not None:
-        targets.append(ShiftBy(shift_by))
-    if len(targets) != 1:
-        raise UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
-    return targets[0]
-
-
-def _topics(texts: list[str]) -> dict[str, frozenset[int] | None]:
-    try:
-        return parse_topics(texts)
-    except ValueError as error:
-        raise UsageError(f"--topic {error}") from None
 
 
 def _timestamp(text: str) -> int:

@@ -7,16 +7,21 @@ could not be carried out. What is heavy is imported by the command that needs it
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from cyclopts import App, Parameter
 
 from muster.log.places import LogToolError, Source, chosen_places, open_source
 from muster.sentences import say
 from storage.files import StorageError
+
+if TYPE_CHECKING:
+    from muster.log.entries import Entry
+    from muster.log.import_offline import Imported
 
 app = App(name="log", help="Look into logs on the disk, check and repair them, move groups' offsets.")
 
@@ -29,15 +34,39 @@ STATUS_WRONG: Final = 1
 STATUS_CANNOT: Final = 2
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryOptions:
+    """The options that say what of a log is shown."""
+
+    topic: Annotated[str | None, Parameter(help="another topic than __consumer_offsets")] = None
+    partition: Annotated[int | None, Parameter(help="only this partition")] = None
+    group: Groups = None
+    batches: Annotated[bool, Parameter(negative="", help="show batches instead of records")] = False
+    limit: Annotated[int | None, Parameter(help="stop after so many entries")] = None
+
+    def includes(self, entry: Entry) -> bool:
+        """Whether an entry is shown: of any group, or of those that were named; damage always is."""
+        return not self.group or entry["kind"] == "damage" or entry.get("group") in self.group
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """The options that say which rows of a file are imported, and how."""
+
+    group: Groups = None
+    keep_commit_times: Annotated[
+        bool, Parameter(negative="", help="commits of when they were, not of now; not with --bootstrap")
+    ] = False
+    dry_run: Annotated[bool, Parameter(negative="", help="only read the file")] = False
+
+
 @app.command
 def inspect(
     path: Annotated[Path, Parameter(help="a log directory, or one partition's")],
     *,
-    topic: Annotated[str | None, Parameter(help="another topic than __consumer_offsets")] = None,
-    partition: Annotated[int | None, Parameter(help="only this partition")] = None,
-    group: Groups = None,
-    batches: Annotated[bool, Parameter(negative="", help="show batches instead of records")] = False,
-    limit: Annotated[int | None, Parameter(help="stop after so many entries")] = None,
+    shown: EntryOptions = EntryOptions(),
     as_json: Annotated[bool, Parameter(name="--json", negative="", help="print a JSON line each")] = False,
 ) -> int:
     """Show what is in a log: records of __consumer_offsets decoded, batches of other topics."""
@@ -45,28 +74,12 @@ def inspect(
     def run() -> int:
         import json
 
-        from muster.log.entries import as_line, entries
-        from muster.log.progress import progress
-        from muster.log.verify import total_bytes
+        from muster.log.entries import as_line
 
-        source = _opened(path)
-        places = chosen_places(source, topic, partition)
-        wanted = frozenset(group or ())
         is_damaged = False
-        # A bar and a screen full of records do not go together.
-        total = 0 if sys.stdout.isatty() else total_bytes(source, places)
-        with progress("reading", total) as advance:
-            found = (
-                entry
-                for place in places
-                for entry in entries(
-                    place, source.files, decoded=place.is_offsets and not batches, advance=advance
-                )
-                if not wanted or entry["kind"] == "damage" or entry.get("group") in wanted
-            )
-            for entry in islice(found, limit):
-                is_damaged |= entry["kind"] == "damage"
-                print(json.dumps(entry, ensure_ascii=False) if as_json else as_line(entry))
+        for entry in _entries(path, shown):
+            is_damaged |= entry["kind"] == "damage"
+            print(json.dumps(entry, ensure_ascii=False) if as_json else as_line(entry))
         return STATUS_WRONG if is_damaged else 0
 
     return _status(run)
@@ -164,52 +177,74 @@ def import_command(
     bootstrap: Annotated[
         str | None, Parameter(name="--bootstrap", help="or a running cluster: host:port of any broker")
     ] = None,
-    group: Groups = None,
-    keep_commit_times: Annotated[
-        bool, Parameter(negative="", help="commits of when they were, not of now; not with --bootstrap")
-    ] = False,
-    dry_run: Annotated[bool, Parameter(negative="", help="only read the file")] = False,
+    options: ImportOptions = ImportOptions(),
     as_json: AsJson = False,
 ) -> int:
     """Commit offsets from a file, into a directory or a running cluster. Groups with members are refused."""
 
     def run() -> int:
         from muster.log import output
-        from muster.log.import_offline import Imported, import_offline
-        from muster.log.progress import progress
-        from muster.log.rows import read_rows
 
         if (directory is None) == (bootstrap is None):
             raise LogToolError("give either a log directory or --bootstrap")
-        if bootstrap and keep_commit_times:
+        if bootstrap and options.keep_commit_times:
             raise LogToolError("--keep-commit-times: a cluster says by itself when offsets were committed")
-        wanted = frozenset(group or ())
-        rows, groups = 0, set()
-        for row in read_rows(file):  # All of it is looked at before anything is written.
-            if not wanted or row.group in wanted:
-                rows += 1
-                groups.add(row.group)
-        if missing := sorted(wanted - groups):
-            raise LogToolError(f"not in {file}: {', '.join(missing)}")
-        again = (row for row in read_rows(file) if row.group in groups)
-        if dry_run:
-            result = Imported(rows, groups)
-        else:
-            with progress("importing", rows, is_bytes=False) as advance:
-                if directory is not None:
-                    result = import_offline(directory, frozenset(groups), again, keep_commit_times, advance)
-                else:
-                    from muster.log.import_online import import_to
-
-                    assert bootstrap is not None
-                    result = import_to(bootstrap, frozenset(groups), again, advance)
+        result = _imported(file, directory, bootstrap, options)
         if as_json:
-            output.show_json(output.imported_json(result, dry_run))
+            output.show_json(output.imported_json(result, options.dry_run))
         else:
-            print("\n".join(output.imported_lines(result, dry_run)))
+            print("\n".join(output.imported_lines(result, options.dry_run)))
         return STATUS_WRONG if result.refused else 0
 
     return _status(run)
+
+
+def _entries(path: Path, shown: EntryOptions) -> Iterator[Entry]:
+    """The entries that are to be shown, in order; a progress bar goes with them unless they go to a terminal."""
+    from muster.log.entries import entries
+    from muster.log.progress import progress
+    from muster.log.verify import total_bytes
+
+    source = _opened(path)
+    places = chosen_places(source, shown.topic, shown.partition)
+    total = 0 if sys.stdout.isatty() else total_bytes(source, places)
+    with progress("reading", total) as advance:
+        found = (
+            entry
+            for place in places
+            for entry in entries(
+                place, source.files, decoded=place.is_offsets and not shown.batches, advance=advance
+            )
+            if shown.includes(entry)
+        )
+        yield from islice(found, shown.limit)
+
+
+def _imported(file: Path, directory: Path | None, bootstrap: str | None, options: ImportOptions) -> Imported:
+    """Import the rows that are wanted into the directory, else the cluster. The whole file is checked first."""
+    from muster.log.import_offline import Imported, import_offline
+    from muster.log.progress import progress
+    from muster.log.rows import read_rows
+
+    wanted = frozenset(options.group or ())
+    rows, found = 0, set()
+    for row in read_rows(file):
+        if not wanted or row.group in wanted:
+            rows += 1
+            found.add(row.group)
+    if missing := sorted(wanted - found):
+        raise LogToolError(f"not in {file}: {', '.join(missing)}")
+    if options.dry_run:
+        return Imported(rows, found)
+    groups = frozenset(found)
+    chosen = (row for row in read_rows(file) if row.group in groups)
+    with progress("importing", rows, is_bytes=False) as advance:
+        if directory is not None:
+            return import_offline(directory, groups, chosen, options.keep_commit_times, advance)
+        from muster.log.import_online import import_to
+
+        assert bootstrap is not None
+        return import_to(bootstrap, groups, chosen, advance)
 
 
 def _opened(path: Path) -> Source:

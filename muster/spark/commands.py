@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import chdir
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -49,25 +50,49 @@ def flights(
         return STATUS_FAILED
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceOptions:
+    """The options that say when a job reads, how much at a time, and how long it waits for late records."""
+
+    continuous: Annotated[bool, Parameter(negative="", help="go on until told to stop")] = False
+    every: Annotated[str | None, Parameter(help="how often to look for new records: 1m unless given")] = None
+    watermark: Annotated[str, Parameter(help="how late a record may be")] = "1m"
+    max_offsets_per_batch: Annotated[int | None, Parameter(help="offsets read at a time")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdOptions:
+    """The options of single jobs: from where on a group's behaviour is worth a remark."""
+
+    noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0
+    storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m"
+    storm_share: Annotated[float, Parameter(help="rebalances: a larger share of a window is a storm")] = 0.2
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """The options that say which Spark runs a job, and which Kafka cluster it reads."""
+
+    master: Annotated[str | None, Parameter(help="Spark's master: local mode unless given")] = None
+    bootstrap: Annotated[str, Parameter(name="--bootstrap", help="host:port of any broker")] = (
+        DEFAULT_BOOTSTRAP
+    )
+    kafka_option: Annotated[
+        tuple[str, ...], Parameter(negative="", help="NAME=VALUE of Kafka's clients, as security.protocol")
+    ] = ()
+
+
 @app.command
 def run(
     name: Annotated[str, Parameter(help="which job: commits, lag, members, rebalances")],
     *,
     out: Annotated[Path, Parameter(help="folder of the tables, and of how far each job has come")],
-    continuous: Annotated[bool, Parameter(negative="", help="go on until told to stop")] = False,
-    every: Annotated[str | None, Parameter(help="how often to look for new records: 1m unless given")] = None,
-    watermark: Annotated[str, Parameter(help="how late a record may be")] = "1m",
-    max_offsets_per_batch: Annotated[int | None, Parameter(help="offsets read at a time")] = None,
-    noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0,
-    storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m",
-    storm_share: Annotated[float, Parameter(help="rebalances: a larger share of a window is a storm")] = 0.2,
-    master: Annotated[str | None, Parameter(help="Spark's master: local mode unless given")] = None,
-    bootstrap: Annotated[
-        str, Parameter(name="--bootstrap", help="host:port of any broker")
-    ] = DEFAULT_BOOTSTRAP,
-    kafka_option: Annotated[
-        tuple[str, ...], Parameter(negative="", help="NAME=VALUE of Kafka's clients, as security.protocol")
-    ] = (),
+    pace: PaceOptions = PaceOptions(),
+    thresholds: ThresholdOptions = ThresholdOptions(),
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: Annotated[
         bool, Parameter(name="--json", negative="", help="print a JSON line per batch")
     ] = False,
@@ -77,22 +102,10 @@ def run(
 
     try:
         given.require_job(name)
-        options = given.RunOptions(
-            bootstrap=bootstrap,
-            out=str(out.absolute()),
-            watermark_ms=given.parse_duration_ms("watermark", watermark, "0s", "7d"),
-            max_offsets_per_batch=given.require_positive_or_none(
-                "max-offsets-per-batch", max_offsets_per_batch
-            ),
-            every_ms=given.parse_every_ms(continuous, every),
-            kafka=given.parse_kafka_options(kafka_option),
-            noisy_per_second=given.require_positive("noisy-per-second", noisy_per_second),
-            storm_window_ms=given.parse_window_ms("storm-window", storm_window),
-            storm_share=given.parse_share("storm-share", storm_share),
-        )
+        options = _run_options(out, pace, thresholds, cluster)
         given.require_writable(out)
         require_spark()
-        return _run_job(name, options, master, as_json)
+        return _run_job(name, options, cluster.master, as_json)
     except (given.RefusedRunError, SparkUnavailableError) as error:
         say(error)
         return STATUS_FAILED
@@ -125,6 +138,27 @@ def report(
         return STATUS_FAILED
     print(written)
     return 0
+
+
+def _run_options(
+    out: Path, pace: PaceOptions, thresholds: ThresholdOptions, cluster: ClusterOptions
+) -> RunOptions:
+    """The options as the job takes them. Raises RefusedRunError for the first that cannot be."""
+    from muster.spark.jobs import options as given
+
+    return given.RunOptions(
+        bootstrap=cluster.bootstrap,
+        out=str(out.absolute()),
+        watermark_ms=given.parse_duration_ms("watermark", pace.watermark, "0s", "7d"),
+        max_offsets_per_batch=given.require_positive_or_none(
+            "max-offsets-per-batch", pace.max_offsets_per_batch
+        ),
+        every_ms=given.parse_every_ms(pace.continuous, pace.every),
+        kafka=given.parse_kafka_options(cluster.kafka_option),
+        noisy_per_second=given.require_positive("noisy-per-second", thresholds.noisy_per_second),
+        storm_window_ms=given.parse_window_ms("storm-window", thresholds.storm_window),
+        storm_share=given.parse_share("storm-share", thresholds.storm_share),
+    )
 
 
 def _run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -> int:

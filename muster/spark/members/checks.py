@@ -6,7 +6,7 @@ Everything goes through the wire by a stock client. A refusal is a MembersError 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
@@ -28,16 +28,10 @@ _PASSING: Final = (
 _AGAIN_S: Final = 0.2
 
 
-def check_options(
-    bootstrap: str,
-    group_id: str,
-    topics: Sequence[str],
-    members: int,
-    process: Callable[..., object],
-    numbers: Mapping[str, float],
-) -> None:
-    """Raises MembersError for what is wrong whatever the cluster is. `numbers` must be above zero."""
-    if not bootstrap or not group_id:
+def check_options(plan: Plan, attempts: int) -> None:
+    """Raises MembersError for what is wrong with a plan whatever the cluster is."""
+    topics, members = plan.topics, plan.members
+    if not plan.bootstrap or not plan.group_id:
         raise MembersError("bootstrap and group_id must not be empty")
     if isinstance(topics, str) or not topics or not all(isinstance(each, str) and each for each in topics):
         raise MembersError(f"topics must be a list of at least one topic's name, not {topics!r}")
@@ -45,11 +39,16 @@ def check_options(
         raise MembersError(f"a topic is named twice among {', '.join(topics)}")
     if isinstance(members, bool) or not isinstance(members, int) or members < 1:
         raise MembersError(f"members must be a number from 1 on, not {members!r}")
-    if not callable(process):
-        raise MembersError(f"process must be a function of a batch and a context, not {process!r}")
-    for name, value in numbers.items():
-        if not value > 0:
-            raise MembersError(f"{name} must be above zero, not {value!r}")
+    if not callable(plan.process):
+        raise MembersError(f"process must be a function of a batch and a context, not {plan.process!r}")
+    for name in ("batch_rows", "commit_interval_s", "stall_timeout_s"):
+        require_positive(name, getattr(plan, name))
+    require_positive("attempts", attempts)
+
+
+def require_positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise MembersError(f"{name} must be above zero, not {value!r}")
 
 
 def check_settings(plan: Plan) -> None:

@@ -64,18 +64,11 @@ def run(
     slots that are free; later when the last of `attempts` has failed. An attempt fails if one of its members
     does: its process dies, `process` raises, or the group stands still for `stall_timeout_s` with rows to read.
     """
-    numbers = {
-        "batch_rows": batch_rows,
-        "commit_interval_s": commit_interval_s,
-        "stall_timeout_s": stall_timeout_s,
-        "attempts": attempts,
-    }
-    check_options(bootstrap, group_id, topics, members, process, numbers)
     plan = Plan(
         bootstrap,
         group_id,
         uuid.uuid4().hex,
-        tuple(topics),
+        topics,
         members,
         process,
         positions,
@@ -84,14 +77,7 @@ def run(
         commit_interval_s=commit_interval_s,
         stall_timeout_s=stall_timeout_s,
     )
-    check_settings(plan)
-    check_spark(spark, members)
-    cluster = Cluster(bootstrap, plan.settings)
-    plan = prepare(cluster, plan, continuous=continuous)
-    try:
-        return _run_attempts(spark.sparkContext, plan, attempts)
-    finally:
-        cluster.forget_stop(group_id)
+    return _run_plan(spark, plan, attempts, continuous=continuous)
 
 
 def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] | None = None) -> None:
@@ -113,6 +99,19 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
         consumer.close()
     if answers[0].error is not None:
         raise MembersError(f"telling group {group_id} to stop: {answers[0].error.str()}")
+
+
+def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: bool) -> RunReport:
+    """Check the plan, complete it with the log ends of now, and run it to its end. Raises MembersError."""
+    check_options(plan, attempts)
+    check_settings(plan)
+    check_spark(spark, plan.members)
+    cluster = Cluster(plan.bootstrap, plan.settings)
+    plan = prepare(cluster, plan, continuous=continuous)
+    try:
+        return _run_attempts(spark.sparkContext, plan, attempts)
+    finally:
+        cluster.forget_stop(plan.group_id)
 
 
 def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:

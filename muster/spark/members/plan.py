@@ -77,7 +77,7 @@ class Plan:
     bootstrap: str
     group_id: str
     run_id: str
-    topics: tuple[str, ...]
+    topics: Sequence[str]
     members: int
     process: Process
     positions: Positions | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,11 +34,13 @@ def test_what_is_no_window_is_refused(text: str) -> None:
         parse_window_ms("storm-window", text)
 
 
-@pytest.mark.parametrize("options", [{"storm_share": 2.0}, {"storm_window": "7m"}])
+@pytest.mark.parametrize(
+    "thresholds", [commands.ThresholdOptions(storm_share=2.0), commands.ThresholdOptions(storm_window="7m")]
+)
 def test_the_command_refuses_them_before_it_makes_anything(
-    options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    thresholds: commands.ThresholdOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "tables"
-    assert commands.run("rebalances", out=out, **options) == commands.STATUS_FAILED
+    assert commands.run("rebalances", out=out, thresholds=thresholds) == commands.STATUS_FAILED
     assert "--storm-" in capsys.readouterr().err
     assert not out.exists()
