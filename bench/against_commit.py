@@ -94,6 +94,7 @@ class Report:
     old: str
     new: str
     rounds: int
+    load: float = field(default_factory=lambda: os.getloadavg()[0])  # Of others, before anything is measured.
     comparisons: list[Comparison] = field(default_factory=list)
 
     @property
@@ -101,7 +102,7 @@ class Report:
         rows = "\n".join(each.row for each in self.comparisons)
         return (
             f"{TABLE}\n{rows}\n\n{datetime.now(UTC):%d %B %Y}, old is {self.old}, new is {self.new}; "
-            f"{self.rounds} rounds in turns; {machine()}. Load average at the end: {os.getloadavg()[0]:.1f}."
+            f"{self.rounds} rounds in turns; {machine()}. Load average before: {self.load:.1f}."
         )
 
     @property

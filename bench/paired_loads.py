@@ -49,8 +49,8 @@ class Amounts:
     """How much is done in a round by each contender."""
 
     connections: int = 500
-    heartbeats: int = 700  # On each connection.
-    commits: int = 100  # On each connection.
+    heartbeats: int = 600  # On each connection.
+    commits: int = 88  # On each connection.
     slices: int = 4
     warm_up: int = 20  # On each connection, not counted.
     groups: int = 1_000

@@ -117,7 +117,7 @@ def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path, monkeypatch
     page.write_text(f"before\n{BEGIN}\nold table\n{END}\nafter\n")
     monkeypatch.setattr(bench.against_commit, "PAGE", page)
     compared = Comparison("beat", "us", rounds([10.0] * 15, [10.5] * 15), 3.0)
-    report = Report("aaaaaaa", "bbbbbbb", 15, [compared])
+    report = Report("aaaaaaa", "bbbbbbb", 15, 0.5, [compared])
     report.write()
     report.write()
     text = page.read_text()
