@@ -23,7 +23,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
-from coordinator.history.topic import HistoryApart, history_topic_config
+from coordinator.history.topic import HistoryFlusherRouter, history_topic_config
 from coordinator.history.writer import HistoryWriter
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.full_collections import FullCollections
@@ -157,7 +157,7 @@ class Daemon:
         self._on_altered(self.registry.settings)
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
-        flusher = HistoryApart(self._flusher, self._history_flusher)
+        flusher = HistoryFlusherRouter(self._flusher, self._history_flusher)
         machinery = Machinery(
             flusher=flusher,
             workers=self._readers,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from coordinator.admin.config_change import Change, incremental_change, replacement
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import text_of
@@ -50,18 +50,20 @@ Attempt = Callable[[Done], None]
 """Begins a change; raises Refused. Told how it went, if there was anything to do."""
 
 
-def handle(broker: Broker, request: AlterConfigsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: AlterConfigsRequest, pending: ClientRequest) -> None:
     """Replace all settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, AlterConfigsResponse(), replacement)
 
 
-def handle_incremental(broker: Broker, request: IncrementalAlterConfigsRequest, pending: Pending) -> None:
+def handle_incremental(
+    broker: Broker, request: IncrementalAlterConfigsRequest, pending: ClientRequest
+) -> None:
     """Change some settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, IncrementalAlterConfigsResponse(), incremental_change)
 
 
 def _alter(
-    broker: Broker, request: Any, pending: Pending, response: Any, change_of: Callable[[Any], Change]
+    broker: Broker, request: Any, pending: ClientRequest, response: Any, change_of: Callable[[Any], Change]
 ) -> None:
     """Change each resource, or only check the change, and answer after the last.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import Done
 from coordinator.topics.topic import Topic
@@ -27,7 +27,7 @@ NO_TOPIC = "This server does not host this topic-partition."
 NO_TOPIC_ID = "This server does not host this topic ID."
 
 
-def handle(broker: Broker, request: DeleteTopicsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DeleteTopicsRequest, pending: ClientRequest) -> None:
     """Delete the topics, and answer when that is durable.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (both name and id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import plain_text, values_of
@@ -36,7 +36,7 @@ OLDER_NAMES: Final = {
 """Where Kafka's default of a setting stands that is null by itself."""
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DescribeConfigsRequest, pending: ClientRequest) -> None:
     """Describe the settings of each resource.
 
     Errors per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another broker,

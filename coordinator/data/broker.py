@@ -1,4 +1,4 @@
-"""What every API handler of the data plane gets: the topics, the machinery, and the server's face.
+"""What every API handler of the data plane gets: the topics, the services they need, and the server's address.
 
 A handler is `handle(broker, request, pending)` and runs on the event-loop thread; it answers through
 `pending`, now or later. Nothing here knows a socket or a clock: the runtime passes in what it has.
@@ -21,8 +21,8 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.workers import Workers
 
 
-class Pending(Protocol):
-    """One request that waits for its answer."""
+class ClientRequest(Protocol):
+    """One request that waits for its answer, as its handler sees it: the server's `Pending`."""
 
     api_version: int
 

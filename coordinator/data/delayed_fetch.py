@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator.data.broker import Pending
+from coordinator.data.broker import ClientRequest
 from coordinator.data.fetch_read import Target
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.partition import Partition
@@ -64,7 +64,7 @@ class DelayedFetch(DelayedOperation):
         deadline_ms: int,
         marks: Sequence[Mark],
         wanted_bytes: int,
-        pending: Pending,
+        pending: ClientRequest,
         finish: Callable[[DelayedFetch], None],
     ) -> None:
         super().__init__(deadline_ms)

@@ -1,7 +1,7 @@
 """The reading half of Fetch: from partitions and offsets to record batches and errors, within byte limits.
 
 The bytes themselves are not read here: what is found is a range of a segment's file, which the connection
-reads as its peer takes it. A `Reading` begins on the event loop, as long as all it has to look at is in
+reads as its peer takes it. A `FetchRead` begins on the event loop, as long as all it has to look at is in
 memory; the rest, if any, is found on a thread that may wait for the disk. Limits are Kafka's: the first
 partition that has anything gives at least one batch, however large; after it, whole batches within the
 request's and the partition's limits.
@@ -49,13 +49,13 @@ class Target:
         return self.error in UNKNOWN
 
     @property
-    def is_as_told(self) -> bool:
+    def is_unchanged_for_session(self) -> bool:
         """Whether the client of a session knows all there is: such are most of many, and are passed over."""
         wanted, partition = self.wanted, self.partition
         return (
             partition is not None
-            and wanted.fetch_offset == wanted.told_high_watermark == partition.high_watermark
-            and wanted.told_log_start_offset == partition.log_start_offset
+            and wanted.fetch_offset == wanted.sent_high_watermark == partition.high_watermark
+            and wanted.sent_log_start_offset == partition.log_start_offset
             and wanted.current_leader_epoch <= LEADER_EPOCH >= wanted.last_fetched_epoch
             and partition.is_readable
         )
@@ -89,7 +89,7 @@ def resolve(topics: TopicLookup, wanted: WantedPartition, by_id: bool) -> Target
     return Target(wanted, partition, error)
 
 
-class Reading:
+class FetchRead:
     """One pass over the targets of a fetch, which may begin on the event loop and end on a thread."""
 
     def __init__(self, targets: Sequence[Target], limits: FetchLimits) -> None:
@@ -120,7 +120,7 @@ class Reading:
 
     def _read_next(self, may_wait: bool) -> None:
         target = self._targets[self._next]
-        if not target.is_as_told:
+        if not target.is_unchanged_for_session:
             left_bytes = self._limits.max_bytes - self.bytes_read
             if self._next:
                 left_bytes = max(0, left_bytes)

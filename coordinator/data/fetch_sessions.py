@@ -44,8 +44,8 @@ class WantedPartition:
     max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
     known_name: str | None = None  # Of a topic that was asked for by id, once it was found.
 
     @property
@@ -64,15 +64,15 @@ class WantedPartition:
         return bool(
             answer.records
             or answer.error_code
-            or answer.high_watermark != self.told_high_watermark
-            or answer.log_start_offset != self.told_log_start_offset
+            or answer.high_watermark != self.sent_high_watermark
+            or answer.log_start_offset != self.sent_log_start_offset
             or answer.diverging_epoch.epoch >= 0
         )
 
     def tell(self, answer: PartitionData) -> None:
         """Remember what the client is told. After an error the next good answer is news in any case."""
-        self.told_high_watermark = -1 if answer.error_code else answer.high_watermark
-        self.told_log_start_offset = answer.log_start_offset
+        self.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
+        self.sent_log_start_offset = answer.log_start_offset
 
 
 def wanted_partition(topic_id: bytes, topic: str, asked: FetchPartition) -> WantedPartition:

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.partition import LEADER_EPOCH, READ_COMMITTED, Partition, leader_epoch_error
 from coordinator.topics.refusal import Countdown
 from coordinator.topics.topic_lookup import TopicLookup
@@ -50,7 +50,7 @@ LEADER_EPOCH_SINCE: Final = 4
 log = structlog.get_logger("muster.topics")
 
 
-def handle(broker: Broker, request: ListOffsetsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: ListOffsetsRequest, pending: ClientRequest) -> None:
     """Answer per partition.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (named twice), UNSUPPORTED_VERSION (a special

@@ -18,10 +18,11 @@ from typing import Final
 
 import structlog
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.data.produce_checks import checked_batch, request_error
-from coordinator.data.produce_verification import ADDS_SINCE, Answers, ask, refusal
+from coordinator.data.produce_verification import ADDS_SINCE, ask, refusal
 from coordinator.data.recompression import recompressed
+from coordinator.data.transaction_verifier import Outcomes
 from coordinator.topics.partition import Partition
 from coordinator.topics.producer_checks import ProducerError, Verification, check_batch, check_verified
 from coordinator.topics.refusal import Countdown, Refused
@@ -67,7 +68,7 @@ SHOWS_LOG_START: Final = frozenset(
 log = structlog.get_logger("muster.topics")
 
 
-def handle(broker: Broker, request: ProduceRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: ProduceRequest, pending: ClientRequest) -> None:
     """Append, and answer per partition.
 
     Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
@@ -106,7 +107,7 @@ class Unverified:
 class _Produce:
     """One request on its way."""
 
-    def __init__(self, broker: Broker, request: ProduceRequest, pending: Pending) -> None:
+    def __init__(self, broker: Broker, request: ProduceRequest, pending: ClientRequest) -> None:
         self._broker = broker
         self._request = request
         self._pending = pending
@@ -231,15 +232,15 @@ class _Produce:
         producer = (transactional_id, batch.producer_id, batch.producer_epoch)
         partitions = [each.name for each in unverified]
 
-        def on_answers(answers: Answers) -> None:
+        def on_verified(outcomes: Outcomes) -> None:
             for each in unverified:
-                if error := answers[each.name]:
+                if error := outcomes[each.name]:
                     self._refuse(each.slot, None, refusal(error, version))
                 else:
                     self._append(each.slot, each.topic, each.partition, each.batch, each.verification)
                 each.partition.verifications.answered(each.batch.producer_id)
 
-        ask(self._broker, verifier, producer, partitions, version, on_answers)
+        ask(self._broker, verifier, producer, partitions, version, on_verified)
 
     def _append(
         self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None

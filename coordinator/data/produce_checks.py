@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.broker import Pending
+from coordinator.data.broker import ClientRequest
 from coordinator.topics.names import is_internal
 from coordinator.topics.refusal import Refused
 from coordinator.topics.topic import Topic
@@ -42,7 +42,7 @@ def _transactional_producer(data: PartitionProduceData) -> tuple[int, int] | Non
 
 
 def checked_batch(
-    data: PartitionProduceData, topic: Topic, request: ProduceRequest, pending: Pending, wall_ms: int
+    data: PartitionProduceData, topic: Topic, request: ProduceRequest, pending: ClientRequest, wall_ms: int
 ) -> Batch:
     """The header of the one batch in `data`, if that may be stored in `topic`. Raises Refused."""
     if request.acks not in ACKS:

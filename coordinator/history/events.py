@@ -54,11 +54,11 @@ class Drained:
 
 
 @dataclass(slots=True)
-class _Gap:
-    """Events that are missing between those before and those behind it in the queue."""
+class _DroppedEvents:
+    """A gap in the queue: events that were dropped, in the place where they would stand."""
 
     dropped: int
-    wall_ms: int  # Of the first of them.
+    wall_ms: int  # The time of the first event that was dropped.
 
 
 class History:
@@ -78,7 +78,7 @@ class History:
         self._max_queued = max_queued
         self._kept: OrderedDict[str, deque[GroupEvent]] = OrderedDict()  # Longest without an event first.
         self._kept_count = 0
-        self._queue: deque[GroupEvent | _Gap] = deque()
+        self._queue: deque[GroupEvent | _DroppedEvents] = deque()
         self._gaps = 0  # In the queue: never two side by side.
 
     def record(self, events: Iterable[GroupEvent]) -> None:
@@ -99,9 +99,9 @@ class History:
         """Take up to `limit` events off the queue, for the topic, and whatever gaps there are around them."""
         taken: list[GroupEvent] = []
         dropped = 0
-        while self._queue and (limit > 0 or isinstance(self._queue[0], _Gap)):
+        while self._queue and (limit > 0 or isinstance(self._queue[0], _DroppedEvents)):
             entry = self._queue.popleft()
-            if isinstance(entry, _Gap):
+            if isinstance(entry, _DroppedEvents):
                 self._gaps -= 1
                 dropped += entry.dropped
                 entry = _gap_event(entry)
@@ -113,10 +113,10 @@ class History:
     def lost(self, dropped: int, wall_ms: int) -> None:
         """Events that were taken could not be written: tell it before the next ones that are."""
         first = self._queue[0] if self._queue else None
-        if isinstance(first, _Gap):
+        if isinstance(first, _DroppedEvents):
             first.dropped, first.wall_ms = first.dropped + dropped, wall_ms
         else:
-            self._queue.appendleft(_Gap(dropped, wall_ms))
+            self._queue.appendleft(_DroppedEvents(dropped, wall_ms))
             self._gaps += 1
 
     def forget(self, group_id: str) -> None:
@@ -131,14 +131,14 @@ class History:
     @property
     def is_dropping(self) -> bool:
         """The queue was full when the last event came."""
-        return bool(self._queue) and isinstance(self._queue[-1], _Gap)
+        return bool(self._queue) and isinstance(self._queue[-1], _DroppedEvents)
 
     def _drop(self, event: GroupEvent) -> None:
         last = self._queue[-1] if self._queue else None
-        if isinstance(last, _Gap):
+        if isinstance(last, _DroppedEvents):
             last.dropped += 1
         else:
-            self._queue.append(_Gap(1, event.wall_ms))
+            self._queue.append(_DroppedEvents(1, event.wall_ms))
             self._gaps += 1
 
     def _keep(self, event: GroupEvent) -> None:
@@ -167,7 +167,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def _gap_event(gap: _Gap) -> GroupEvent:
+def _gap_event(gap: _DroppedEvents) -> GroupEvent:
     """Of no group, since any may be concerned; no consumer group has the empty id."""
     kind = CauseKind.EVENTS_DROPPED
     reason = f"{counted(gap.dropped, 'event')} of any groups {'was' if gap.dropped == 1 else 'were'} dropped"

@@ -41,7 +41,7 @@ def _segment(retention: int, least: int, most: int) -> int:
     return most if retention < 0 else min(max(retention // SEGMENTS_KEPT, least), most)
 
 
-class HistoryApart:
+class HistoryFlusherRouter:
     """A flusher for all topics: that of the history has its own, so that nobody waits behind its disk."""
 
     def __init__(self, others: Flusher, history: Flusher) -> None:

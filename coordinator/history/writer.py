@@ -28,8 +28,8 @@ WRITE_BYTES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A record batch, how many events are gone if it is, and when the first of them was."""
+class EventBatch:
+    """A record batch of events; `count` of them are lost if it cannot be written, the first from `wall_ms`."""
 
     data: bytearray
     count: int
@@ -71,7 +71,7 @@ class HistoryWriter:
         if batch := self._next_batch():  # None: closed meanwhile.
             self._partition.append_local(batch.data, partial(self._on_written, batch))
 
-    def _on_written(self, batch: Batch, error: ErrorCode) -> None:
+    def _on_written(self, batch: EventBatch, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
         if error:
             if not self._is_losing:  # Told once, however long it lasts; on the topic all of it is told.
@@ -81,7 +81,7 @@ class HistoryWriter:
         self._is_busy = False
         self._maybe_write()
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> EventBatch | None:
         """The oldest events of the queue, as many as one write takes; None if there are none."""
         events: list[GroupEvent] = []
         records: list[Record] = []
@@ -98,8 +98,10 @@ class HistoryWriter:
         return _batch(events, records) if events else None
 
 
-def _batch(events: list[GroupEvent], records: list[Record]) -> Batch:
+def _batch(events: list[GroupEvent], records: list[Record]) -> EventBatch:
     dropped = sum(event.dropped_count for event in events)
     if dropped:
         log.warning("history events were dropped", dropped=dropped)
-    return Batch(encode_batch(records), sum(event.dropped_count or 1 for event in events), events[0].wall_ms)
+    return EventBatch(
+        encode_batch(records), sum(event.dropped_count or 1 for event in events), events[0].wall_ms
+    )

@@ -22,7 +22,7 @@ from coordinator.server.connection import Connection
 from coordinator.server.descriptors import Descriptors
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
-from coordinator.settings.listeners import Listener
+from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 
 log = structlog.get_logger("muster.server")
@@ -74,7 +74,7 @@ class Server:
         self._bound: list[str] = []
         self.call_soon = asyncio.get_running_loop().call_soon
 
-    async def listen(self, listeners: Iterable[Listener]) -> None:
+    async def listen(self, listeners: Iterable[ListenerConfig]) -> None:
         """Open every listener. Raises BindError, with none left open, if one cannot be."""
         for listener in listeners:
             try:
@@ -88,7 +88,7 @@ class Server:
         asked = self._settings.socket_listen_backlog_size
         log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
 
-    async def _listen(self, listener: Listener) -> None:
+    async def _listen(self, listener: ListenerConfig) -> None:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -121,12 +121,12 @@ class Server:
         if now_ms >= self.accept_at_ms:
             self.accept(now_ms)
 
-    def _on_accepted(self, listener: Listener, accepted: socket.socket) -> None:
+    def _on_accepted(self, listener: ListenerConfig, accepted: socket.socket) -> None:
         opening = asyncio.create_task(self._open(listener, accepted))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    async def _open(self, listener: Listener, accepted: socket.socket) -> None:
+    async def _open(self, listener: ListenerConfig, accepted: socket.socket) -> None:
         """All that were accepted, before what they ask is handled: members that come together join together."""
         self._maybe_accept(self.clock.now_ms())
         try:

@@ -3,7 +3,7 @@
 One field of `Settings` is one option: `group_max_size` is `group.max.size`. `load` gathers them from the
 flags, the environment and a properties file, in this order of precedence, checks everything before
 anything starts, and reports all that is wrong at once. Settings of our own begin with `muster.`.
-Options of a Kafka broker that mean nothing here are passed over and named in `Loaded.ignored`. Nothing
+Options of a Kafka broker that mean nothing here are passed over and named in `LoadedSettings.ignored`. Nothing
 here knows groups, topics or the log: whoever needs a setting reads the attribute.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from coordinator.settings.listeners import Listener, parse_listeners
+from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
     AddressCounts,
@@ -23,13 +23,13 @@ from coordinator.settings.types import (
     Count,
     CountOrNone,
     CountOrZero,
+    FreeText,
     LongCount,
     LongCountOrNone,
     LongCountOrZero,
     NonBlank,
     Real,
     Switch,
-    Text,
     Whole,
     WordList,
     Words,
@@ -68,7 +68,7 @@ class Settings(BaseModel):
     )
     node_id: Annotated[int, Whole(0)] = Field(DEFAULT_NODE_ID, description="The broker id that clients see.")
     broker_id: Annotated[int, Whole(0, also=(-1,))] = Field(-1, description="The older name of node.id.")
-    broker_rack: Annotated[str | None, Text(optional=True)] = Field(
+    broker_rack: Annotated[str | None, FreeText(optional=True)] = Field(
         None, description="Where the node stands, as Metadata tells clients."
     )
 
@@ -344,7 +344,7 @@ class Settings(BaseModel):
         return self
 
     @property
-    def endpoints(self) -> tuple[Listener, ...]:
+    def endpoints(self) -> tuple[ListenerConfig, ...]:
         """The listeners to bind, each with what its clients are told."""
         return parse_listeners(
             self.listeners,

@@ -33,8 +33,8 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """Checked settings, with the names that were passed over."""
+class LoadedSettings:
+    """Checked settings, with the names that were given and have no effect."""
 
     settings: Settings
     ignored: tuple[str, ...] = ()  # Kafka's, without a meaning here.
@@ -80,7 +80,7 @@ def load(
     overrides: Mapping[str, str | None] | None = None,
     environment: Mapping[str, str] | None = None,
     config: Path | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """The settings from `overrides` (flags), then `environment`, then the file `config`, then defaults.
 
     Raises SettingsError with everything that is wrong: flags without a value (None), malformed escapes, unknown
@@ -94,7 +94,9 @@ def load(
     settings = _checked(gathering)
     if settings is None or gathering.problems:
         raise SettingsError(gathering.problems)
-    return Loaded(settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables)))
+    return LoadedSettings(
+        settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables))
+    )
 
 
 def environment_variable(option: str) -> str:

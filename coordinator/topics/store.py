@@ -156,7 +156,7 @@ class TopicStore:
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
         """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""
         for partition in range(first, entry.partitions):
-            self._clear_way(f"{entry.name}-{partition}", entry.name, partition)
+            self._remove_leftover(f"{entry.name}-{partition}", entry.name, partition)
         logs = [
             self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
             for partition in range(first, entry.partitions)
@@ -169,7 +169,7 @@ class TopicStore:
             raise
         return logs
 
-    def _clear_way(self, directory_name: str, topic: str, partition: int) -> None:
+    def _remove_leftover(self, directory_name: str, topic: str, partition: int) -> None:
         """Remove what a deleted topic of the same name left; refuse to touch what was never ours."""
         path = self._directory.path / directory_name
         if not self._files.is_directory(path):

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-T = TypeVar("T")
+from storage.flusher import Post
 
-Post = Callable[[Callable[[], None]], object]
-"""Hands a callable to the event-loop thread (`loop.call_soon_threadsafe`)."""
+T = TypeVar("T")
 
 
 class Workers(Protocol):

@@ -53,8 +53,8 @@ class Intervals:
         )
 
 
-class Timers(Protocol):
-    """The part of the runtime that is needed here: `timer_fired` is called with what follows in the key."""
+class MaintenanceTimers(Protocol):
+    """The runtime, as maintenance sees it: `timer_fired` is called with what follows the owner in the key."""
 
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
@@ -66,7 +66,7 @@ class Maintenance:
 
     def __init__(
         self,
-        runtime: Timers,
+        runtime: MaintenanceTimers,
         registry: TopicRegistry,
         directory: LogDirectory,
         workers: Workers,
