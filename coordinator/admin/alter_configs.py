@@ -41,13 +41,13 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
         *("min.compaction.lag.ms", "max.compaction.lag.ms"),
     }
 )
-"""How the daemon's own topics are cleaned may be changed; the coordinators count on the rest."""
+"""Settings of the daemon's own topics that may be changed: how they are cleaned. Coordinators rely on the rest."""
 
 ELECTED_BY: Final = "min.insync.replicas"
-"""Kafka elects by it, and lets it be set for all nodes alone."""
+"""A setting that elections go by: Kafka lets it be set for all nodes together, and for no single one."""
 
 Attempt = Callable[[Done], None]
-"""Begins a change; raises Refused. Told how it went, if there was anything to do."""
+"""Begins a change, and calls what it is given with the outcome. Raises Refused."""
 
 
 def handle(broker: Broker, request: AlterConfigsRequest, pending: ClientRequest) -> None:
@@ -97,7 +97,7 @@ def _begin(
     result: AlterConfigsResourceResponse,
     countdown: Countdown,
 ) -> None:
-    """One change after the other: what goes by the name `busy` may be under way already."""
+    """Begin the change once no other of the same topic, or of the daemon's settings, is under way."""
     if registry.is_changing(busy):
         registry.when_changed(busy, lambda _: _begin(registry, busy, attempt, result, countdown))
         return
@@ -132,7 +132,7 @@ def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only
 
 
 def _alter_topic(registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: Done) -> None:
-    """In Kafka's order: the name, what the settings would be, whether there is such a topic. Raises Refused."""
+    """Check in Kafka's order: the name, the settings, whether the topic exists; then alter it. Raises Refused."""
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if problem := name_problem(name):

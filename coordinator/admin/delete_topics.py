@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): delete topics by name or, from version 6, by id.
 
-A deleted topic is gone for everybody when the answer leaves; who has committed offsets for it is told by the
-registry (docs/kafka.md O23). The daemon's own topics cannot be deleted.
+A deleted topic is gone for all clients when the answer leaves; the registry reports it to the groups, whose
+offsets for it go as well (docs/kafka.md O23). The daemon's own topics cannot be deleted.
 """
 
 from __future__ import annotations

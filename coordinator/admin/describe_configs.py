@@ -104,7 +104,7 @@ def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynon
 
 
 def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
-    """Where the setting has an older name in other units, Kafka's default stands there, and is told last."""
+    """The values by source, the one in force first; Kafka's default under an older name in other units is last."""
     older = OLDER_NAMES.get(name)
     synonyms = [
         _synonym(name, text, source)
@@ -174,7 +174,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
-    """What is secret is not shown, only that it is there."""
+    """`shown` without the values of a secret: clients learn only that it is set."""
     if shown.config_type == ConfigType.PASSWORD:
         shown.is_sensitive, shown.value = True, None
         for synonym in shown.synonyms:

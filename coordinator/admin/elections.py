@@ -20,7 +20,7 @@ NOT_NEEDED = "Leader election not needed for topic partition."
 
 
 def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: ClientRequest) -> None:
-    """No election is ever needed; asked for all partitions, only the topics are told, as Kafka does.
+    """ElectLeaders (key 43): no election is ever needed. An answer for all partitions has topics only, as Kafka's.
 
     Errors: INVALID_REQUEST (kind of election). Per partition: ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION.
     """

@@ -38,7 +38,7 @@ MAX_DIRECTORY_NAME_LENGTH: Final = 255
 def alter_replica_log_dirs(
     broker: Broker, request: AlterReplicaLogDirsRequest, pending: ClientRequest
 ) -> None:
-    """There is one directory: a replica is in it already. A partition named twice goes where it is named last.
+    """AlterReplicaLogDirs (key 34): there is one directory. Of a partition named twice the last counts.
 
     Errors per partition: INVALID_TOPIC_EXCEPTION (too long a name), LOG_DIR_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION.

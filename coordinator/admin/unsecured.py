@@ -1,4 +1,4 @@
-"""What a node without authentication, authorizer, quotas and SCRAM users answers to those who ask about them.
+"""What a node without authentication, authorizer, quotas and SCRAM users answers when asked about them.
 
 SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31),
 DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. What would have to
@@ -48,13 +48,13 @@ def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: Cli
 
 
 def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: ClientRequest) -> None:
-    """On a plain listener every client is let in already. Error: ILLEGAL_SASL_STATE."""
+    """A plain listener needs no authentication. Error: ILLEGAL_SASL_STATE."""
     words = "SaslAuthenticate request received after successful authentication"
     pending.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=words))
 
 
 def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: ClientRequest) -> None:
-    """Error: SECURITY_DISABLED."""
+    """DescribeAcls (key 29) always fails. Error: SECURITY_DISABLED."""
     words = f"{NO_AUTHORIZER} on the broker"
     pending.reply(DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=words))
 
@@ -75,7 +75,7 @@ def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: ClientRequ
 def describe_client_quotas(
     _broker: Broker, request: DescribeClientQuotasRequest, pending: ClientRequest
 ) -> None:
-    """Nobody has a quota. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka lacks)."""
+    """No entity has a quota. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka lacks)."""
     try:
         _check_filter(request.components)
     except Refused as refused:
@@ -121,7 +121,7 @@ def _match_problem(match_type: int, match: str | None) -> str | None:
 def describe_scram_credentials(
     _broker: Broker, request: DescribeUserScramCredentialsRequest, pending: ClientRequest
 ) -> None:
-    """Nobody has credentials. Errors of each user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice)."""
+    """No user has credentials. Errors of each user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice)."""
     named = Counter(user.name for user in request.users or ())
     response = DescribeUserScramCredentialsResponse(error_message="")
     for name, times_named in named.items():

@@ -61,7 +61,7 @@ def _answer(request: UpdateFeaturesRequest, error: ErrorCode) -> UpdateFeaturesR
 
 
 def _new_levels(registry: TopicRegistry, request: UpdateFeaturesRequest, api_version: int) -> dict[str, int]:
-    """All levels as they shall be; of two for one feature the last counts. Raises Refused."""
+    """All levels after the update; of two updates of one feature the last counts. Raises Refused."""
     before = registry.features.levels
     levels = dict(before)
     for update in request.feature_updates:

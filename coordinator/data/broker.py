@@ -55,10 +55,10 @@ class Broker:
     arm: Callable[[int], None]
     """Have the timing wheel turned by this time (monotonic milliseconds) at the latest."""
     endpoint_for: Callable[[str], tuple[str, int]]
-    """Host and port that clients of the named listener are told to connect to."""
+    """The host and port that clients of the named listener shall connect to."""
     markers: Markers
     """Ends transactions on any partition."""
     verifier: TransactionVerifier | None = None
-    """The transaction coordinator; where there is none, nobody vouches for transactions, nor is asked to."""
+    """The transaction coordinator; without one, transactions are not verified."""
     broker_configs: tuple[BrokerConfig, ...] = ()
-    """All settings for DescribeConfigs; where none are given, it shows those in `settings`."""
+    """All settings, for DescribeConfigs; without them it shows those in `settings`."""

@@ -21,7 +21,7 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-NOT_MOVED = -1  # As a low watermark, with an error.
+NOT_MOVED = -1  # The low watermark in an answer with an error.
 
 
 def handle(broker: Broker, request: DeleteRecordsRequest, pending: ClientRequest) -> None:

@@ -59,7 +59,7 @@ def _context(broker: Broker, request: FetchRequest, version: int) -> FetchContex
 
 
 def _asked(request: FetchRequest) -> list[WantedPartition]:
-    """What the request names; of a partition named twice the last counts, in the place of the first."""
+    """The partitions of the request; of one that is named twice the last counts, in the place of the first."""
     asked: dict[Key, WantedPartition] = {}
     for topic in request.topics:
         for partition in topic.partitions:
@@ -132,7 +132,7 @@ class _Fetch:
             if self.broker.now_ms() >= deadline_ms:
                 self._read(deadline_ms=None)
             elif parked.has_enough():
-                # What came below the last stable offset is not counted: there may yet be too little.
+                # Bytes below the last stable offset were not counted: there may still be too few.
                 self._read(deadline_ms if self.limits.is_read_committed else None)
             else:
                 self._park(marks, missing_bytes, deadline_ms)

@@ -45,12 +45,12 @@ class Target:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is nothing to read: such are answered last, and nobody waits less for their sake."""
+        """Whether there is nothing to read: such targets are answered last, and do not end the wait of a fetch."""
         return self.error in UNKNOWN
 
     @property
     def is_unchanged_for_session(self) -> bool:
-        """Whether the client of a session knows all there is: such are most of many, and are passed over."""
+        """Whether the client of a session has been sent all there is: most of many are, and are passed over."""
         wanted, partition = self.wanted, self.partition
         return (
             partition is not None
@@ -63,7 +63,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one fetch asks of its answer as a whole."""
+    """The limits that one fetch sets for its answer as a whole."""
 
     min_bytes: int
     max_bytes: int
@@ -166,7 +166,7 @@ def _read(
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     if records and max_bytes < 0:
-        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # So Kafka does, where there is anything.
+        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # As Kafka, if there are records.
     answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
     if limits.is_read_committed and records:
         answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
@@ -189,9 +189,9 @@ def _records(
 def _aborted(
     partition: Partition, start_offset: int, records: FileRange, may_wait: bool
 ) -> list[AbortedTransaction]:
-    """What the client must leave out of `records`, which begin with the batch of `start_offset`."""
+    """Transactions that the client must leave out of `records`, which begin with the batch of `start_offset`."""
     if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
-        return []  # As a rule: then nobody need look where the records end.
+        return []  # As a rule: then the end of the records need not be found.
     end_offset = end_of(records, may_wait)
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
@@ -218,7 +218,7 @@ def _good(
     limits: FetchLimits,
     diverging: EpochEndOffset,
 ) -> PartitionData:
-    """Of a partition whose transactions nobody has asked for yet, the last stable offset is not known: -1."""
+    """An answer without an error; its last stable offset is -1 while the open transactions are not known."""
     return PartitionData(
         partition_index=partition.index,
         high_watermark=partition.high_watermark,

@@ -1,7 +1,7 @@
 """InitProducerId (key 22): an id for an idempotent producer (KIP-98, KIP-360).
 
 A producer without a transactional id is always given a fresh id with epoch 0, also where it names the one it
-had: nobody but itself could be fenced by a raised epoch. Those with one are the transaction coordinator's.
+had: a raised epoch could fence no producer but itself. Those with one are the transaction coordinator's.
 """
 
 from __future__ import annotations

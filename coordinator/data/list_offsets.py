@@ -132,7 +132,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     end_offset = partition.last_stable_offset if is_read_committed else partition.high_watermark
-    if end_offset is None:  # The log could not be read, which its own log line told.
+    if end_offset is None:  # The log could not be read, which was logged then.
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
     try:
@@ -149,7 +149,7 @@ def _answer(
 
 
 def find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int] | None:
-    """Offset and timestamp asked for; the timestamp is -1 where none was searched. None: nothing there.
+    """The offset and timestamp asked for, or None; the timestamp is -1 where none was searched.
 
     What is found by its time counts if it is one of those below `end_offset`.
     """

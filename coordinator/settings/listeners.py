@@ -1,4 +1,4 @@
-"""The listeners: which addresses the daemon binds, and what it tells clients to connect to.
+"""The listeners: which addresses the daemon binds, and which it advertises to clients.
 
 `listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`
 are read together, by Kafka's rules, into one `ListenerConfig` per address that is bound. A broker's controller
@@ -43,7 +43,7 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """One address to bind, with what clients that come in on it are told.
+    """One address to bind, with the address that its clients shall connect to.
 
     `host` is blank for every interface. An `advertised_port` of 0 stands for the port that gets bound.
     """
@@ -69,13 +69,13 @@ def parse_listeners(
     protocols = _protocols(protocol_map, problems)
     unserved = {name.upper() for name in controller_listener_names}
     bound = [endpoint for endpoint in bound if endpoint.name not in unserved]
-    told = {endpoint.name: endpoint for endpoint in advertised if endpoint.name not in unserved}
+    advertised_by_name = {endpoint.name: endpoint for endpoint in advertised if endpoint.name not in unserved}
     if not bound and all_readable:
         problems.append("listeners: at least one is needed, beside those of a controller")
-    problems += _bound_problems(bound, protocols) + _advertised_problems(bound, told)
+    problems += _bound_problems(bound, protocols) + _advertised_problems(bound, advertised_by_name)
     if problems:
         raise ListenersError(problems)
-    return tuple(_listener(endpoint, told.get(endpoint.name, endpoint)) for endpoint in bound)
+    return tuple(_listener(endpoint, advertised_by_name.get(endpoint.name, endpoint)) for endpoint in bound)
 
 
 def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[ListenerAddress]:
@@ -128,20 +128,25 @@ def _port_problems(bound: list[ListenerAddress]) -> list[str]:
     return problems
 
 
-def _advertised_problems(bound: list[ListenerAddress], told: dict[str, ListenerAddress]) -> list[str]:
+def _advertised_problems(bound: list[ListenerAddress], advertised: dict[str, ListenerAddress]) -> list[str]:
     names = {endpoint.name for endpoint in bound}
     problems = [
-        f"advertised.listeners: {name} is not one of the listeners" for name in told if name not in names
+        f"advertised.listeners: {name} is not one of the listeners"
+        for name in advertised
+        if name not in names
     ]
     for endpoint in bound:
-        if told.get(endpoint.name, endpoint).host in _NOT_ROUTABLE:
+        host = advertised.get(endpoint.name, endpoint).host
+        if host in _NOT_ROUTABLE:
             problems.append(
-                f"advertised.listeners: clients cannot connect to {told.get(endpoint.name, endpoint).host}; "
+                f"advertised.listeners: clients cannot connect to {host}; "
                 f"give the listener {endpoint.name} an address that they can reach"
             )
     return problems
 
 
-def _listener(endpoint: ListenerAddress, told: ListenerAddress) -> ListenerConfig:
+def _listener(endpoint: ListenerAddress, advertised: ListenerAddress) -> ListenerConfig:
     host = "" if endpoint.host in _EVERY_INTERFACE else endpoint.host
-    return ListenerConfig(endpoint.name, host, endpoint.port, told.host or socket.gethostname(), told.port)
+    return ListenerConfig(
+        endpoint.name, host, endpoint.port, advertised.host or socket.gethostname(), advertised.port
+    )

@@ -23,7 +23,7 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 6
 
 
 class Kind(Protocol):
-    """What every kind of value can do."""
+    """A kind of value: how it is read, and which values are allowed."""
 
     @property
     def allowed(self) -> str:

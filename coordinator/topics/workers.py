@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Workers(Protocol):
-    """Somewhere to run what may wait for the disk."""
+    """Threads that run work which may wait for the disk."""
 
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         """Run `work` elsewhere; then `done` on the event-loop thread, with the finished future."""
