@@ -23,7 +23,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
-from coordinator.history.topic import HistoryApart, history_topic_config
+from coordinator.history.topic import HistoryFlusherRouter, history_topic_config
 from coordinator.history.writer import HistoryWriter
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.full_collections import FullCollections
@@ -77,7 +77,7 @@ READ_OTHERWISE = frozenset(
 )
 """Settings that the data plane knows in another form than they are given in."""
 NOT_SHOWN = frozenset({"producer_id_expiration_check_interval_ms"})
-"""Settings that Kafka takes and does not describe."""
+"""Settings that Kafka accepts and DescribeConfigs does not show."""
 
 
 class StartupError(Exception):
@@ -87,7 +87,7 @@ class StartupError(Exception):
 async def serve(
     settings: Settings, ready: Callable[[str], None], stop: asyncio.Event, files: Files | None = None
 ) -> None:
-    """Run the daemon until `stop` is set; `ready` is told the address once clients are served.
+    """Run the daemon until `stop` is set; `ready` is called with the address once clients are served.
 
     Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
     directory is left as a clean shutdown leaves it.
@@ -108,7 +108,7 @@ async def serve(
 
 
 def open_directory(settings: Settings, files: Files) -> LogDirectory:
-    """Take the log directory for ourselves. Raises StartupError."""
+    """Open the log directory and lock it. Raises StartupError."""
     try:
         directory = LogDirectory.open(settings.data_directory, files, node_id=settings.node_id)
     except LogDirectoryError as error:
@@ -129,10 +129,10 @@ class Daemon:
         self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
-        self._history_flusher = Flusher(1, post)  # Its disk may be stuck: no commit is to queue behind it.
+        self._history_flusher = Flusher(1, post)  # No commit is to queue behind its disk, which may be stuck.
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
-        self._encoder = ThreadWorkers(1, post, "encoder")  # It waits for no disk: a stop can wait for it.
+        self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
         self._caretaker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
         self.runtime = Runtime(
@@ -157,7 +157,7 @@ class Daemon:
         self._on_altered(self.registry.settings)
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
-        flusher = HistoryApart(self._flusher, self._history_flusher)
+        flusher = HistoryFlusherRouter(self._flusher, self._history_flusher)
         machinery = Machinery(
             flusher=flusher,
             workers=self._readers,
@@ -241,7 +241,7 @@ class Daemon:
         try:
             runners = self._runners()
             self._history = self._open_history()
-            gc.freeze()  # All so far is here to stay: a collection while shards load need not look at it.
+            gc.freeze()  # These objects stay: a collection while shards load need not visit them.
             self.runtime.open_shards(*runners)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)
@@ -266,7 +266,7 @@ class Daemon:
         return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
-        """Of groups and of transactions, each kind over an internal topic of its own."""
+        """Make the shards of groups and of transactions, each kind over an internal topic of its own."""
         topics = InternalTopics(self.registry, self.runtime, self._settings)
         groups = topics.group_runners(group_shards(self._new_shard))
         return groups, topics.transaction_runners(transaction_shards(self._new_transactions))
@@ -281,7 +281,7 @@ class Daemon:
         """Answer what can be answered, flush what was appended, let go of the clients."""
         await self.server.stop_listening()
         self.server.stop_reading()
-        await self._encoder.idle()  # What it brings is appended, for which the flusher must be there.
+        await self._encoder.idle()  # Its results are appended, which needs the flusher.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()
@@ -294,19 +294,19 @@ class Daemon:
 
 
 def group_settings(settings: Settings) -> GroupSettings:
-    """What the groups' core needs to know."""
+    """The settings of the groups' core."""
     return GroupSettings(**{name: getattr(settings, name) for name in GroupSettings.__dataclass_fields__})
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:
-    """What the transactions' core needs to know."""
+    """The settings of the transactions' core."""
     own = TransactionSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
     most_bytes = min(settings.message_max_bytes, settings.transaction_state_log_segment_bytes)
     return TransactionSettings(**{name: getattr(settings, name) for name in own}, max_record_bytes=most_bytes)
 
 
 def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
-    """What the data plane needs to know; settings that Muster does not offer keep Kafka's defaults."""
+    """The settings of the data plane; those that Muster does not offer keep Kafka's defaults."""
     own = TopicSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
     return TopicSettings(
         **{name: getattr(settings, name) for name in own - READ_OTHERWISE},

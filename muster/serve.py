@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from coordinator.settings.model import Settings
-from coordinator.settings.sources import Loaded, SettingsError, load
+from coordinator.settings.sources import LoadedSettings, SettingsError, load
 from muster.log_output import configure_log, structlog  # Before all that imports structlog.
 from muster.sentences import cut, say
 
@@ -97,7 +97,7 @@ def overrides_of(flags: argparse.Namespace) -> dict[str, str | None]:
     return overrides
 
 
-def _tell_what_was_passed_over(loaded: Loaded) -> None:
+def _tell_what_was_passed_over(loaded: LoadedSettings) -> None:
     log = structlog.get_logger()
     if loaded.ignored:
         log.warning("settings of Kafka's that mean nothing here are ignored", names=", ".join(loaded.ignored))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from coordinator.settings.listeners import Listener
+from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import load
 from muster.cli import app
@@ -42,8 +42,8 @@ def settings(services: dict[str, Any]) -> Settings:
 
 def test_the_daemon_has_one_listener_for_the_host_and_one_for_containers(settings: Settings) -> None:
     assert settings.endpoints == (
-        Listener("HOST", "", 9092, "localhost", 9092),
-        Listener("INTERNAL", "", 19092, "muster", 19092),
+        ListenerConfig("HOST", "", 9092, "localhost", 9092),
+        ListenerConfig("INTERNAL", "", 19092, "muster", 19092),
     )
 
 

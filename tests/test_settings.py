@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from coordinator.daemon import topic_settings
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS
 from coordinator.settings.kafka_names import IGNORED, RETIRED
-from coordinator.settings.listeners import Listener
+from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import OPTIONS, Settings, attribute_name, option_name
 from coordinator.settings.page import (
     DIFFERENT_DEFAULTS,
@@ -26,7 +26,7 @@ from coordinator.settings.page import (
     settings_page,
 )
 from coordinator.settings.properties import PropertiesError, parse_properties
-from coordinator.settings.sources import Loaded, SettingsError, environment_variable, load
+from coordinator.settings.sources import LoadedSettings, SettingsError, environment_variable, load
 from coordinator.settings.types import Flag, Whole
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.settings import TopicSettings
@@ -76,7 +76,7 @@ def problems(overrides: Mapping[str, str | None] | None = None, **sources: objec
 
 def test_without_anything_given_the_defaults_are_kafkas_on_loopback() -> None:
     settings = load().settings
-    assert settings.endpoints == (Listener("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),)
+    assert settings.endpoints == (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),)
     assert settings.group_initial_rebalance_delay_ms == 3000
     assert settings.offsets_topic_num_partitions == 50
     assert settings.data_directory == Path("muster-data")
@@ -91,7 +91,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
 
 def test_a_stock_brokers_file_works_and_what_means_nothing_is_listed(tmp_path: Path) -> None:
     loaded = load(config=properties(tmp_path, STOCK_FILE))
-    assert loaded.settings.endpoints == (Listener("PLAINTEXT", "", 9092, "localhost", 9092),)
+    assert loaded.settings.endpoints == (ListenerConfig("PLAINTEXT", "", 9092, "localhost", 9092),)
     assert loaded.settings.node_id == 7
     assert loaded.settings.data_directory == Path("logs")
     assert "process.roles" in loaded.ignored
@@ -130,7 +130,7 @@ def test_a_variable_that_nearly_names_a_setting_is_refused() -> None:
 def test_variables_that_kubernetes_sets_for_a_service_named_muster_do_no_harm() -> None:
     environment = {"MUSTER_SERVICE_HOST": "10.0.0.1", "MUSTER_PORT_9092_TCP_ADDR": "10.0.0.1", "HOME": "/"}
     loaded = load(environment=environment)
-    assert loaded == Loaded(Settings(), (), ("MUSTER_PORT_9092_TCP_ADDR", "MUSTER_SERVICE_HOST"))
+    assert loaded == LoadedSettings(Settings(), (), ("MUSTER_PORT_9092_TCP_ADDR", "MUSTER_SERVICE_HOST"))
 
 
 def test_no_two_options_share_a_variable() -> None:
@@ -358,8 +358,8 @@ def test_two_listeners_each_have_their_own_advertised_address() -> None:
         }
     ).settings
     assert settings.endpoints == (
-        Listener("INTERNAL", "", 19092, "muster", 19092),
-        Listener("HOST", "", 9092, "localhost", 29092),
+        ListenerConfig("INTERNAL", "", 19092, "muster", 19092),
+        ListenerConfig("HOST", "", 9092, "localhost", 29092),
     )
 
 
@@ -367,7 +367,10 @@ def test_listeners_on_the_same_port_are_refused_but_for_one_of_each_address_fami
     names = "A:PLAINTEXT,B:PLAINTEXT"
     assert load(
         {"listeners": "A://127.0.0.1:1,B://[::1]:1", "listener.security.protocol.map": names}
-    ).settings.endpoints == (Listener("A", "127.0.0.1", 1, "127.0.0.1", 1), Listener("B", "::1", 1, "::1", 1))
+    ).settings.endpoints == (
+        ListenerConfig("A", "127.0.0.1", 1, "127.0.0.1", 1),
+        ListenerConfig("B", "::1", 1, "::1", 1),
+    )
     told = problems({"listeners": "A://127.0.0.1:1,B://127.0.0.2:1", "listener.security.protocol.map": names})
     assert told == ["listeners: A and B both take port 1"]
 

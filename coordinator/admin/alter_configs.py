@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from coordinator.admin.config_change import Change, incremental_change, replacement
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import text_of
@@ -41,27 +41,29 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
         *("min.compaction.lag.ms", "max.compaction.lag.ms"),
     }
 )
-"""How the daemon's own topics are cleaned may be changed; the coordinators count on the rest."""
+"""Settings of the daemon's own topics that may be changed: how they are cleaned. Coordinators rely on the rest."""
 
 ELECTED_BY: Final = "min.insync.replicas"
-"""Kafka elects by it, and lets it be set for all nodes alone."""
+"""A setting that elections go by: Kafka lets it be set for all nodes together, and for no single one."""
 
 Attempt = Callable[[Done], None]
-"""Begins a change; raises Refused. Told how it went, if there was anything to do."""
+"""Begins a change, and calls what it is given with the outcome. Raises Refused."""
 
 
-def handle(broker: Broker, request: AlterConfigsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: AlterConfigsRequest, pending: ClientRequest) -> None:
     """Replace all settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, AlterConfigsResponse(), replacement)
 
 
-def handle_incremental(broker: Broker, request: IncrementalAlterConfigsRequest, pending: Pending) -> None:
+def handle_incremental(
+    broker: Broker, request: IncrementalAlterConfigsRequest, pending: ClientRequest
+) -> None:
     """Change some settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, IncrementalAlterConfigsResponse(), incremental_change)
 
 
 def _alter(
-    broker: Broker, request: Any, pending: Pending, response: Any, change_of: Callable[[Any], Change]
+    broker: Broker, request: Any, pending: ClientRequest, response: Any, change_of: Callable[[Any], Change]
 ) -> None:
     """Change each resource, or only check the change, and answer after the last.
 
@@ -95,7 +97,7 @@ def _begin(
     result: AlterConfigsResourceResponse,
     countdown: Countdown,
 ) -> None:
-    """One change after the other: what goes by the name `busy` may be under way already."""
+    """Begin the change once no other of the same topic, or of the daemon's settings, is under way."""
     if registry.is_changing(busy):
         registry.when_changed(busy, lambda _: _begin(registry, busy, attempt, result, countdown))
         return
@@ -130,7 +132,7 @@ def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only
 
 
 def _alter_topic(registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: Done) -> None:
-    """In Kafka's order: the name, what the settings would be, whether there is such a topic. Raises Refused."""
+    """Check in Kafka's order: the name, the settings, whether the topic exists; then alter it. Raises Refused."""
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if problem := name_problem(name):

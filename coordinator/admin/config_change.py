@@ -1,6 +1,6 @@
 """What a client asks to be done to one resource's settings, as a change of their texts. Checks no value.
 
-Settings are told by name; a list is a text with commas. Knows neither topics nor where anything is kept.
+Settings go by name; a list is a text with commas. Knows neither topics nor where anything is kept.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from protocol.messages.incremental_alter_configs import AlterableConfig as Confi
 from protocol.messages.incremental_alter_configs import ConfigOperation
 
 ListDefault = Callable[[str, ConfigOperation], str]
-"""What a setting is that was not given, where it is a list; raises Refused where it is none."""
+"""The default of a setting that is a list; raises Refused where it is none."""
 
 Change = Callable[[Mapping[str, str], ListDefault], dict[str, str]]
-"""From what a resource was given to what it shall have. Raises Refused."""
+"""Makes the settings that a resource shall have from those it was given. Raises Refused."""
 
 MAX_VALUE_BYTES: Final = 32_767
-"""Of one value: a list may be appended to again and again, and has to fit a string of the protocol."""
+"""Size of one value: a list may be appended to again and again, and has to fit a string of the protocol."""
 
 OPERATIONS: Final = frozenset(ConfigOperation)
 
 
 def replacement(configs: Sequence[AlterableConfig]) -> Change:
-    """All that was given before goes. Raises Refused: INVALID_REQUEST."""
+    """A change that drops all settings given before. Raises Refused: INVALID_REQUEST."""
     values = {config.name: config.value for config in configs}
     _check([config.name for config in configs], [name for name, value in values.items() if value is None])
     return lambda _current, _list_default: _bounded({name: value or "" for name, value in values.items()})
 
 
 def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
-    """What is not named stays. Raises Refused: INVALID_REQUEST."""
+    """A change that keeps the settings it does not name. Raises Refused: INVALID_REQUEST."""
     for config in configs:
         if config.config_operation not in OPERATIONS:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import Done
@@ -18,7 +18,7 @@ from protocol.messages.create_partitions import (
 )
 
 
-def handle(broker: Broker, request: CreatePartitionsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: CreatePartitionsRequest, pending: ClientRequest) -> None:
     """Add partitions, and answer when they are durable.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal), INVALID_PARTITIONS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.names import CLUSTER_METADATA_TOPIC, is_internal, name_problem
@@ -29,7 +29,7 @@ DEFAULT: Final = -1
 NODES: Final = 1
 
 
-def handle(broker: Broker, request: CreateTopicsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: CreateTopicsRequest, pending: ClientRequest) -> None:
     """Make the topics, and answer when they are durable.
 
     Errors per topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST (named twice; numbers

@@ -1,14 +1,14 @@
 """DeleteTopics (key 20): delete topics by name or, from version 6, by id.
 
-A deleted topic is gone for everybody when the answer leaves; who has committed offsets for it is told by the
-registry (docs/kafka.md O23). The daemon's own topics cannot be deleted.
+A deleted topic is gone for all clients when the answer leaves; the registry reports it to the groups, whose
+offsets for it go as well (docs/kafka.md O23). The daemon's own topics cannot be deleted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import Done
 from coordinator.topics.topic import Topic
@@ -27,7 +27,7 @@ NO_TOPIC = "This server does not host this topic-partition."
 NO_TOPIC_ID = "This server does not host this topic ID."
 
 
-def handle(broker: Broker, request: DeleteTopicsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DeleteTopicsRequest, pending: ClientRequest) -> None:
     """Delete the topics, and answer when that is durable.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (both name and id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.admin.operations import CLUSTER_OPERATIONS
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,7 +17,7 @@ BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-def handle(broker: Broker, request: DescribeClusterRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DescribeClusterRequest, pending: ClientRequest) -> None:
     """Describe the cluster. Errors: MISMATCHED_ENDPOINT_TYPE (controllers), UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type != BROKERS:
         pending.reply(_refusal(request.endpoint_type))

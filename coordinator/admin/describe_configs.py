@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.broker_configs import BrokerConfig, broker_configs
 from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import plain_text, values_of
@@ -36,7 +36,7 @@ OLDER_NAMES: Final = {
 """Where Kafka's default of a setting stands that is null by itself."""
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DescribeConfigsRequest, pending: ClientRequest) -> None:
     """Describe the settings of each resource.
 
     Errors per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another broker,
@@ -104,7 +104,7 @@ def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynon
 
 
 def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
-    """Where the setting has an older name in other units, Kafka's default stands there, and is told last."""
+    """The values by source, the one in force first; Kafka's default under an older name in other units is last."""
     older = OLDER_NAMES.get(name)
     synonyms = [
         _synonym(name, text, source)
@@ -174,7 +174,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
-    """What is secret is not shown, only that it is there."""
+    """`shown` without the values of a secret: clients learn only that it is set."""
     if shown.config_type == ConfigType.PASSWORD:
         shown.is_sensitive, shown.value = True, None
         for synonym in shown.synonyms:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 import structlog
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
@@ -26,7 +26,7 @@ from storage.files import StorageError
 log = structlog.get_logger("muster.topics")
 
 
-def handle(broker: Broker, request: DescribeLogDirsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DescribeLogDirsRequest, pending: ClientRequest) -> None:
     """Describe the partitions asked for, null being all; those that are not there are left out.
 
     Error of the directory: KAFKA_STORAGE_ERROR (the volume does not answer).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.names import missing_topic_error, name_problem
 from coordinator.topics.partition import Partition
 from coordinator.topics.refusal import Countdown
@@ -16,7 +16,7 @@ from protocol.messages.describe_producers import (
 )
 
 
-def handle(broker: Broker, request: DescribeProducersRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DescribeProducersRequest, pending: ClientRequest) -> None:
     """Answer per partition, once its producers are known.
 
     Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.

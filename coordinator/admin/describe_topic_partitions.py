@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.admin.operations import TOPIC_OPERATIONS
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.leadership import described
 from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.partition import Partition
@@ -27,7 +27,7 @@ MAX_PAGE_PARTITIONS: Final = 2000
 """Partitions in one answer, whatever the request says (max.request.partition.size.limit)."""
 
 
-def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: ClientRequest) -> None:
     """Describe a page.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
@@ -19,8 +19,8 @@ ELECTION_TYPES = frozenset(ElectionType)
 NOT_NEEDED = "Leader election not needed for topic partition."
 
 
-def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: Pending) -> None:
-    """No election is ever needed; asked for all partitions, only the topics are told, as Kafka does.
+def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: ClientRequest) -> None:
+    """ElectLeaders (key 43): no election is ever needed. An answer for all partitions has topics only, as Kafka's.
 
     Errors: INVALID_REQUEST (kind of election). Per partition: ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION.
     """

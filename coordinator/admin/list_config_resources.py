@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import ConfigResourceType
 from protocol.messages.list_config_resources import (
@@ -17,7 +17,7 @@ KINDS_SINCE: Final = 1  # Before it, only client metrics subscriptions could be 
 KINDS: Final = frozenset(ConfigResourceType)
 
 
-def handle(broker: Broker, request: ListConfigResourcesRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: ListConfigResourcesRequest, pending: ClientRequest) -> None:
     """List the kinds asked for; none asks for all. Error: UNSUPPORTED_VERSION (an unknown kind)."""
     asked = set(request.resource_types)
     if pending.api_version < KINDS_SINCE:

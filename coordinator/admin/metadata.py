@@ -11,7 +11,7 @@ from typing import Final
 
 from coordinator.admin.auto_create import create_missing
 from coordinator.admin.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.leadership import described
 from coordinator.topics.names import is_internal, missing_topic_error
 from coordinator.topics.topic import Topic
@@ -29,7 +29,7 @@ from protocol.messages.metadata import (
 IDS_SINCE: Final = 12  # Versions 10 and 11 have the field, but Kafka refuses ids and null names there.
 
 
-def handle(broker: Broker, request: MetadataRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: MetadataRequest, pending: ClientRequest) -> None:
     """Describe the topics asked for: null is all, an empty list none (in version 0: all).
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
@@ -45,7 +45,7 @@ def handle(broker: Broker, request: MetadataRequest, pending: Pending) -> None:
 
 
 def _answer_by_name(
-    broker: Broker, request: MetadataRequest, asked: list[MetadataRequestTopic], pending: Pending
+    broker: Broker, request: MetadataRequest, asked: list[MetadataRequestTopic], pending: ClientRequest
 ) -> None:
     names = list(dict.fromkeys(topic.name or "" for topic in asked))
     _reply(broker, request, pending, [_by_name(broker, name) for name in names])
@@ -96,7 +96,7 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
 
 
 def _reply(
-    broker: Broker, request: MetadataRequest, pending: Pending, topics: list[MetadataResponseTopic]
+    broker: Broker, request: MetadataRequest, pending: ClientRequest, topics: list[MetadataResponseTopic]
 ) -> None:
     settings = broker.settings
     host, port = broker.endpoint_for(pending.listener)

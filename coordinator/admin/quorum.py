@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.names import CLUSTER_METADATA_TOPIC
 from coordinator.topics.refusal import Refused
 from protocol.codec.primitives import ZERO_UUID
@@ -39,7 +39,7 @@ MAX_WORDS: Final = 1000
 """Characters of a refusal that repeats what the client sent."""
 
 
-def describe_quorum(broker: Broker, request: DescribeQuorumRequest, pending: Pending) -> None:
+def describe_quorum(broker: Broker, request: DescribeQuorumRequest, pending: ClientRequest) -> None:
     """The one voter is the leader. As in Kafka, the metadata's partition is described if it alone is asked for.
 
     Errors per partition: UNKNOWN_TOPIC_OR_PARTITION.
@@ -84,7 +84,7 @@ def _metadata_log(broker: Broker) -> PartitionData:
     )
 
 
-def unregister_broker(broker: Broker, request: UnregisterBrokerRequest, pending: Pending) -> None:
+def unregister_broker(broker: Broker, request: UnregisterBrokerRequest, pending: ClientRequest) -> None:
     """No other broker is registered, and this one stays: Kafka's would serve no client until its next start.
 
     Errors: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (this node).
@@ -96,7 +96,7 @@ def unregister_broker(broker: Broker, request: UnregisterBrokerRequest, pending:
     pending.reply(UnregisterBrokerResponse(error_code=error, error_message=words))
 
 
-def add_voter(broker: Broker, request: AddRaftVoterRequest, pending: Pending) -> None:
+def add_voter(broker: Broker, request: AddRaftVoterRequest, pending: ClientRequest) -> None:
     """Refused like where `kraft.version` is 0: the voters are those of the configuration.
 
     Errors: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION.
@@ -112,7 +112,7 @@ def add_voter(broker: Broker, request: AddRaftVoterRequest, pending: Pending) ->
         pending.reply(AddRaftVoterResponse(error_code=refused.error, error_message=_bounded(refused)))
 
 
-def remove_voter(broker: Broker, request: RemoveRaftVoterRequest, pending: Pending) -> None:
+def remove_voter(broker: Broker, request: RemoveRaftVoterRequest, pending: ClientRequest) -> None:
     """Refused as `add_voter` does. Errors: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION."""
     try:
         _check_voter(broker, request, "Remove")

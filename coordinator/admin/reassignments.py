@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.assignments import assignment_problem
 from coordinator.topics.registry import TopicRegistry
 from protocol.errors import ErrorCode
@@ -35,8 +35,10 @@ MOVING_SUFFIX_LENGTH: Final = 40
 MAX_DIRECTORY_NAME_LENGTH: Final = 255
 
 
-def alter_replica_log_dirs(broker: Broker, request: AlterReplicaLogDirsRequest, pending: Pending) -> None:
-    """There is one directory: a replica is in it already. A partition named twice goes where it is named last.
+def alter_replica_log_dirs(
+    broker: Broker, request: AlterReplicaLogDirsRequest, pending: ClientRequest
+) -> None:
+    """AlterReplicaLogDirs (key 34): there is one directory. Of a partition named twice the last counts.
 
     Errors per partition: INVALID_TOPIC_EXCEPTION (too long a name), LOG_DIR_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION.
@@ -72,7 +74,7 @@ def _move_error(registry: TopicRegistry, name: str, index: int, path: str) -> Er
 
 
 def alter_reassignments(
-    broker: Broker, request: AlterPartitionReassignmentsRequest, pending: Pending
+    broker: Broker, request: AlterPartitionReassignmentsRequest, pending: ClientRequest
 ) -> None:
     """A reassignment to this node alone is done as it is asked for, one to any other node is refused.
 
@@ -115,7 +117,7 @@ def _reassigned(broker: Broker, name: str, asked: ReassignablePartition) -> tupl
 
 
 def list_reassignments(
-    _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: Pending
+    _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: ClientRequest
 ) -> None:
     """Nothing moves where there is nowhere to go."""
     pending.reply(ListPartitionReassignmentsResponse(error_message=None))

@@ -1,4 +1,4 @@
-"""What a node without authentication, authorizer, quotas and SCRAM users answers to those who ask about them.
+"""What a node without authentication, authorizer, quotas and SCRAM users answers when asked about them.
 
 SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31),
 DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. What would have to
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
 from protocol.messages.acls import (
@@ -42,38 +42,40 @@ EXACT, DEFAULT, ANY = range(3)  # How a part of a quota's entity is matched.
 ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
-def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: Pending) -> None:
+def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: ClientRequest) -> None:
     """A plain listener has no mechanisms. Error: ILLEGAL_SASL_STATE; the connection stays open."""
     pending.reply(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
 
 
-def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: Pending) -> None:
-    """On a plain listener every client is let in already. Error: ILLEGAL_SASL_STATE."""
+def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: ClientRequest) -> None:
+    """A plain listener needs no authentication. Error: ILLEGAL_SASL_STATE."""
     words = "SaslAuthenticate request received after successful authentication"
     pending.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=words))
 
 
-def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: Pending) -> None:
-    """Error: SECURITY_DISABLED."""
+def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: ClientRequest) -> None:
+    """DescribeAcls (key 29) always fails. Error: SECURITY_DISABLED."""
     words = f"{NO_AUTHORIZER} on the broker"
     pending.reply(DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=words))
 
 
-def create_acls(_broker: Broker, request: CreateAclsRequest, pending: Pending) -> None:
+def create_acls(_broker: Broker, request: CreateAclsRequest, pending: ClientRequest) -> None:
     """Error of each: SECURITY_DISABLED."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER}.")
     pending.reply(CreateAclsResponse(results=[refused] * len(request.creations)))
 
 
-def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: Pending) -> None:
+def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: ClientRequest) -> None:
     """Error of each: SECURITY_DISABLED."""
     error, words = ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}."
     refused = DeleteAclsFilterResult(error_code=error, error_message=words)
     pending.reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
 
 
-def describe_client_quotas(_broker: Broker, request: DescribeClientQuotasRequest, pending: Pending) -> None:
-    """Nobody has a quota. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka lacks)."""
+def describe_client_quotas(
+    _broker: Broker, request: DescribeClientQuotasRequest, pending: ClientRequest
+) -> None:
+    """No entity has a quota. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka lacks)."""
     try:
         _check_filter(request.components)
     except Refused as refused:
@@ -117,9 +119,9 @@ def _match_problem(match_type: int, match: str | None) -> str | None:
 
 
 def describe_scram_credentials(
-    _broker: Broker, request: DescribeUserScramCredentialsRequest, pending: Pending
+    _broker: Broker, request: DescribeUserScramCredentialsRequest, pending: ClientRequest
 ) -> None:
-    """Nobody has credentials. Errors of each user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice)."""
+    """No user has credentials. Errors of each user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice)."""
     named = Counter(user.name for user in request.users or ())
     response = DescribeUserScramCredentialsResponse(error_message="")
     for name, times_named in named.items():

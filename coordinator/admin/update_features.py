@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.feature_levels import SUPPORTED_FEATURES, FeatureLevels
 from coordinator.topics.refusal import Refused
 from coordinator.topics.registry import FEATURES, TopicRegistry
@@ -25,7 +25,7 @@ KINDS: Final = frozenset({UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, Upgra
 KINDS_SINCE: Final = 1  # Before, a flag allowed a lower level.
 
 
-def update_features(broker: Broker, request: UpdateFeaturesRequest, pending: Pending) -> None:
+def update_features(broker: Broker, request: UpdateFeaturesRequest, pending: ClientRequest) -> None:
     """Change the levels, or only check that they could be; an answer leaves when they are on the disk.
 
     Errors of the whole request: INVALID_UPDATE_VERSION, KAFKA_STORAGE_ERROR.
@@ -61,7 +61,7 @@ def _answer(request: UpdateFeaturesRequest, error: ErrorCode) -> UpdateFeaturesR
 
 
 def _new_levels(registry: TopicRegistry, request: UpdateFeaturesRequest, api_version: int) -> dict[str, int]:
-    """All levels as they shall be; of two for one feature the last counts. Raises Refused."""
+    """All levels after the update; of two updates of one feature the last counts. Raises Refused."""
     before = registry.features.levels
     levels = dict(before)
     for update in request.feature_updates:

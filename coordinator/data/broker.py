@@ -1,4 +1,4 @@
-"""What every API handler of the data plane gets: the topics, the machinery, and the server's face.
+"""What every API handler of the data plane gets: the topics, the services they need, and the server's address.
 
 A handler is `handle(broker, request, pending)` and runs on the event-loop thread; it answers through
 `pending`, now or later. Nothing here knows a socket or a clock: the runtime passes in what it has.
@@ -21,8 +21,8 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.workers import Workers
 
 
-class Pending(Protocol):
-    """One request that waits for its answer."""
+class ClientRequest(Protocol):
+    """One request that waits for its answer, as its handler sees it: the server's `Pending`."""
 
     api_version: int
 
@@ -55,10 +55,10 @@ class Broker:
     arm: Callable[[int], None]
     """Have the timing wheel turned by this time (monotonic milliseconds) at the latest."""
     endpoint_for: Callable[[str], tuple[str, int]]
-    """Host and port that clients of the named listener are told to connect to."""
+    """The host and port that clients of the named listener shall connect to."""
     markers: Markers
     """Ends transactions on any partition."""
     verifier: TransactionVerifier | None = None
-    """The transaction coordinator; where there is none, nobody vouches for transactions, nor is asked to."""
+    """The transaction coordinator; without one, transactions are not verified."""
     broker_configs: tuple[BrokerConfig, ...] = ()
-    """All settings for DescribeConfigs; where none are given, it shows those in `settings`."""
+    """All settings, for DescribeConfigs; without them it shows those in `settings`."""

@@ -1,7 +1,7 @@
 """A parked Fetch: completes when enough bytes have become durable, or when its time is up (`max_wait_ms`).
 
 It is watched under its partitions; each flush of one lets it count what came since it was parked, without
-reading. Whatever ends the wait, whoever parked it is told, and reads the partitions afresh. A fetch whose
+reading. Whatever ends the wait, the fetch goes on and reads the partitions again. A fetch whose
 connection is gone is dropped at the next occasion, and waits in slices so that there is one soon.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator.data.broker import Pending
+from coordinator.data.broker import ClientRequest
 from coordinator.data.fetch_read import Target
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.partition import Partition
@@ -19,13 +19,13 @@ from coordinator.topics.partition import Partition
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a partition stood when the fetch was parked."""
+    """The state of a partition when the fetch was parked."""
 
     partition: Partition
     high_watermark: int
     flushed_bytes: int
     max_bytes: int
-    stable_offset: int | None  # None where it does not matter.
+    stable_offset: int | None  # None for a fetch that reads uncommitted records too.
 
     def new_bytes(self) -> int | None:
         """Bytes that came since, as far as this fetch may take them; None if the wait must end."""
@@ -38,7 +38,7 @@ class Mark:
             return 0
         came_bytes = partition.flushed_bytes - self.flushed_bytes
         if came_bytes <= 0:
-            return None  # Written past `Partition`, by a shard of the coordinator: nobody counted.
+            return None  # A shard of the coordinator wrote past `Partition`, which counted nothing.
         return min(came_bytes, self.max_bytes)
 
 
@@ -53,7 +53,7 @@ def mark(target: Target, is_read_committed: bool) -> Mark | None:
 
 
 SLICE_MS: Final = 30_000
-"""A wait is cut into slices of this length: so long may the request of a client that is gone be kept."""
+"""A wait is cut into slices of this length: the request of a client that is gone is kept no longer than that."""
 
 
 class DelayedFetch(DelayedOperation):
@@ -64,7 +64,7 @@ class DelayedFetch(DelayedOperation):
         deadline_ms: int,
         marks: Sequence[Mark],
         wanted_bytes: int,
-        pending: Pending,
+        pending: ClientRequest,
         finish: Callable[[DelayedFetch], None],
     ) -> None:
         super().__init__(deadline_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.partition import Partition
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import TopicRegistry
@@ -21,10 +21,10 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-NOT_MOVED = -1  # As a low watermark, with an error.
+NOT_MOVED = -1  # The low watermark in an answer with an error.
 
 
-def handle(broker: Broker, request: DeleteRecordsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: DeleteRecordsRequest, pending: ClientRequest) -> None:
     """Move the partitions' starts; of a partition named twice the last offset counts, as in Kafka.
 
     Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal), POLICY_VIOLATION

@@ -10,9 +10,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.data.delayed_fetch import SLICE_MS, DelayedFetch, Mark, mark
-from coordinator.data.fetch_read import FetchLimits, Reading, Target, resolve
+from coordinator.data.fetch_read import FetchLimits, FetchRead, Target, resolve
 from coordinator.data.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -28,7 +28,7 @@ from protocol.messages.fetch import FetchRequest
 TOPIC_IDS_SINCE = 13
 
 
-def handle(broker: Broker, request: FetchRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: FetchRequest, pending: ClientRequest) -> None:
     """Answer with record batches.
 
     Errors of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -59,7 +59,7 @@ def _context(broker: Broker, request: FetchRequest, version: int) -> FetchContex
 
 
 def _asked(request: FetchRequest) -> list[WantedPartition]:
-    """What the request names; of a partition named twice the last counts, in the place of the first."""
+    """The partitions of the request; of one that is named twice the last counts, in the place of the first."""
     asked: dict[Key, WantedPartition] = {}
     for topic in request.topics:
         for partition in topic.partitions:
@@ -85,7 +85,7 @@ class _Fetch:
     broker: Broker
     context: FetchContext
     limits: FetchLimits
-    pending: Pending
+    pending: ClientRequest
 
     def start(self) -> None:
         """Read, once the transactions of all partitions are known, if they matter."""
@@ -104,7 +104,7 @@ class _Fetch:
         # Taken before the read, so that what comes while it runs is not missed.
         is_read_committed = self.limits.is_read_committed
         marks = [each for target in targets if (each := mark(target, is_read_committed)) is not None]
-        reading = Reading(targets, self.limits)
+        reading = FetchRead(targets, self.limits)
 
         def on_read() -> None:
             missing_bytes = self.limits.min_bytes - reading.bytes_read
@@ -132,7 +132,7 @@ class _Fetch:
             if self.broker.now_ms() >= deadline_ms:
                 self._read(deadline_ms=None)
             elif parked.has_enough():
-                # What came below the last stable offset is not counted: there may yet be too little.
+                # Bytes below the last stable offset were not counted: there may still be too few.
                 self._read(deadline_ms if self.limits.is_read_committed else None)
             else:
                 self._park(marks, missing_bytes, deadline_ms)

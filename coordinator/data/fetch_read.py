@@ -1,7 +1,7 @@
 """The reading half of Fetch: from partitions and offsets to record batches and errors, within byte limits.
 
 The bytes themselves are not read here: what is found is a range of a segment's file, which the connection
-reads as its peer takes it. A `Reading` begins on the event loop, as long as all it has to look at is in
+reads as its peer takes it. A `FetchRead` begins on the event loop, as long as all it has to look at is in
 memory; the rest, if any, is found on a thread that may wait for the disk. Limits are Kafka's: the first
 partition that has anything gives at least one batch, however large; after it, whole batches within the
 request's and the partition's limits.
@@ -45,17 +45,17 @@ class Target:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is nothing to read: such are answered last, and nobody waits less for their sake."""
+        """Whether there is nothing to read: such targets are answered last, and do not end the wait of a fetch."""
         return self.error in UNKNOWN
 
     @property
-    def is_as_told(self) -> bool:
-        """Whether the client of a session knows all there is: such are most of many, and are passed over."""
+    def is_unchanged_for_session(self) -> bool:
+        """Whether the client of a session has been sent all there is: most of many are, and are passed over."""
         wanted, partition = self.wanted, self.partition
         return (
             partition is not None
-            and wanted.fetch_offset == wanted.told_high_watermark == partition.high_watermark
-            and wanted.told_log_start_offset == partition.log_start_offset
+            and wanted.fetch_offset == wanted.sent_high_watermark == partition.high_watermark
+            and wanted.sent_log_start_offset == partition.log_start_offset
             and wanted.current_leader_epoch <= LEADER_EPOCH >= wanted.last_fetched_epoch
             and partition.is_readable
         )
@@ -63,7 +63,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one fetch asks of its answer as a whole."""
+    """The limits that one fetch sets for its answer as a whole."""
 
     min_bytes: int
     max_bytes: int
@@ -89,7 +89,7 @@ def resolve(topics: TopicLookup, wanted: WantedPartition, by_id: bool) -> Target
     return Target(wanted, partition, error)
 
 
-class Reading:
+class FetchRead:
     """One pass over the targets of a fetch, which may begin on the event loop and end on a thread."""
 
     def __init__(self, targets: Sequence[Target], limits: FetchLimits) -> None:
@@ -120,7 +120,7 @@ class Reading:
 
     def _read_next(self, may_wait: bool) -> None:
         target = self._targets[self._next]
-        if not target.is_as_told:
+        if not target.is_unchanged_for_session:
             left_bytes = self._limits.max_bytes - self.bytes_read
             if self._next:
                 left_bytes = max(0, left_bytes)
@@ -166,7 +166,7 @@ def _read(
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     if records and max_bytes < 0:
-        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # So Kafka does, where there is anything.
+        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # As Kafka, if there are records.
     answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
     if limits.is_read_committed and records:
         answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
@@ -189,9 +189,9 @@ def _records(
 def _aborted(
     partition: Partition, start_offset: int, records: FileRange, may_wait: bool
 ) -> list[AbortedTransaction]:
-    """What the client must leave out of `records`, which begin with the batch of `start_offset`."""
+    """Transactions that the client must leave out of `records`, which begin with the batch of `start_offset`."""
     if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
-        return []  # As a rule: then nobody need look where the records end.
+        return []  # As a rule: then the end of the records need not be found.
     end_offset = end_of(records, may_wait)
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
@@ -218,7 +218,7 @@ def _good(
     limits: FetchLimits,
     diverging: EpochEndOffset,
 ) -> PartitionData:
-    """Of a partition whose transactions nobody has asked for yet, the last stable offset is not known: -1."""
+    """An answer without an error; its last stable offset is -1 while the open transactions are not known."""
     return PartitionData(
         partition_index=partition.index,
         high_watermark=partition.high_watermark,

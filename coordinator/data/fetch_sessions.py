@@ -27,7 +27,7 @@ EVICTABLE_AFTER_MS: Final = 120_000
 """Silence after which any other session may push one out, and age from which a larger one may (Kafka's)."""
 
 MAX_PARTITIONS: Final = 200_000
-"""Of all sessions together, about 300 bytes each: beyond it a fetch is answered without a session."""
+"""Partitions in all sessions together, of about 300 bytes: beyond it a fetch is answered without a session."""
 
 Key: TypeAlias = tuple[bytes, str, int]
 """Topic id, topic name, partition. Requests carry either id or name: the other is zero or empty."""
@@ -35,7 +35,7 @@ Key: TypeAlias = tuple[bytes, str, int]
 
 @dataclass(slots=True)
 class WantedPartition:
-    """One partition of a fetch: what the client asked last, and what it was told last."""
+    """One partition of a fetch: what the client asked for last, and what it was sent last."""
 
     topic_id: bytes
     topic: str
@@ -44,9 +44,9 @@ class WantedPartition:
     max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
-    known_name: str | None = None  # Of a topic that was asked for by id, once it was found.
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
+    known_name: str | None = None  # The name of a topic that was asked for by id, once found.
 
     @property
     def key(self) -> Key:
@@ -64,15 +64,15 @@ class WantedPartition:
         return bool(
             answer.records
             or answer.error_code
-            or answer.high_watermark != self.told_high_watermark
-            or answer.log_start_offset != self.told_log_start_offset
+            or answer.high_watermark != self.sent_high_watermark
+            or answer.log_start_offset != self.sent_log_start_offset
             or answer.diverging_epoch.epoch >= 0
         )
 
-    def tell(self, answer: PartitionData) -> None:
-        """Remember what the client is told. After an error the next good answer is news in any case."""
-        self.told_high_watermark = -1 if answer.error_code else answer.high_watermark
-        self.told_log_start_offset = answer.log_start_offset
+    def record_sent(self, answer: PartitionData) -> None:
+        """Remember what the client is sent. After an error the next good answer is news in any case."""
+        self.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
+        self.sent_log_start_offset = answer.log_start_offset
 
 
 def wanted_partition(topic_id: bytes, topic: str, asked: FetchPartition) -> WantedPartition:
@@ -116,7 +116,7 @@ class FetchSession:
         return self.used_ms - self.created_ms > EVICTABLE_AFTER_MS
 
     def update(self, asked: Iterable[WantedPartition], forgotten: Iterable[Key]) -> int:
-        """Take over what a request changes; by how many the partitions have become more."""
+        """Take over what a request changes; return by how many the partitions have become more."""
         before = len(self.partitions)
         for newer in asked:
             known = self.partitions.get(newer.key)
@@ -129,14 +129,14 @@ class FetchSession:
         return len(self.partitions) - before
 
     def respond(self, expected_epoch: int, answers: Answers) -> FetchResponse:
-        """Only what is news; partitions that gave records go to the end, so that all get their turn."""
+        """Answer with what is news; partitions that gave records go to the end, so that all get their turn."""
         if self.epoch != expected_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self.session_id)
         news: Answers = []
         for wanted, answer in answers:
             if wanted.is_news(answer):
                 news.append((wanted, answer))
-            wanted.tell(answer)
+            wanted.record_sent(answer)
             if answer.records and wanted.key in self.partitions:
                 self.partitions.move_to_end(wanted.key)
         return response_of(self.session_id, news)
@@ -147,7 +147,7 @@ class FetchSessions:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self.total_partitions = 0  # Of all sessions.
+        self.total_partitions = 0  # In all sessions together.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # The longest unused first.
 
     def __len__(self) -> int:
@@ -202,7 +202,7 @@ class FetchSessions:
             return response_of(NO_SESSION, answers)
         session = FetchSession(self._new_id(), uses_topic_ids, created_ms=now_ms, used_ms=now_ms)
         for wanted, answer in answers:
-            wanted.tell(answer)
+            wanted.record_sent(answer)
             session.partitions[wanted.key] = wanted
         self._sessions[session.session_id] = session
         self.total_partitions += len(session.partitions)

@@ -1,19 +1,19 @@
 """InitProducerId (key 22): an id for an idempotent producer (KIP-98, KIP-360).
 
 A producer without a transactional id is always given a fresh id with epoch 0, also where it names the one it
-had: nobody but itself could be fenced by a raised epoch. Those with one are the transaction coordinator's.
+had: a raised epoch could fence no producer but itself. Those with one are the transaction coordinator's.
 """
 
 from __future__ import annotations
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NONE_YET = -1
 
 
-def handle(broker: Broker, request: InitProducerIdRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: InitProducerIdRequest, pending: ClientRequest) -> None:
     """Give a producer id.
 
     Errors: INVALID_REQUEST, COORDINATOR_LOAD_IN_PROGRESS (the disk failed: try again).
@@ -31,5 +31,5 @@ def handle(broker: Broker, request: InitProducerIdRequest, pending: Pending) -> 
     broker.producer_ids.give(given)
 
 
-def _refuse(pending: Pending, error: ErrorCode) -> None:
+def _refuse(pending: ClientRequest, error: ErrorCode) -> None:
     pending.reply(InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1))

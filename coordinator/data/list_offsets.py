@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.partition import LEADER_EPOCH, READ_COMMITTED, Partition, leader_epoch_error
 from coordinator.topics.refusal import Countdown
 from coordinator.topics.topic_lookup import TopicLookup
@@ -50,7 +50,7 @@ LEADER_EPOCH_SINCE: Final = 4
 log = structlog.get_logger("muster.topics")
 
 
-def handle(broker: Broker, request: ListOffsetsRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: ListOffsetsRequest, pending: ClientRequest) -> None:
     """Answer per partition.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (named twice), UNSUPPORTED_VERSION (a special
@@ -132,7 +132,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     end_offset = partition.last_stable_offset if is_read_committed else partition.high_watermark
-    if end_offset is None:  # The log could not be read, which its own log line told.
+    if end_offset is None:  # The log could not be read, which was logged then.
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
     try:
@@ -149,7 +149,7 @@ def _answer(
 
 
 def find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int] | None:
-    """Offset and timestamp asked for; the timestamp is -1 where none was searched. None: nothing there.
+    """The offset and timestamp asked for, or None; the timestamp is -1 where none was searched.
 
     What is found by its time counts if it is one of those below `end_offset`.
     """

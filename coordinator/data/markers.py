@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 
 Written = Callable[[ErrorCode], None]
-"""Told NONE once the marker is durable, or why it is not."""
+"""Called with NONE once the marker is durable, or with the reason why it is not."""
 
 
 class MarkerWriter(Protocol):
@@ -31,16 +31,16 @@ class Markers:
     def __init__(
         self, topics: TopicLookup, offsets_runner: Callable[[int], MarkerWriter] | None = None
     ) -> None:
-        """`offsets_runner` gives the runner of a partition of `__consumer_offsets`; without it that takes none."""
+        """`offsets_runner` gives the runner of a partition of `__consumer_offsets`; else that takes none."""
         self._topics = topics
         self._offsets_runner = offsets_runner
 
     def write(self, marker: Marker, topic: str, index: int, done: Written) -> None:
-        """Append `marker` to a partition; `done` is told once it is durable.
+        """Append `marker` to a partition; `done` is called once it is durable.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION (it is not there, or it is a log of the daemon's own that takes no
         markers), INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR,
-        NOT_LEADER_OR_FOLLOWER (nobody is there yet to whom it could be given).
+        NOT_LEADER_OR_FOLLOWER (there is no runner yet that could take it).
         """
         partition = self._topics.partition(topic, index)
         if partition is None:

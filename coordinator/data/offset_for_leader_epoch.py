@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.partition import LEADER_EPOCH, leader_epoch_error
 from coordinator.topics.topic_lookup import TopicLookup
 from protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ from protocol.messages.offset_for_leader_epoch import (
 UNDEFINED: Final = -1
 
 
-def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: ClientRequest) -> None:
     """Answer per partition. Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR.
     """

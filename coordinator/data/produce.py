@@ -18,10 +18,11 @@ from typing import Final
 
 import structlog
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.data.produce_checks import checked_batch, request_error
-from coordinator.data.produce_verification import ADDS_SINCE, Answers, ask, refusal
+from coordinator.data.produce_verification import ADDS_SINCE, ask, refusal
 from coordinator.data.recompression import recompressed
+from coordinator.data.transaction_verifier import Outcomes
 from coordinator.topics.partition import Partition
 from coordinator.topics.producer_checks import ProducerError, Verification, check_batch, check_verified
 from coordinator.topics.refusal import Countdown, Refused
@@ -67,7 +68,7 @@ SHOWS_LOG_START: Final = frozenset(
 log = structlog.get_logger("muster.topics")
 
 
-def handle(broker: Broker, request: ProduceRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: ProduceRequest, pending: ClientRequest) -> None:
     """Append, and answer per partition.
 
     Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
@@ -106,7 +107,7 @@ class Unverified:
 class _Produce:
     """One request on its way."""
 
-    def __init__(self, broker: Broker, request: ProduceRequest, pending: Pending) -> None:
+    def __init__(self, broker: Broker, request: ProduceRequest, pending: ClientRequest) -> None:
         self._broker = broker
         self._request = request
         self._pending = pending
@@ -207,7 +208,7 @@ class _Produce:
         self._admissions.end()
 
     def _sort(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
-        """To those that must be verified, or into the log."""
+        """Append the batch, unless the transaction coordinator has to verify it first."""
         state = partition.producers
         begins = batch.is_transactional and batch.producer_id != NO_PRODUCER_ID
         if begins and state is not None and self._verifies(state, batch):
@@ -222,7 +223,10 @@ class _Produce:
         return self._broker.verifier is not None and not goes_on
 
     def _verify(self) -> None:
-        """All are here that must wait for the coordinator: ask, of the one producer that the request may have."""
+        """Have the coordinator verify what waits for it, once no batch of the request can be added to that.
+
+        A request holds batches of one producer at most.
+        """
         verifier, transactional_id = self._broker.verifier, self._request.transactional_id
         unverified, self._unverified = self._unverified, []
         if verifier is None or transactional_id is None or not unverified:
@@ -231,15 +235,15 @@ class _Produce:
         producer = (transactional_id, batch.producer_id, batch.producer_epoch)
         partitions = [each.name for each in unverified]
 
-        def on_answers(answers: Answers) -> None:
+        def on_verified(outcomes: Outcomes) -> None:
             for each in unverified:
-                if error := answers[each.name]:
+                if error := outcomes[each.name]:
                     self._refuse(each.slot, None, refusal(error, version))
                 else:
                     self._append(each.slot, each.topic, each.partition, each.batch, each.verification)
                 each.partition.verifications.answered(each.batch.producer_id)
 
-        ask(self._broker, verifier, producer, partitions, version, on_answers)
+        ask(self._broker, verifier, producer, partitions, version, on_verified)
 
     def _append(
         self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
@@ -256,14 +260,14 @@ class _Produce:
     def _stage(
         self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
     ) -> int:
-        """Up to which offset the log must be durable for the answer. Raises Refused."""
+        """Stage the batch; return up to which offset the answer needs the log durable. Raises Refused."""
         if error := partition.append_error:
             raise Refused(error)
         producers = partition.producers
         if batch.producer_id != NO_PRODUCER_ID and producers is not None:
             if duplicate := producers.find_duplicate(batch):
                 slot.answer.base_offset = duplicate.base_offset
-                slot.answer.log_append_time_ms = duplicate.max_timestamp_ms  # Kafka's, odd as it is.
+                slot.answer.log_append_time_ms = duplicate.max_timestamp_ms  # As Kafka answers a duplicate.
                 return duplicate.last_offset + 1
             known = partition.verifications.find(batch.producer_id)
             try:
@@ -277,7 +281,7 @@ class _Produce:
 
     def _store(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> int:
         view = memoryview(slot.data.records or b"")[batch.position : batch.end]
-        data = bytearray(view) if view.readonly else view  # A large request's buffer is ours alone.
+        data = bytearray(view) if view.readonly else view  # The buffer of a large request has no other user.
         if topic.config.is_log_append_time:
             wall_ms = self._broker.wall_ms()
             set_max_timestamp(data, wall_ms, log_append_time=True)
@@ -320,7 +324,7 @@ class _Produce:
             self._pending.no_reply()
 
     def _lost(self) -> str:
-        """What failed, for the log: a producer that wants no answer learns of it by a closed connection."""
+        """The failed partitions, for the log: a producer that wants no answer sees its connection close."""
         return ", ".join(
             f"{topic.name}-{answer.index} {ErrorCode(answer.error_code).name}"
             for topic in self._response.responses

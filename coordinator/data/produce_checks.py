@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.broker import Pending
+from coordinator.data.broker import ClientRequest
 from coordinator.topics.names import is_internal
 from coordinator.topics.refusal import Refused
 from coordinator.topics.topic import Topic
@@ -15,11 +15,11 @@ from protocol.records.batch import NO_PRODUCER_ID, Batch, CorruptBatch, parse_he
 from protocol.records.validation import NotOneBatch, RefusedBatch, validate_produced
 
 ACKS: Final = (-1, 0, 1)
-ADMIN_CLIENT_ID: Final = "__admin_client"  # Whose batches Kafka takes for internal topics, too.
+ADMIN_CLIENT_ID: Final = "__admin_client"  # Kafka takes batches of this client id for internal topics.
 
 
 def request_error(request: ProduceRequest) -> ErrorCode:
-    """What is wrong with the request as a whole, and so with every partition of it."""
+    """The error of the request as a whole, and so of each of its partitions."""
     producers = {
         producer
         for topic in request.topic_data
@@ -42,7 +42,7 @@ def _transactional_producer(data: PartitionProduceData) -> tuple[int, int] | Non
 
 
 def checked_batch(
-    data: PartitionProduceData, topic: Topic, request: ProduceRequest, pending: Pending, wall_ms: int
+    data: PartitionProduceData, topic: Topic, request: ProduceRequest, pending: ClientRequest, wall_ms: int
 ) -> Batch:
     """The header of the one batch in `data`, if that may be stored in `topic`. Raises Refused."""
     if request.acks not in ACKS:
@@ -54,7 +54,7 @@ def checked_batch(
 
 def _validated(data: PartitionProduceData, config: TopicConfig, api_version: int, wall_ms: int) -> Batch:
     bounds = {}
-    if not config.is_log_append_time:  # Else the producer's timestamps do not matter.
+    if not config.is_log_append_time:  # With LogAppendTime the producer's timestamps do not matter.
         bounds = {
             "earliest_ms": wall_ms - config.timestamp_before_max_ms,
             "latest_ms": wall_ms + config.timestamp_after_max_ms,

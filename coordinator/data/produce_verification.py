@@ -1,9 +1,9 @@
 """The gate of Produce: batches that begin a transaction on their partition wait for the coordinator (KIP-890).
 
-All of one request are asked for at once, since each question may cost the coordinator a write. Up to Produce
-version 11 the client has added the partitions to its transaction before, and is taken at its word only if that is
-so; from 12 on asking adds them. Then the coordinator may still be busy ending the transaction before: it
-is asked again for a moment, as Kafka's broker does, so that no client sees that.
+All batches of one request are verified at once, since asking may cost the coordinator a write. Up to Produce
+version 11 the client has added the partitions to its transaction before, and the coordinator confirms it; from 12
+on asking adds them. Then the coordinator may still be ending the transaction before: it is asked again for a
+moment, as Kafka's broker does, so that no client sees that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator.data.broker import Broker
-from coordinator.data.transaction_verifier import TransactionVerifier
+from coordinator.data.transaction_verifier import Outcomes, TransactionVerifier, Verified
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
@@ -33,20 +33,18 @@ UNVERIFIABLE: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Errors of the moment, which producers would not all repeat a batch for: NOT_ENOUGH_REPLICAS they do."""
-
-Answers = dict[tuple[str, int], ErrorCode]
+"""Errors that pass. Not all producers repeat a batch for them; for NOT_ENOUGH_REPLICAS they do."""
 
 
-class Question(DelayedOperation):
-    """One question, asked until it has an answer other than CONCURRENT_TRANSACTIONS, or for long enough."""
+class ProduceVerification(DelayedOperation):
+    """Asks the coordinator until it answers other than CONCURRENT_TRANSACTIONS, or the time for that is over."""
 
     def __init__(
         self,
         broker: Broker,
-        ask: Callable[[Callable[[Answers], None]], None],
+        ask: Callable[[Verified], None],
         may_repeat: bool,
-        done: Callable[[Answers], None],
+        done: Verified,
     ) -> None:
         now_ms = broker.now_ms()
         super().__init__(now_ms + RETRY_MS)
@@ -56,14 +54,14 @@ class Question(DelayedOperation):
         self._asks_until_ms = now_ms + RETRIES_END_MS if may_repeat else now_ms
 
     def start(self) -> None:
-        self._ask(self._on_answers)
+        self._ask(self._on_outcomes)
 
-    def _on_answers(self, answers: Answers) -> None:
+    def _on_outcomes(self, outcomes: Outcomes) -> None:
         now_ms = self._broker.now_ms()
-        if ErrorCode.CONCURRENT_TRANSACTIONS not in answers.values() or now_ms >= self._asks_until_ms:
-            self._done(answers)
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in outcomes.values() or now_ms >= self._asks_until_ms:
+            self._done(outcomes)
             return
-        again = Question(self._broker, self._ask, True, self._done)
+        again = ProduceVerification(self._broker, self._ask, True, self._done)
         again._asks_until_ms = self._asks_until_ms
         self._broker.purgatory.try_complete_else_watch(again, [again], now_ms)
         self._broker.arm(again.deadline_ms)
@@ -81,19 +79,19 @@ def ask(
     producer: tuple[str, int, int],
     partitions: list[tuple[str, int]],
     version: int,
-    done: Callable[[Answers], None],
+    done: Verified,
 ) -> None:
     """Have `partitions` verified for Produce of `version`; `producer` is transactional id, id and epoch."""
     adds = version >= ADDS_SINCE
 
-    def ask_once(answered: Callable[[Answers], None]) -> None:
+    def ask_once(answered: Verified) -> None:
         verifier.verify(*producer, partitions, adds, answered)
 
-    Question(broker, ask_once, adds, done).start()
+    ProduceVerification(broker, ask_once, adds, done).start()
 
 
 def refusal(error: ErrorCode, version: int) -> Refused:
-    """What a client hears whose batch the coordinator did not vouch for, as its version understands it."""
+    """The error for a batch that the coordinator did not verify, as a client of `version` understands it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     if error in (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE) and version < ADDS_SINCE:

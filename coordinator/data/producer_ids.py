@@ -24,7 +24,7 @@ BLOCK_SIZE: Final = 1000  # As Kafka's: one write of the file for so many produc
 LAST_ID: Final = 2**63 - 1
 
 Given = Callable[[int | None], None]
-"""Told a fresh id; None if the disk failed, and the producer may try again."""
+"""Called with a new id; with None if the disk failed, and the producer may try again."""
 
 log = structlog.get_logger("muster.topics")
 
@@ -43,7 +43,7 @@ class ProducerIds:
         self._is_taking = False
 
     def give(self, given: Given) -> None:
-        """Tell `given` an id that nobody ever had: at once while the block lasts."""
+        """Call `given` with an id that no producer had before: at once while the block lasts."""
         if self._next < self._end and not self._waiting:
             self._next += 1
             given(self._next - 1)
@@ -73,7 +73,7 @@ class ProducerIds:
             self._workers.submit(self._write_next_block, self._on_taken)
 
     def _write_next_block(self) -> int:
-        """On a thread: put the next block's end on the disk; return its start."""
+        """Put the next block's end on the disk, which a worker thread does; return its start."""
         start = read_sealed(self._files, self._path, "file of producer ids", _next_id) or 0
         if start > LAST_ID - BLOCK_SIZE:
             raise StorageError("read", self._path, "all producer ids have been used")

@@ -1,18 +1,21 @@
-"""What asks the transaction coordinator whether a transactional batch may begin a transaction on a partition.
+"""Whether a transactional batch may begin a transaction on a partition, asked of the transaction coordinator.
 
-Without that a batch that arrives late, after its transaction has ended, would open another that nobody ever
-ends (KIP-890). Produce and TxnOffsetCommit ask; who answers is somebody else's matter. Knows nothing but the wire.
+Without that a batch that arrives late, after its transaction has ended, would open another that never ends
+(KIP-890). Produce and TxnOffsetCommit ask; the coordinator's side is not here. Knows nothing but the wire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
 
-Verified = Callable[[dict[tuple[str, int], ErrorCode]], None]
-"""Told the outcome of each partition that was asked for: NONE where the batch may be appended."""
+Outcomes: TypeAlias = dict[tuple[str, int], ErrorCode]
+"""The outcome for each (topic, index) that was asked for: NONE where the batch may be appended."""
+
+Verified: TypeAlias = Callable[[Outcomes], None]
+"""Called with the outcomes once all are known."""
 
 
 class TransactionVerifier(Protocol):
@@ -27,7 +30,7 @@ class TransactionVerifier(Protocol):
         add: bool,
         done: Verified,
     ) -> None:
-        """Tell `done`, now or later, whether each (topic, index) is part of the producer's transaction.
+        """Call `done`, now or later, with whether each (topic, index) is part of the producer's transaction.
 
         Without `add` (transaction protocol v1) the client has added them before: INVALID_TXN_STATE for one that
         it has not. With `add` (v2) they are added, and the transaction begins with the first of them. Errors

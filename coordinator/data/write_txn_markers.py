@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.refusal import Countdown
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
@@ -25,7 +25,7 @@ Results = dict[int, dict[str, dict[int, ErrorCode]]]
 """By producer, topic and partition; of several markers for the same the last answer counts."""
 
 
-def handle(broker: Broker, request: WriteTxnMarkersRequest, pending: Pending) -> None:
+def handle(broker: Broker, request: WriteTxnMarkersRequest, pending: ClientRequest) -> None:
     """Write the markers, and answer per producer and partition. Errors: those of `Markers.write`."""
     results: Results = {}
     countdown = Countdown(lambda: pending.reply(_response(results)))

@@ -1,9 +1,9 @@
 """The history of groups: what changed, when, why and through whom, for people.
 
 `History` keeps the newest events of each group in memory, and queues every event for the topic
-`__group_events`, which whoever runs the loop writes (`take`). On the topic an event is JSON under a schema
+`__group_events`, which `HistoryWriter` writes (`take`). On the topic an event is JSON under a schema
 number, keyed by group id (docs/history.md). All that peers can make grow is bounded here. What a full queue
-loses is counted, and told on the topic itself by an event in its place, keyed by the empty group id.
+loses is counted, and recorded on the topic itself by an event in its place, keyed by the empty group id.
 This module does no I/O and reads no clock: an event carries its time of day.
 """
 
@@ -20,7 +20,7 @@ from coordinator.groups.causes import CauseKind, counted
 
 TOPIC: Final = "__group_events"
 SCHEMA: Final = 1
-GAP_KEY: Final = b""  # Of events that tell of missing ones, of any groups; no group of members has it.
+GAP_KEY: Final = b""  # The key of events that stand for dropped ones; no group with members has it.
 
 MAX_GROUPS: Final = 10_000  # Groups with events in memory; the one longest without an event goes first.
 MAX_EVENTS: Final = 20_000  # Events in memory over all groups: some 25 MB as they usually are.
@@ -47,18 +47,18 @@ class HistoryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Events for the topic, oldest first; for `dropped` that are missing, one in their place tells of them."""
+    """Events for the topic, oldest first; one event stands for all `dropped` ones, in their place."""
 
     events: tuple[GroupEvent, ...]
     dropped: int
 
 
 @dataclass(slots=True)
-class _Gap:
-    """Events that are missing between those before and those behind it in the queue."""
+class _DroppedEvents:
+    """A gap in the queue: events that were dropped, in the place where they would stand."""
 
     dropped: int
-    wall_ms: int  # Of the first of them.
+    wall_ms: int  # The time of the first event that was dropped.
 
 
 class History:
@@ -78,8 +78,8 @@ class History:
         self._max_queued = max_queued
         self._kept: OrderedDict[str, deque[GroupEvent]] = OrderedDict()  # Longest without an event first.
         self._kept_count = 0
-        self._queue: deque[GroupEvent | _Gap] = deque()
-        self._gaps = 0  # In the queue: never two side by side.
+        self._queue: deque[GroupEvent | _DroppedEvents] = deque()
+        self._gaps = 0  # Gaps in the queue, of which no two are side by side.
 
     def record(self, events: Iterable[GroupEvent]) -> None:
         """Keep and queue `events`, oldest first. Never fails and never waits; a full queue counts a loss."""
@@ -99,9 +99,9 @@ class History:
         """Take up to `limit` events off the queue, for the topic, and whatever gaps there are around them."""
         taken: list[GroupEvent] = []
         dropped = 0
-        while self._queue and (limit > 0 or isinstance(self._queue[0], _Gap)):
+        while self._queue and (limit > 0 or isinstance(self._queue[0], _DroppedEvents)):
             entry = self._queue.popleft()
-            if isinstance(entry, _Gap):
+            if isinstance(entry, _DroppedEvents):
                 self._gaps -= 1
                 dropped += entry.dropped
                 entry = _gap_event(entry)
@@ -111,12 +111,12 @@ class History:
         return Drained(tuple(taken), dropped)
 
     def lost(self, dropped: int, wall_ms: int) -> None:
-        """Events that were taken could not be written: tell it before the next ones that are."""
+        """Events that were taken could not be written: an event before the next ones shall say so."""
         first = self._queue[0] if self._queue else None
-        if isinstance(first, _Gap):
+        if isinstance(first, _DroppedEvents):
             first.dropped, first.wall_ms = first.dropped + dropped, wall_ms
         else:
-            self._queue.appendleft(_Gap(dropped, wall_ms))
+            self._queue.appendleft(_DroppedEvents(dropped, wall_ms))
             self._gaps += 1
 
     def forget(self, group_id: str) -> None:
@@ -131,14 +131,14 @@ class History:
     @property
     def is_dropping(self) -> bool:
         """The queue was full when the last event came."""
-        return bool(self._queue) and isinstance(self._queue[-1], _Gap)
+        return bool(self._queue) and isinstance(self._queue[-1], _DroppedEvents)
 
     def _drop(self, event: GroupEvent) -> None:
         last = self._queue[-1] if self._queue else None
-        if isinstance(last, _Gap):
+        if isinstance(last, _DroppedEvents):
             last.dropped += 1
         else:
-            self._queue.append(_Gap(1, event.wall_ms))
+            self._queue.append(_DroppedEvents(1, event.wall_ms))
             self._gaps += 1
 
     def _keep(self, event: GroupEvent) -> None:
@@ -167,8 +167,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def _gap_event(gap: _Gap) -> GroupEvent:
-    """Of no group, since any may be concerned; no consumer group has the empty id."""
+def _gap_event(gap: _DroppedEvents) -> GroupEvent:
+    """The event for a gap, under the empty group id, which no group has: any group may have lost events."""
     kind = CauseKind.EVENTS_DROPPED
     reason = f"{counted(gap.dropped, 'event')} of any groups {'was' if gap.dropped == 1 else 'were'} dropped"
     return GroupEvent("", -1, "", "", reason, gap.wall_ms, cause=kind.slug, dropped_count=gap.dropped)

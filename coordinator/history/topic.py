@@ -1,6 +1,6 @@
 """How the topic `__group_events` is kept on the disk: its settings, and a flusher of its own.
 
-Knows no events: those are `history`'s, and writing them is `history_writer`'s.
+Knows no events: those are in `events`, and `writer` writes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BATCH_BYTES: Final = 1 << 20
 """The largest batch of events, whatever clients' may be: twice of where their writer cuts."""
 
 SEGMENTS_KEPT: Final = 8
-"""Retention goes by whole segments, so the topic is cut into about so many, and holds one too much at most."""
+"""Retention goes by whole segments, so the topic is cut into about this many, and holds one too many at most."""
 
 SEGMENT_BYTES_MIN: Final = 1 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 24
@@ -41,14 +41,14 @@ def _segment(retention: int, least: int, most: int) -> int:
     return most if retention < 0 else min(max(retention // SEGMENTS_KEPT, least), most)
 
 
-class HistoryApart:
-    """A flusher for all topics: that of the history has its own, so that nobody waits behind its disk."""
+class HistoryFlusherRouter:
+    """Routes logs to flushers: the history has one of its own, so that no other log waits behind its disk."""
 
     def __init__(self, others: Flusher, history: Flusher) -> None:
         self._others = others
         self._history = history
 
     def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
-        """As `Flusher.schedule`."""
+        """Schedule a flush of `log` on its flusher, as `Flusher.schedule` does."""
         is_history = log.directory.name.rpartition("-")[0] == TOPIC
         (self._history if is_history else self._others).schedule(log, done)

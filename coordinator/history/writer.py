@@ -1,7 +1,7 @@
-"""Writes what happened to groups to the topic `__group_events`, behind everybody's back.
+"""Writes what happened to groups to the topic `__group_events`, off the request path.
 
 Events are queued in `History` while a turn's requests are handled and written after it, so no reply
-waits for them. What a storm or the disk loses is counted, and told in the daemon's log and on the topic.
+waits for them. What a storm or the disk loses is counted, and recorded in the daemon's log and on the topic.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ WRITE_BYTES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A record batch, how many events are gone if it is, and when the first of them was."""
+class EventBatch:
+    """A record batch of events; `count` of them are lost if it cannot be written, the first from `wall_ms`."""
 
     data: bytearray
     count: int
@@ -57,31 +57,31 @@ class HistoryWriter:
         self._maybe_write()
 
     def close(self) -> None:
-        """Append all that is queued, to be flushed by whoever closes the log. Nothing may be recorded after."""
+        """Append all that is queued, to be flushed when the log is closed. Nothing may be recorded after."""
         while batch := self._next_batch():
             self._partition.append_local(batch.data)
 
     def _maybe_write(self) -> None:
-        """Not for a gap alone: a disk that refuses everything would keep us at it for ever."""
+        """Write if events are queued; a gap alone would be written for ever to a disk that refuses all."""
         if not self._is_busy and self._history.queued:
             self._is_busy = True
             self._call_soon(self._write)
 
     def _write(self) -> None:
-        if batch := self._next_batch():  # None: closed meanwhile.
+        if batch := self._next_batch():  # None after `close`.
             self._partition.append_local(batch.data, partial(self._on_written, batch))
 
-    def _on_written(self, batch: Batch, error: ErrorCode) -> None:
+    def _on_written(self, batch: EventBatch, error: ErrorCode) -> None:
         """One write at a time: what the disk cannot take piles up in the bounded queue, not in the log."""
         if error:
-            if not self._is_losing:  # Told once, however long it lasts; on the topic all of it is told.
+            if not self._is_losing:  # Logged once, however long it lasts; the topic has every loss.
                 log.error("history events are being lost", error=error.name)
             self._history.lost(batch.count, batch.wall_ms)
         self._is_losing = bool(error)
         self._is_busy = False
         self._maybe_write()
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> EventBatch | None:
         """The oldest events of the queue, as many as one write takes; None if there are none."""
         events: list[GroupEvent] = []
         records: list[Record] = []
@@ -98,8 +98,10 @@ class HistoryWriter:
         return _batch(events, records) if events else None
 
 
-def _batch(events: list[GroupEvent], records: list[Record]) -> Batch:
+def _batch(events: list[GroupEvent], records: list[Record]) -> EventBatch:
     dropped = sum(event.dropped_count for event in events)
     if dropped:
         log.warning("history events were dropped", dropped=dropped)
-    return Batch(encode_batch(records), sum(event.dropped_count or 1 for event in events), events[0].wall_ms)
+    return EventBatch(
+        encode_batch(records), sum(event.dropped_count or 1 for event in events), events[0].wall_ms
+    )

@@ -1,9 +1,9 @@
 """Takes connections off the listening sockets, ahead of everything else, and stops short of the limit.
 
 The event loops' own servers do neither. uvloop takes one connection a turn, so while thousands connect and ask at
-once the system's queue overflows, and a client that finds it full comes again a second later. At the limit on
-descriptors uvloop accepts and closes whatever comes, without a word, and none is left for the log. Knows neither
-requests nor clients.
+once the system's queue overflows, and a client that finds it full tries again a second later. At the limit on
+descriptors uvloop accepts each connection and closes it silently, and no descriptor is left for the log. Knows
+neither requests nor clients.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ log = structlog.get_logger("muster.server")
 Accepted = Callable[[socket.socket], None]
 
 MAX_ACCEPTED: Final = 4096
-"""At a time, of one socket: what Linux queues by default. It takes some 10 us each."""
+"""Connections accepted at a time from one socket: Linux queues so many by default. Each takes some 10 us."""
 
 ACCEPT_EVERY_MS: Final = 10
-"""While connections are opened and requests handled: a turn of the loop may last longer than the queue."""
+"""How often connections are accepted during a turn of the loop, which may last longer than the queue does."""
 
 TRY_AGAIN_S: Final = 1.0
-"""While accepting is paused: descriptors may become free otherwise than by a connection that goes."""
+"""How soon a pause is ended to look again: descriptors become free also where no connection closes."""
 
 LOG_EVERY_S: Final = 10.0
-"""Connections that come and go at the limit pause accepting again and again: no more lines than this."""
+"""At most one line is logged in this time: connections that come and go at the limit cause many pauses."""
 
 _GONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EINTR})
-"""The connection that was to be accepted is no more; others may wait behind it."""
+"""Errors that mean the connection closed before it was accepted; others may wait behind it."""
 
 
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
-"""A family and an address of it, as `getaddrinfo` finds them."""
+"""An address family and an address, as `getaddrinfo` gives them."""
 
 
 def bind(addresses: Iterable[Address]) -> list[socket.socket]:
-    """A socket for each address, bound and not listening yet. Raises OSError, with none left open.
+    """Bind a socket for each address, not listening yet. Raises OSError, with none left open.
 
     Where no port is given, the others take the one that the system gives the first. A family that the system does
     not have is left out, unless there is no other.
@@ -79,7 +79,7 @@ def bind(addresses: Iterable[Address]) -> list[socket.socket]:
 
 
 def longest_queue() -> int | None:
-    """Connections that the system lets wait to be accepted, whatever is asked for; None where it does not say."""
+    """The longest queue of unaccepted connections that the system allows; None where it does not say."""
     try:
         return int(Path("/proc/sys/net/core/somaxconn").read_text())
     except (OSError, ValueError):
@@ -88,24 +88,24 @@ def longest_queue() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A socket, and who takes its connections."""
+    """A listening socket, and the callback that gets its connections."""
 
     socket: socket.socket
     accepted: Accepted
 
 
 class Acceptor:
-    """All listening sockets of the daemon; they pause together, since descriptors are of the process."""
+    """All listening sockets of the daemon; they pause together, since they share the process's descriptors."""
 
     def __init__(self, descriptors: Descriptors) -> None:
         self._loop = asyncio.get_running_loop()
         self._from_here_reserved = descriptors.for_connections
         self._listening: list[Listening] = []
         self._is_paused = False
-        self._paused_at_s = -LOG_EVERY_S  # The last time that the log says.
-        self._is_logged = False  # The pause that is.
+        self._paused_at_s = -LOG_EVERY_S  # The last pause that was logged.
+        self._is_logged = False  # Whether the current pause was logged.
         self._try_again: asyncio.Handle | None = None
-        self._rate: CreationRate | None = None  # None: as they come.
+        self._rate: CreationRate | None = None  # None: without a limit.
 
     def listen(self, sockets: Iterable[socket.socket], backlog: int, accepted: Accepted) -> None:
         """Open `sockets`; `accepted` gets each connection, not blocking. Raises OSError."""
@@ -115,13 +115,13 @@ class Acceptor:
             self._loop.add_reader(each, self._accept, self._listening[-1])
 
     def accept(self) -> None:
-        """Take what waits, also in the middle of a turn: nothing of a connection is handled by this."""
+        """Accept the connections that wait, also in the middle of a turn: this handles no requests."""
         for each in self._listening:
             if not self._is_paused:
                 self._accept(each)
 
     def keep_rate(self, per_second: int) -> None:
-        """Take no more connections a second than these, from now on; those that are more wait to be accepted."""
+        """Take at most so many connections a second from now on; surplus ones wait to be accepted."""
         if per_second >= INT32_MAX:  # Kafka's default, which is no limit.
             self._rate = None
         elif self._rate is None or self._rate.per_second != per_second:
@@ -175,7 +175,7 @@ class Acceptor:
         os.close(number)
         return number < self._from_here_reserved
 
-    # At the limit.
+    # At the limit on descriptors.
 
     def _leave_waiting(self, delay_s: float) -> None:
         """Leave connections in the system's queue for so long, and until the rate allows one."""
@@ -196,7 +196,7 @@ class Acceptor:
             self._loop.remove_reader(each.socket)
 
     def _resume_after(self, delay_s: float) -> None:
-        """By a call of its own: the descriptor of a connection is closed behind the call that says so."""
+        """Resume in a later turn: a connection's descriptor is closed only after the call that reports it gone."""
         if self._try_again is not None:
             self._try_again.cancel()
         if self._rate is not None:

@@ -119,9 +119,7 @@ class Connection(asyncio.Protocol):
         self._clock = host.clock
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] = _not_connected
-        self._gathering: Gathering | None = (
-            None  # Holds received bytes: a partial frame, or requests held back.
-        )
+        self._gathering: Gathering | None = None  # Holds a partial frame, or requests held back.
         self._backlog: Sized = ()  # The pieces in `_gathering`.
         self._order = ReplyOrder()
         self._unanswered: Sized = self._order.unanswered

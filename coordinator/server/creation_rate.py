@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 MIN_WAIT_S: Final = 0.001
-"""Timers of a loop are no finer."""
+"""The shortest wait: the loop's timers are no finer."""
 
 
 class CreationRate:
-    """Of all listeners together."""
+    """The rate of all listeners together."""
 
     def __init__(self, per_second: int, now_s: float) -> None:
         self.per_second = per_second

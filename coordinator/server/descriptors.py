@@ -33,7 +33,7 @@ class Descriptors:
 
     @classmethod
     def of_process(cls) -> Descriptors:
-        """As it stands now."""
+        """The limit of this process, as it is now."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return cls(sys.maxsize if soft == resource.RLIM_INFINITY else soft)
 

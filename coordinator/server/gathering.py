@@ -1,4 +1,4 @@
-"""What has come on one connection and is no request yet: a part of a frame, or requests that have to wait.
+"""Bytes received on one connection that are no request yet: a part of a frame, or requests that have to wait.
 
 It asks the pool for the memory of a large frame, and leaves the socket unread until it has it. Then the rest of
 the frame is read into a buffer of its own (`large_frame.py`). Knows neither requests nor their order.
@@ -59,21 +59,19 @@ class Gathering:
         self._pool = pool
         self.pieces: list[Frames] = []
         self._bytes = 0
-        self._needed_bytes = 0  # Before it is worth looking at what has come.
-        self._awaits_memory = False  # For a large frame, of which the first is in the pieces.
-        self._large: LargeFrame | None = (
-            None  # Receives in the owner's place until a large frame is complete.
-        )
+        self._needed_bytes = 0  # Bytes that must have come before a request can begin.
+        self._awaits_memory = False  # For a large frame whose first bytes are in the pieces.
+        self._large: LargeFrame | None = None  # Receives instead of the owner until a large frame is whole.
 
     def begin(self, data: Frames, needed_bytes: int) -> None:
-        """`data` cannot be handled yet, not before `needed_bytes` of it are there."""
+        """Hold `data` back: no request in it can start before `needed_bytes` of it are there."""
         self.pieces.append(data)
         self._bytes = len(data)
         self._needed_bytes = needed_bytes
         self._keep()
 
     def add(self, data: Frames) -> bool:
-        """More has come; True if it is worth looking at."""
+        """Add what was received; True if requests may begin in it."""
         self.pieces.append(data)
         self._bytes += len(data)
         if not self._owner.is_held_back and self._bytes >= self._needed_bytes:
@@ -84,7 +82,7 @@ class Gathering:
         return False
 
     def take(self) -> Frames:
-        """All that has come."""
+        """Take all that was received, as one."""
         data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
         self._bytes = 0
@@ -94,7 +92,7 @@ class Gathering:
     def stop(self) -> None:
         """The connection is gone."""
         self.pieces.clear()
-        self._large = None  # It points back at the owner, and garbage collections are rare.
+        self._large = None  # It refers to the owner, and garbage collections are rare.
         self._pool.forget(self)
 
     def _keep(self) -> None:
@@ -132,7 +130,7 @@ class Gathering:
 
     @property
     def received_bytes(self) -> int:
-        """Of frames that are no request yet."""
+        """Size of what was received and has not become a request."""
         return self._bytes if self._large is None else self._large.received_bytes
 
     @property

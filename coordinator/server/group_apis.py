@@ -66,7 +66,7 @@ class GroupApis:
         }
 
     def prepare(self) -> dict[int, Prepare]:
-        """What clients send again and again, by API key."""
+        """What prepares the requests that clients send again and again, by API key."""
         return {8: self.prepare_commit, 12: self.prepare_heartbeat}
 
     def _context(self, pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
@@ -75,7 +75,7 @@ class GroupApis:
     # One group.
 
     def route(self, request: Any, pending: Pending) -> None:
-        """To the shard of `request.group_id`."""
+        """Hand the request to the shard of `request.group_id`."""
         self._runtime.runner_for(request.group_id).request(request, self._context(pending, pending))
 
     def join_group(self, request: JoinGroupRequest, pending: Pending) -> None:
@@ -83,7 +83,7 @@ class GroupApis:
         self._runtime.runner_for(request.group_id).request(request, context)
 
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
-        """It reveals nothing stored, so it never waits for the disk."""
+        """Heartbeat (key 12): its answer reveals nothing stored, so it never waits for the disk."""
         runner = self._runtime.runner_for(request.group_id)
         error = _heartbeat_of(runner, request)(self._runtime.now_ms())
         pending.reply(HeartbeatResponse(error_code=error))
@@ -129,7 +129,7 @@ class GroupApis:
         )
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, pending: Pending) -> None:
-        """To the shard of the group, once the coordinator of the transaction knows of it."""
+        """Hand the request to the shard of the group, once the transaction coordinator has verified it."""
         runner = self._runtime.runner_for(request.group_id)
         context = self._context(pending, pending)
         shard = runner.shard
@@ -208,7 +208,7 @@ class GroupApis:
         split(len(group_ids), sharing, pending, runtime)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
-        """All shards' groups, or an error and none."""
+        """ListGroups (key 16): the groups of all shards, or an error and none."""
 
         def put_together(responses: list[ListGroupsResponse]) -> None:
             error = first_error(responses)

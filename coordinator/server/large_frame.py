@@ -1,8 +1,8 @@
 """One large request on its way in: read by the system straight into the buffer that it will be decoded from.
 
 A connection is a plain protocol, which is handed what came in pieces and has to join them: right for many
-small requests, and two copies of a large one. While the rest of a large frame is awaited, this stands in for
-it. The buffer belongs to the request alone, so whoever decodes it may keep it, and write into it.
+small requests, and two copies of a large one. Until a large frame is complete, this receives in its place. The
+buffer belongs to the request alone, so its handler may keep it, and write into it.
 
 The buffer grows with what has arrived, so a peer does not get memory for a length that it only claims.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 GROWTH: Final = 4
-"""The buffer is at most so many times as large as what has arrived."""
+"""Factor by which the buffer may exceed the bytes that have arrived."""
 
 LARGE_FROM_BYTES: Final = 1 << 16
 """Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
@@ -28,7 +28,7 @@ Taken = Callable[[bytearray], None]
 class LargeFrame(asyncio.BufferedProtocol):
     """Gathers the frame of `size_bytes` of which `received` has come; then `taken` gets it whole.
 
-    What else the transport has to tell goes to `owner`, whose place this takes.
+    Other calls of the transport go to `owner`, in whose place this receives.
     """
 
     def __init__(self, owner: asyncio.Protocol, received: bytes, size_bytes: int, taken: Taken) -> None:
@@ -44,7 +44,7 @@ class LargeFrame(asyncio.BufferedProtocol):
         return self._filled
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: never beyond the frame, whose successor is not ours."""
+        """Where the next bytes go: never beyond the frame, since the next frame belongs to `owner`."""
         if self._filled == len(self._buffer):
             grown = bytearray(min(self._size_bytes, self._filled * GROWTH))
             grown[: self._filled] = self._buffer

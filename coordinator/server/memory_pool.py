@@ -1,4 +1,4 @@
-"""What the requests of all connections together may hold in memory: Kafka's `queued.max.request.bytes`.
+"""The memory that the requests of all connections share: Kafka's `queued.max.request.bytes`.
 
 Counted are bytes that were received and have not become a request, requests whose records or commits wait for the
 disk, and large frames as a whole from the moment that they are let in, so that one that was let in needs no more
@@ -22,7 +22,7 @@ from coordinator.runtime.clock import Clock
 UNLIMITED: Final = 1 << 62
 
 UNCOUNTED_BYTES: Final = 4096
-"""Of a connection's received bytes, up to this: less than the connection itself takes."""
+"""Received bytes of a connection up to this number are not counted: the connection itself takes more."""
 
 RESERVED_SHARE: Final = 4
 """One in so many bytes is not for very large frames: others get through whatever these do."""
@@ -34,28 +34,28 @@ OVERDRAFT_SHARE: Final = 8
 """Received bytes are here before they can be refused: beyond this share more, the sender is closed."""
 
 STALLED_MS: Final = 2_000
-"""Without a byte of a frame for so long, while others wait for memory: longer than a lost packet takes."""
+"""Longest pause within a frame while others wait for memory: longer than a lost packet takes."""
 
 FRAME_MS: Final = 30_000
-"""For a frame to become whole while others wait: `request.timeout.ms` of producers and consumers."""
+"""Time for a frame to become whole while others wait: `request.timeout.ms` of producers and consumers."""
 
 
 NOT_SEEN: Final = (-1, -1)
 
 
 class Holder(Protocol):
-    """A connection, as far as this knows it."""
+    """A connection, as the pool sees it."""
 
     @property
     def last_request_ms(self) -> int: ...
 
     @property
     def received_bytes(self) -> int:
-        """Of frames that are no request yet."""
+        """Size of what was received and has not become a request."""
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether it is our turn: its bytes stay until earlier requests of its own have been written."""
+        """Whether its bytes wait for the daemon: earlier requests of its own are not written yet."""
 
     def on_memory(self) -> None:
         """The frame that it claimed memory for may come now."""
@@ -66,11 +66,11 @@ class Holder(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """What one connection holds, and what was seen of it when others began to wait."""
+    """The memory of one connection, and its progress when other connections began to wait."""
 
     since_ms: int
     kept_bytes: int = 0
-    frame_bytes: int = 0  # Of the large frame that was let in, or waits for that.
+    frame_bytes: int = 0  # Size of the large frame that was let in, or waits for that.
     is_waiting: bool = False
     seen: tuple[int, int] = NOT_SEEN
     seen_ms: int = 0
@@ -85,13 +85,13 @@ class MemoryPool:
         """A capacity of 0 or less is none, as in Kafka."""
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
         self.used_bytes = 0
-        self._taken_bytes = 0  # Of these, by requests.
+        self._taken_bytes = 0  # The part that requests take.
         self._reserved_bytes = self.capacity_bytes // RESERVED_SHARE
         self._very_large_bytes = self.capacity_bytes // VERY_LARGE_SHARE
         self._clock = clock
         self._set_timer = set_timer
         self._holdings: dict[Holder, Holding] = {}
-        self._let_in = {False: 0, True: 0}  # Bytes of frames that were, by whether they are very large.
+        self._let_in = {False: 0, True: 0}  # Bytes of the frames let in, by whether they are very large.
         self._waiting: dict[bool, deque[Holder]] = {False: deque(), True: deque()}
         self._waiting_since_ms = 0
 
@@ -215,7 +215,7 @@ class MemoryPool:
         if not (holding.kept_bytes or holding.frame_bytes):
             del self._holdings[holder]
 
-    # Who does not send what others wait for.
+    # Connections that do not send while others wait for memory.
 
     def _begin_to_look(self) -> None:
         now_ms = self._waiting_since_ms = self._clock.now_ms()
@@ -224,7 +224,7 @@ class MemoryPool:
         self._set_timer((self,), now_ms + STALLED_MS)
 
     def timer_fired(self) -> None:
-        """While others wait: close on those whose frame does not come."""
+        """Close on connections whose frame does not arrive while others wait."""
         if not self.is_waited_for:
             return
         now_ms = self._clock.now_ms()

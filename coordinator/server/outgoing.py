@@ -30,12 +30,12 @@ PIECE_BYTES: Final = 1 << 18
 
 SMALL_PIECE_BYTES: Final = 1 << 14
 SLOW_READERS_BYTES: Final = 32 << 20
-"""What all slow readers together may hold in pieces of full size; to those beyond it small ones go."""
+"""Bytes in pieces of full size that all slow readers together may hold; beyond it pieces are small."""
 
 UNREAD_BYTES: Final = 128 << 20
-"""Of answers, over all connections, that their peers do not take; beyond it who has waited longest is cut off."""
+"""Unread answers of all connections; beyond it the connection that has waited longest is cut off."""
 
-MAX_BUFFERS: Final = 512  # Of one write: the system takes 1024.
+MAX_BUFFERS: Final = 512  # Buffers of one write: the system takes 1024.
 
 
 class Readers(Protocol):
@@ -45,11 +45,11 @@ class Readers(Protocol):
 
 
 class SlowReaders:
-    """The connections whose peer does not take its answers, and what these hold. One for all connections."""
+    """The connections whose peer does not read its answers, and the bytes that these hold. One for all."""
 
     def __init__(self, unread_bytes_max: int = UNREAD_BYTES) -> None:
         self._waiting: set[asyncio.WriteTransport] = set()
-        self._unread: dict[asyncio.WriteTransport, int] = {}  # Who has waited longest comes first.
+        self._unread: dict[asyncio.WriteTransport, int] = {}  # The one that has waited longest comes first.
         self._unread_bytes = 0
         self._unread_bytes_max = unread_bytes_max
 
@@ -63,7 +63,7 @@ class SlowReaders:
         return SMALL_PIECE_BYTES if is_many else PIECE_BYTES
 
     def waits(self, transport: asyncio.WriteTransport) -> None:
-        """Its peer does not take what it holds, which may be more than it was.
+        """Count a connection whose peer does not read; what it holds may have grown.
 
         Small pieces are not counted: every slow reader of a log has one.
         """
@@ -77,7 +77,7 @@ class SlowReaders:
             self._cut_off_longest()
 
     def goes_on(self, transport: asyncio.WriteTransport) -> None:
-        """Its peer has taken everything, or is gone."""
+        """Stop counting a connection: its peer has read everything, or is gone."""
         self._waiting.discard(transport)
         self._unread_bytes -= self._unread.pop(transport, 0)
 
@@ -94,7 +94,7 @@ class SlowReaders:
 
 
 class Outgoing:
-    """The queue of one connection; `sent` is told when it has become empty, `failed` when it never will."""
+    """The queue of one connection; `sent` is called when it has become empty, `failed` when a read failed."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Outgoing:
         self._sent = sent
         self._failed = failed
         self.queue: deque[Buffer | FileRange] = deque()  # What is not handed to the transport yet.
-        self._position = 0  # In the range that is first in the queue.
+        self._position = 0  # Where the next piece begins in the range that is first in the queue.
         self._is_reading = False
         self._is_paused = False
         self._is_over = False
@@ -190,7 +190,7 @@ class Outgoing:
             self._slow.waits(self._transport)
 
     def grew(self) -> None:
-        """More was written, to a peer that does not take what there was."""
+        """More was written to a peer that does not read."""
         if self._is_paused:
             self._slow.waits(self._transport)
 

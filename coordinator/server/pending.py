@@ -16,7 +16,7 @@ from protocol.framing import EncodedResponse, response_frame
 
 
 class ApiTraits(Protocol):
-    """What a request's place in the order depends on, and the name that log lines give it."""
+    """The API of a request, as far as its place in the order and its log lines go."""
 
     @property
     def name(self) -> str: ...
@@ -74,9 +74,7 @@ class Pending:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.frame_bytes = frame_bytes
-        self.held_bytes = (
-            0  # Counted in the pool until there is an answer, whether or not the peer is still there.
-        )
+        self.held_bytes = 0  # Counted in the pool until there is an answer, even if the peer is gone.
         self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
 
     @property
@@ -120,7 +118,7 @@ class Pending:
     def reply_aside(
         self, make: Callable[[], Any], run: Callable[[Callable[[], object], Callable[[Any], None]], None]
     ) -> None:
-        """As `reply`, for an answer so large that to make and encode it would hold the loop up.
+        """Answer as `reply` does, with an answer so large that making and encoding it would block the loop.
 
         `run` does that on a thread, and comes back to the loop with a future.
         """
@@ -128,7 +126,7 @@ class Pending:
         run(lambda: response_frame(correlation_id, make(), version), self._on_framed)
 
     def _on_framed(self, framed: Future[Sequence[Buffer]]) -> None:
-        if framed.cancelled() or not self.connection.is_open:  # Cancelled where the daemon ends.
+        if framed.cancelled() or not self.connection.is_open:  # Cancelled when the daemon stops.
             return
         try:
             self.chunks = framed.result()

@@ -115,7 +115,7 @@ class PreparedRequests:
 
 
 def template_of_commit(request: OffsetCommitRequest, api_version: int, frame: bytes) -> Template | None:
-    """What follows the correlation id, with the offsets open; None if it has what we would not have written."""
+    """The template of what follows a commit's correlation id, offsets open; None if we encode it otherwise."""
     body = encode(request, api_version)
     if not frame.endswith(body):
         return None

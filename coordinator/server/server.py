@@ -1,7 +1,7 @@
 """The listeners: sockets bound under their names, connections counted, idle ones closed.
 
-Several listeners may be open at once, each with an advertised endpoint of its own; whoever asks on
-one is told that one's. Knows no groups and no topics.
+Several listeners may be open at once, each with an advertised endpoint of its own; a client is answered
+with the endpoint of the listener it connected to. Knows no groups and no topics.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from coordinator.server.connection import Connection
 from coordinator.server.descriptors import Descriptors
 from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import Readers, SlowReaders
-from coordinator.settings.listeners import Listener
+from coordinator.settings.listeners import ListenerConfig
 from coordinator.settings.model import Settings
 
 log = structlog.get_logger("muster.server")
 
 REFUSED_LOG_EVERY = 1000
-"""A flood of connections over the maximum is logged at its first and then at every so-many-th."""
+"""Of connections refused over the maximum, the first and then each one after so many more is logged."""
 
 
 class BindError(Exception):
-    """A listener could not be opened; the text is one sentence for the person who started us."""
+    """A listener could not be opened; the text is one sentence for the person who started the daemon."""
 
 
 class Server:
@@ -59,13 +59,13 @@ class Server:
         self.max_connections = settings.max_connections
         self.max_connections_per_ip = settings.max_connections_per_ip
         self.max_connections_of_ip: Mapping[str, int] = {}
-        """Of single addresses, above what holds for all. These three may change while connections are open."""
+        """Maxima of single addresses, before that of all. All three may change while connections are open."""
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
         self.keep_creation_rate = self._acceptor.keep_rate
-        self.accept_at_ms = 0  # When connections that wait are to be looked at, busy as we may be.
+        self.accept_at_ms = 0  # When waiting connections are due to be accepted, also during a long turn.
         self._opening: set[asyncio.Task[None]] = set()  # A loop refers to its tasks weakly.
-        self._connections: dict[Connection, str] = {}  # To the peer's address.
+        self._connections: dict[Connection, str] = {}  # With the peer's address.
         self._per_ip: Counter[str] = Counter()
         self.last_connected_ms = clock.now_ms()
         self._last_left = asyncio.Event()
@@ -74,7 +74,7 @@ class Server:
         self._bound: list[str] = []
         self.call_soon = asyncio.get_running_loop().call_soon
 
-    async def listen(self, listeners: Iterable[Listener]) -> None:
+    async def listen(self, listeners: Iterable[ListenerConfig]) -> None:
         """Open every listener. Raises BindError, with none left open, if one cannot be."""
         for listener in listeners:
             try:
@@ -88,7 +88,7 @@ class Server:
         asked = self._settings.socket_listen_backlog_size
         log.info("connections that may wait to be accepted", count=min(asked, longest_queue() or asked))
 
-    async def _listen(self, listener: Listener) -> None:
+    async def _listen(self, listener: ListenerConfig) -> None:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -121,13 +121,13 @@ class Server:
         if now_ms >= self.accept_at_ms:
             self.accept(now_ms)
 
-    def _on_accepted(self, listener: Listener, accepted: socket.socket) -> None:
+    def _on_accepted(self, listener: ListenerConfig, accepted: socket.socket) -> None:
         opening = asyncio.create_task(self._open(listener, accepted))
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    async def _open(self, listener: Listener, accepted: socket.socket) -> None:
-        """All that were accepted, before what they ask is handled: members that come together join together."""
+    async def _open(self, listener: ListenerConfig, accepted: socket.socket) -> None:
+        """Open all accepted connections before requests are handled: members that come together join together."""
         self._maybe_accept(self.clock.now_ms())
         try:
             loop = asyncio.get_running_loop()
@@ -139,7 +139,7 @@ class Server:
             self._acceptor.on_connection_gone()
 
     def endpoint_for(self, listener_name: str) -> tuple[str, int]:
-        """The (host, port) that clients of this listener are told."""
+        """The (host, port) that clients of this listener shall connect to."""
         return self._endpoints[listener_name]
 
     def on_connected(self, connection: Connection, ip: str) -> None:
@@ -218,7 +218,7 @@ class Server:
 
     @property
     def addresses(self) -> str:
-        """Where we listen, for the ready line."""
+        """The bound addresses, for the ready line."""
         return ", ".join(self._bound)
 
     @property

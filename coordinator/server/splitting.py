@@ -19,7 +19,7 @@ from coordinator.server.pending import Gather, Pending
 from protocol.errors import ErrorCode
 
 MOST_A_TURN: Final = 1_000
-"""Groups, or whatever is asked about, in one turn: listing so many takes 2 ms, describing them 8."""
+"""Groups or transactions handled in one turn: listing so many takes 2 ms, describing them 8."""
 
 MOST_ON_THE_LOOP: Final = 5_000
 """The most things in an answer that is encoded on the loop: that takes 7 ms."""
@@ -56,7 +56,7 @@ class Sharing:
 
 
 def context_of(pending: Pending, reply_to: Any, wall_ms: int, new_uuid: str = "") -> RequestContext:
-    """What the core may know of a request; its answer goes to `reply_to`."""
+    """The context of a request, as the core sees it; its answer goes to `reply_to`."""
     return RequestContext(
         reply_to, pending.api_version, pending.client_id, pending.client_host, wall_ms, new_uuid
     )

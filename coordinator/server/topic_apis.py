@@ -33,14 +33,14 @@ from coordinator.data import (
     produce,
     write_txn_markers,
 )
-from coordinator.data.broker import Broker, Pending
+from coordinator.data.broker import Broker, ClientRequest
 
-Handler = Callable[[Any, Pending], None]
+TopicHandler = Callable[[Any, ClientRequest], None]
 
 
-def topic_handlers(broker: Broker) -> dict[int, Handler]:
+def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
     """The handlers by API key, each bound to `broker`."""
-    handlers: dict[int, Callable[[Broker, Any, Pending], None]] = {
+    handlers: dict[int, Callable[[Broker, Any, ClientRequest], None]] = {
         0: produce.handle,
         1: fetch.handle,
         2: list_offsets.handle,

@@ -41,7 +41,7 @@ class TransactionApis:
         }
 
     def route(self, request: Any, pending: Pending) -> None:
-        """To the shard of `request.transactional_id`."""
+        """Hand the request to the shard of `request.transactional_id`."""
         self._route(request.transactional_id, request, pending)
 
     def _route(self, transactional_id: str, request: Any, pending: Pending) -> None:
@@ -94,7 +94,7 @@ class TransactionApis:
         split(len(transactional_ids), sharing, pending, runtime)
 
     def list_transactions(self, request: ListTransactionsRequest, pending: Pending) -> None:
-        """All shards' transactions, or an error and none."""
+        """ListTransactions (key 66): the transactions of all shards, or an error and none."""
 
         def put_together(responses: list[ListTransactionsResponse]) -> None:
             if error := first_error(responses):

@@ -1,7 +1,7 @@
-"""The listeners: which addresses the daemon binds, and what it tells clients to connect to.
+"""The listeners: which addresses the daemon binds, and which it advertises to clients.
 
 `listeners`, `advertised.listeners`, `listener.security.protocol.map` and `controller.listener.names`
-are read together, by Kafka's rules, into one `Listener` per address that is bound. A broker's controller
+are read together, by Kafka's rules, into one `ListenerConfig` per address that is bound. A broker's controller
 listeners are left out, since Muster has no controller quorum, so that a stock broker's file works. Only
 PLAINTEXT is spoken so far: a listener mapped to anything else is refused by name. Nothing is bound or
 resolved here.
@@ -33,7 +33,7 @@ class ListenersError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ListenerAddress:
     """One `NAME://host:port`. A blank host means every interface; port 0 means any free port."""
 
     name: str
@@ -42,8 +42,8 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
-    """One address to bind, with what clients that come in on it are told.
+class ListenerConfig:
+    """One address to bind, with the address that its clients shall connect to.
 
     `host` is blank for every interface. An `advertised_port` of 0 stands for the port that gets bound.
     """
@@ -60,7 +60,7 @@ def parse_listeners(
     advertised_listeners: Iterable[str],
     protocol_map: Iterable[str],
     controller_listener_names: Iterable[str],
-) -> tuple[Listener, ...]:
+) -> tuple[ListenerConfig, ...]:
     """Read the four settings, already split at their commas. Raises ListenersError with all problems."""
     problems: list[str] = []
     bound = _endpoints("listeners", listeners, problems)
@@ -69,17 +69,17 @@ def parse_listeners(
     protocols = _protocols(protocol_map, problems)
     unserved = {name.upper() for name in controller_listener_names}
     bound = [endpoint for endpoint in bound if endpoint.name not in unserved]
-    told = {endpoint.name: endpoint for endpoint in advertised if endpoint.name not in unserved}
+    advertised_by_name = {endpoint.name: endpoint for endpoint in advertised if endpoint.name not in unserved}
     if not bound and all_readable:
         problems.append("listeners: at least one is needed, beside those of a controller")
-    problems += _bound_problems(bound, protocols) + _advertised_problems(bound, told)
+    problems += _bound_problems(bound, protocols) + _advertised_problems(bound, advertised_by_name)
     if problems:
         raise ListenersError(problems)
-    return tuple(_listener(endpoint, told.get(endpoint.name, endpoint)) for endpoint in bound)
+    return tuple(_listener(endpoint, advertised_by_name.get(endpoint.name, endpoint)) for endpoint in bound)
 
 
-def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[Endpoint]:
-    endpoints: list[Endpoint] = []
+def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[ListenerAddress]:
+    endpoints: list[ListenerAddress] = []
     for text in texts:
         match = _ENDPOINT.fullmatch(text)
         if match is None or int(match["port"]) > _MAX_PORT:
@@ -88,7 +88,7 @@ def _endpoints(setting: str, texts: Iterable[str], problems: list[str]) -> list[
         name = match["name"].upper()  # Kafka holds listener names in capitals.
         if any(other.name == name for other in endpoints):
             problems.append(f"{setting}: the name {name} is given twice")
-        endpoints.append(Endpoint(name, match["v6"] or match["host"] or "", int(match["port"])))
+        endpoints.append(ListenerAddress(name, match["v6"] or match["host"] or "", int(match["port"])))
     return endpoints
 
 
@@ -103,7 +103,7 @@ def _protocols(entries: Iterable[str], problems: list[str]) -> dict[str, str]:
     return protocols
 
 
-def _bound_problems(bound: list[Endpoint], protocols: dict[str, str]) -> list[str]:
+def _bound_problems(bound: list[ListenerAddress], protocols: dict[str, str]) -> list[str]:
     problems = []
     for endpoint in bound:
         protocol = protocols.get(endpoint.name)
@@ -117,7 +117,7 @@ def _bound_problems(bound: list[Endpoint], protocols: dict[str, str]) -> list[st
     return problems + _port_problems(bound)
 
 
-def _port_problems(bound: list[Endpoint]) -> list[str]:
+def _port_problems(bound: list[ListenerAddress]) -> list[str]:
     """Kafka wants a port of its own for each listener, except one IPv4 and one IPv6 address side by side."""
     problems = []
     for position, endpoint in enumerate(bound):
@@ -128,20 +128,25 @@ def _port_problems(bound: list[Endpoint]) -> list[str]:
     return problems
 
 
-def _advertised_problems(bound: list[Endpoint], told: dict[str, Endpoint]) -> list[str]:
+def _advertised_problems(bound: list[ListenerAddress], advertised: dict[str, ListenerAddress]) -> list[str]:
     names = {endpoint.name for endpoint in bound}
     problems = [
-        f"advertised.listeners: {name} is not one of the listeners" for name in told if name not in names
+        f"advertised.listeners: {name} is not one of the listeners"
+        for name in advertised
+        if name not in names
     ]
     for endpoint in bound:
-        if told.get(endpoint.name, endpoint).host in _NOT_ROUTABLE:
+        host = advertised.get(endpoint.name, endpoint).host
+        if host in _NOT_ROUTABLE:
             problems.append(
-                f"advertised.listeners: clients cannot connect to {told.get(endpoint.name, endpoint).host}; "
+                f"advertised.listeners: clients cannot connect to {host}; "
                 f"give the listener {endpoint.name} an address that they can reach"
             )
     return problems
 
 
-def _listener(endpoint: Endpoint, told: Endpoint) -> Listener:
+def _listener(endpoint: ListenerAddress, advertised: ListenerAddress) -> ListenerConfig:
     host = "" if endpoint.host in _EVERY_INTERFACE else endpoint.host
-    return Listener(endpoint.name, host, endpoint.port, told.host or socket.gethostname(), told.port)
+    return ListenerConfig(
+        endpoint.name, host, endpoint.port, advertised.host or socket.gethostname(), advertised.port
+    )

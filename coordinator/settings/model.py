@@ -3,8 +3,8 @@
 One field of `Settings` is one option: `group_max_size` is `group.max.size`. `load` gathers them from the
 flags, the environment and a properties file, in this order of precedence, checks everything before
 anything starts, and reports all that is wrong at once. Settings of our own begin with `muster.`.
-Options of a Kafka broker that mean nothing here are passed over and named in `Loaded.ignored`. Nothing
-here knows groups, topics or the log: whoever needs a setting reads the attribute.
+Options of a Kafka broker that mean nothing here have no effect and are named in `LoadedSettings.ignored`. Nothing
+here knows groups, topics or the log, which read the attributes they need.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from coordinator.settings.listeners import Listener, parse_listeners
+from coordinator.settings.listeners import ListenerConfig, parse_listeners
 from coordinator.settings.rules import ConflictsError, conflicts
 from coordinator.settings.types import (
     AddressCounts,
@@ -23,13 +23,13 @@ from coordinator.settings.types import (
     Count,
     CountOrNone,
     CountOrZero,
+    FreeText,
     LongCount,
     LongCountOrNone,
     LongCountOrZero,
     NonBlank,
     Real,
     Switch,
-    Text,
     Whole,
     WordList,
     Words,
@@ -52,12 +52,12 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # Who we are, and where clients find us.
+    # The node, and its listeners.
     listeners: WordList = Field(
         ("PLAINTEXT://127.0.0.1:9092",), description="Addresses to bind, as NAME://host:port."
     )
     advertised_listeners: WordList = Field(
-        (), description="What clients are told to connect to, by listener; else as bound."
+        (), description="What clients connect to, by listener; else as bound."
     )
     listener_security_protocol_map: WordList = Field(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
@@ -68,8 +68,8 @@ class Settings(BaseModel):
     )
     node_id: Annotated[int, Whole(0)] = Field(DEFAULT_NODE_ID, description="The broker id that clients see.")
     broker_id: Annotated[int, Whole(0, also=(-1,))] = Field(-1, description="The older name of node.id.")
-    broker_rack: Annotated[str | None, Text(optional=True)] = Field(
-        None, description="Where the node stands, as Metadata tells clients."
+    broker_rack: Annotated[str | None, FreeText(optional=True)] = Field(
+        None, description="Where the node stands, as Metadata shows it."
     )
 
     # The log.
@@ -335,7 +335,7 @@ class Settings(BaseModel):
         try:
             return {**given, "node_id": Whole(0).parse(given.get("broker_id"))}
         except ValueError:
-            return given  # Not given, -1, or wrong: what is wrong is told of broker.id itself.
+            return given  # Not given, -1, or wrong: then the problem is reported for broker.id itself.
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -344,8 +344,8 @@ class Settings(BaseModel):
         return self
 
     @property
-    def endpoints(self) -> tuple[Listener, ...]:
-        """The listeners to bind, each with what its clients are told."""
+    def endpoints(self) -> tuple[ListenerConfig, ...]:
+        """The listeners to bind, each with its advertised address."""
         return parse_listeners(
             self.listeners,
             self.advertised_listeners,
@@ -355,7 +355,7 @@ class Settings(BaseModel):
 
     @property
     def data_directory(self) -> Path:
-        """Where the log is kept: log.dirs, else log.dir."""
+        """The directory of the log: log.dirs, else log.dir."""
         return Path(self.log_dirs[0] if self.log_dirs else self.log_dir)
 
     @property

@@ -69,7 +69,7 @@ class ConflictsError(ValueError):
 
 
 def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
-    """All that does not fit together."""
+    """The conflicts in `settings`."""
     if settings.broker_id not in (-1, settings.node_id):
         sentence = f"broker.id={settings.broker_id} and node.id={settings.node_id} must be the same"
         yield OptionConflict(frozenset({"broker.id", "node.id"}), sentence)

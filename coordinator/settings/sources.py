@@ -1,4 +1,4 @@
-"""Gathers the settings from flags, environment and file, and says all that is wrong with them at once.
+"""Gathers the settings from flags, environment and file, and reports all problems at once.
 
 A source is a layer of texts under option names, each with a note of where it stood; `Settings` reads the
 texts. Names are checked in every layer, values only where they win. This module knows where values come
@@ -33,12 +33,12 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """Checked settings, with the names that were passed over."""
+class LoadedSettings:
+    """Checked settings, with the names that were given and have no effect."""
 
     settings: Settings
-    ignored: tuple[str, ...] = ()  # Kafka's, without a meaning here.
-    foreign_variables: tuple[str, ...] = ()  # MUSTER_... variables that are like no setting at all.
+    ignored: tuple[str, ...] = ()  # Kafka's options without a meaning here.
+    foreign_variables: tuple[str, ...] = ()  # MUSTER_... variables whose names resemble no setting.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Given:
 
 @dataclass(slots=True)
 class _Gathering:
-    """What the layers held: the texts of known options by layer, and the names that were passed over."""
+    """The contents of the layers: the texts of known options by layer, and the names without effect."""
 
     layers: list[dict[str, _Given]] = field(default_factory=list)
     ignored: set[str] = field(default_factory=set)
@@ -61,7 +61,7 @@ class _Gathering:
         layer: dict[str, _Given] = {}
         for name, value in given:
             if name in OPTIONS:
-                layer[name] = value  # Of a name given twice the later counts, as in Java.
+                layer[name] = value  # A name given twice has its later value, as in Java.
             elif is_ignored(name):
                 self.ignored.add(name)
             else:
@@ -80,7 +80,7 @@ def load(
     overrides: Mapping[str, str | None] | None = None,
     environment: Mapping[str, str] | None = None,
     config: Path | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """The settings from `overrides` (flags), then `environment`, then the file `config`, then defaults.
 
     Raises SettingsError with everything that is wrong: flags without a value (None), malformed escapes, unknown
@@ -94,7 +94,9 @@ def load(
     settings = _checked(gathering)
     if settings is None or gathering.problems:
         raise SettingsError(gathering.problems)
-    return Loaded(settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables)))
+    return LoadedSettings(
+        settings, tuple(sorted(gathering.ignored)), tuple(sorted(gathering.foreign_variables))
+    )
 
 
 def environment_variable(option: str) -> str:
@@ -188,6 +190,6 @@ def _unknown(name: str, origin: str) -> str:
 
 
 def _closest(name: str, names: Iterable[str]) -> str | None:
-    import difflib  # Only a mistake pays for it.
+    import difflib  # Imported for mistakes alone.
 
     return next(iter(difflib.get_close_matches(name, sorted(names), n=1, cutoff=_CLOSE_ENOUGH)), None)

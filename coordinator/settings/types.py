@@ -23,7 +23,7 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 6
 
 
 class Kind(Protocol):
-    """What every kind of value can do."""
+    """A kind of value: how it is read, and which values are allowed."""
 
     @property
     def allowed(self) -> str:
@@ -166,7 +166,7 @@ class Words(_Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(_Parsed):
+class FreeText(_Parsed):
     """Any text that is not blank; blank is None where `optional`."""
 
     optional: bool = False
@@ -209,4 +209,4 @@ LongCountOrZero: TypeAlias = Annotated[int, Whole(0, INT64_MAX)]
 LongCountOrNone: TypeAlias = Annotated[int, Whole(-1, INT64_MAX)]
 Switch: TypeAlias = Annotated[bool, Flag()]
 WordList: TypeAlias = Annotated[tuple[str, ...], Words()]
-NonBlank: TypeAlias = Annotated[str, Text()]
+NonBlank: TypeAlias = Annotated[str, FreeText()]

@@ -32,7 +32,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What the file says: the topics, and the ids of those that were deleted last, the oldest first."""
+    """The contents of the file: the topics, and the ids of those deleted last, the oldest first."""
 
     entries: tuple[CatalogueEntry, ...] = ()
     deleted_ids: tuple[bytes, ...] = ()
@@ -41,7 +41,7 @@ class Catalogue:
 def read_catalogue(files: Files, directory: Path) -> Catalogue:
     """The topics in `directory`; none where there is no catalogue yet.
 
-    Raises StorageError if the file cannot be read or is none of ours: nobody may take it for empty.
+    Raises StorageError if the file cannot be read or is none of ours: it must not be taken for empty.
     """
     return read_sealed(files, directory / FILE_NAME, "catalogue of topics", _catalogue, FORMAT) or Catalogue()
 

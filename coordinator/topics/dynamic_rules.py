@@ -50,7 +50,7 @@ def _requirements(changed: Mapping[str, str], after: Lookup, log_directory: str)
 
 
 def cordon_problems(cordoned: Sequence[str], log_directory: str) -> Iterator[str]:
-    """What is wrong with the entries of `cordoned.log.dirs`, where there is one log directory."""
+    """The problems of the entries of `cordoned.log.dirs`, where there is one log directory."""
     if EVERY_DIRECTORY in cordoned:
         if len(cordoned) > 1:
             yield "When cordoned.log.dirs is set to *, it must not contain other values"
@@ -90,7 +90,7 @@ def _steps(changed: Mapping[str, str], before: Lookup) -> Iterator[str]:
 
 
 def _tiers(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:
-    """What is kept on the local tier is part of what is kept at all; -2 stands for all of it."""
+    """The problems of local retention, which must not exceed the whole; -2 stands for all of it."""
     hours_ms = _number(BROKER_OPTIONS["log.retention.hours"].default) * 3_600_000
     for unit, default in (("ms", hours_ms), ("bytes", -1)):
         name, whole_name = f"log.local.retention.{unit}", f"log.retention.{unit}"

@@ -26,7 +26,7 @@ FORMAT: Final = 1
 
 _FIELDS: Final = {field.name.replace("_", "."): field for field in fields(TopicSettings)}
 
-_UNLIMITED: Final = -1  # As `log.retention.ms`: Kafka takes any negative number for that.
+_UNLIMITED: Final = -1  # In `log.retention.ms` Kafka takes any negative number for that.
 
 
 def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettings:
@@ -91,7 +91,7 @@ def check_connections(settings: TopicSettings) -> None:
 
 
 def lags_in_conflict(settings: TopicSettings) -> str | None:
-    """Which of the daemon's settings keep records from being cleaned in time, and where they stand; else None.
+    """The daemon's settings that keep records from being cleaned in time, with their origin; None if none do.
 
     No change at run time is taken that leads to it; a start with other settings than before may.
     """
@@ -115,7 +115,7 @@ def plain_text(value: object) -> str:
 
 
 def read_dynamic(files: Files, directory: Path) -> DynamicSettings:
-    """What was changed so far. Raises StorageError if the file cannot be read or is none of ours."""
+    """The settings that were changed so far. Raises StorageError if the file cannot be read or is none of ours."""
     path = directory / FILE_NAME
     return read_sealed(files, path, "file of dynamic settings", _dynamic, FORMAT) or NOTHING_DYNAMIC
 

@@ -54,6 +54,6 @@ def reserved_problem(name: str) -> str | None:
 
 
 def missing_topic_error(name: str) -> ErrorCode:
-    """What is wrong with asking for a topic that is not there: it could never be, or it is only unknown."""
+    """The error for a topic that does not exist: its name is invalid, or only unknown."""
     invalid = name_problem(name) is not None
     return ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

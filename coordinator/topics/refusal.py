@@ -42,7 +42,7 @@ class Countdown:
     def end(self) -> None:
         self._open -= 1
         if not self._open:
-            then, self._then = self._then, None  # It refers to us, as a rule.
+            then, self._then = self._then, None  # It refers to this countdown, as a rule.
             assert then is not None, "ended more often than it was begun"
             then()
 

@@ -88,7 +88,7 @@ class TopicRegistry(TopicLookup):
         self._reserved_partitions = 0
 
     def open(self, flush_policies: Mapping[str, FlushPolicy]) -> None:
-        """At a start, before anything is served: clear what a crash left and open every log.
+        """Clear what a crash left and open every log, before anything is served.
 
         `flush_policies` are for topics that do not follow the policy of all topics. Waits for the disk.
         Raises StorageError; InvalidConfig if the catalogue, or what was changed at run time, holds settings that
@@ -124,7 +124,7 @@ class TopicRegistry(TopicLookup):
         return config
 
     def internal(self, name: str, partitions: int, overrides: Mapping[str, str], flush: FlushPolicy) -> Topic:
-        """At a start: the topic `name` of the daemon's own, made if it is not there. Waits for the disk.
+        """The topic `name` of the daemon's own, made at the start if it is not there. Waits for the disk.
 
         Raises PartitionCountMismatch: groups are spread by that number, so it can never change.
         """
@@ -138,7 +138,7 @@ class TopicRegistry(TopicLookup):
         return topic
 
     def configure(self, topic: Topic, overrides: Mapping[str, str], flush: FlushPolicy) -> None:
-        """At a start: let a topic of the daemon's own follow settings that were changed. Waits for the disk."""
+        """Give a topic of the daemon's own settings that differ since the last start. Waits for the disk."""
         if topic.config.overrides == overrides:
             return
         config = accepted_config(overrides, self.settings, flush)
@@ -252,7 +252,7 @@ class TopicRegistry(TopicLookup):
             self.settings = settings
             for topic in self._by_name.values():
                 self._apply(topic, self._in_force(topic.config))
-            # Their names alone: some are secret.
+            # Only their names are logged: some are secret.
             log.info("settings altered", of_node=sorted(dynamic.of_node), of_all=sorted(dynamic.of_all))
             for on_altered in self.on_altered:
                 on_altered(settings)

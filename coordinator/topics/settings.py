@@ -84,6 +84,6 @@ class TopicSettings:
     static: TopicSettings | None = None
 
     def dynamic_text(self, name: str) -> str | None:
-        """What was set at run time under Kafka's `name`, for this node or else for all; None if nothing was."""
+        """The value set at run time under Kafka's `name`, for this node or else for all; None if there is none."""
         of_node = self.dynamic.of_node.get(name)
         return self.dynamic.of_all.get(name) if of_node is None else of_node

@@ -1,4 +1,4 @@
-"""What the disk holds of topics: the catalogue and the logs. Waits for the disk; one caller at a time.
+"""The topics on the disk: the catalogue and the logs. Waits for the disk; one caller at a time.
 
 The catalogue is the truth. A topic exists once it is written there, and is gone once it is no longer; the
 directories of its partitions come with their first batch and go when it is deleted. So what a crash leaves
@@ -27,7 +27,7 @@ from storage.log.partition_files import read_partition_metadata
 from storage.log.partition_log import PartitionLog
 
 REMEMBERED_DELETIONS: Final = 1_000
-"""So many ids of deleted topics are kept: enough for those whose offsets a crash may have left behind."""
+"""Number of ids of deleted topics that are kept: enough for those whose offsets a crash may have left."""
 
 log = structlog.get_logger("muster.topics")
 
@@ -62,7 +62,7 @@ class TopicStore:
         for partition in self._directory.partitions():
             entry = self._entries.get(partition.topic)
             if entry is not None and partition.partition < entry.partitions:
-                continue  # Whatever id it names: the way was clear when the topic was made, so it is this one's.
+                continue  # It is this topic's, whatever id it names: leftovers went when that was made.
             topic_id = self._stored_topic_id(partition.directory_name)
             if topic_id is None:
                 log.warning("not known to be a partition, left alone", directory=partition.directory_name)
@@ -86,7 +86,7 @@ class TopicStore:
             return None
 
     def open_logs(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
-        """The logs of a topic's partitions; what cannot be opened is told, and has failed (`log.failure`)."""
+        """The logs of a topic's partitions; a log that cannot be opened has failed (`log.failure`)."""
         return [self._open(entry, partition, config) for partition in range(entry.partitions)]
 
     def _open(self, entry: CatalogueEntry, partition: int, config: LogConfig) -> PartitionLog:
@@ -99,7 +99,7 @@ class TopicStore:
         except StorageError as error:
             log.error("partition cannot be opened", topic=entry.name, partition=partition, error=str(error))
         if cut_bytes := opened.recovered.cut_bytes:
-            # The log has it no more if it begins beyond what was left.
+            # The log has dropped that segment if it begins beyond what was left.
             torn = opened.recovered.segments[-1]
             log.warning(
                 "the end of a log was torn, and cut",
@@ -134,29 +134,29 @@ class TopicStore:
         return self._directory.path.absolute()
 
     def space(self) -> tuple[int, int]:
-        """The bytes in all, and still to be had, where the logs are. Any thread may ask. Raises StorageError."""
+        """Total and free bytes of the file system with the logs, on any thread. Raises StorageError."""
         return self._files.space(self._directory.path)
 
     def dynamic_settings(self) -> DynamicSettings:
-        """Raises StorageError."""
+        """The settings that were set at run time. Raises StorageError."""
         return read_dynamic(self._files, self._directory.path)
 
     def set_dynamic_settings(self, dynamic: DynamicSettings) -> None:
-        """Durable when this returns. Raises StorageError."""
+        """Store the settings of run time; they are durable when this returns. Raises StorageError."""
         write_dynamic(self._files, self._directory.path, dynamic)
 
     def features(self) -> FeatureLevels:
-        """Raises StorageError."""
+        """The levels of features. Raises StorageError."""
         return read_features(self._files, self._directory.path)
 
     def set_features(self, features: FeatureLevels) -> None:
-        """Durable when this returns. Raises StorageError."""
+        """Store the levels of features; they are durable when this returns. Raises StorageError."""
         write_features(self._files, self._directory.path, features)
 
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
-        """Clear the way first: a new log must be empty. If the catalogue fails, drop what was opened."""
+        """Remove leftovers first: a new log must be empty. If the catalogue fails, drop what was opened."""
         for partition in range(first, entry.partitions):
-            self._clear_way(f"{entry.name}-{partition}", entry.name, partition)
+            self._remove_leftover(f"{entry.name}-{partition}", entry.name, partition)
         logs = [
             self._directory.open_log(entry.name, partition, config, topic_id=entry.topic_id)
             for partition in range(first, entry.partitions)
@@ -169,8 +169,8 @@ class TopicStore:
             raise
         return logs
 
-    def _clear_way(self, directory_name: str, topic: str, partition: int) -> None:
-        """Remove what a deleted topic of the same name left; refuse to touch what was never ours."""
+    def _remove_leftover(self, directory_name: str, topic: str, partition: int) -> None:
+        """Remove what a deleted topic of the same name left; refuse to touch what is no partition of ours."""
         path = self._directory.path / directory_name
         if not self._files.is_directory(path):
             return

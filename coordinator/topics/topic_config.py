@@ -223,14 +223,14 @@ class TopicConfig:
         return default_text(name, self.settings) if given is None else given
 
     def source(self, name: str) -> ConfigSource:
-        """Where the value in force comes from."""
+        """The source of the value in force."""
         if name in self.overrides:
             return ConfigSource.TOPIC_CONFIG
         return default_source(name, self.settings)
 
 
 def default_source(name: str, settings: TopicSettings) -> ConfigSource:
-    """Where the default of `name` comes from: the daemon's settings, or Kafka."""
+    """The source of the default of `name`: the daemon's settings, or Kafka."""
     broker_name = TOPIC_KEYS[name].broker_name
     if broker_name in settings.dynamic.of_node:
         return ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -241,7 +241,7 @@ def default_source(name: str, settings: TopicSettings) -> ConfigSource:
 
 
 def default_text(name: str, settings: TopicSettings) -> str:
-    """What `name` is where a topic does not say."""
+    """The default of `name`, for topics that do not set it."""
     return str(TOPIC_KEYS[name].default(settings))
 
 
@@ -314,9 +314,9 @@ def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, 
 
 
 def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
-    deletes = "delete" in values["cleanup.policy"]  # Without it nothing goes by age or size.
+    deletes = "delete" in values["cleanup.policy"]  # Without it no segment is deleted by age or size.
     compacts = "compact" in values["cleanup.policy"]
-    # What must be cleaned after a while must have left the active segment by then.
+    # A record that must be cleaned by some time must have left the active segment by then.
     most_ms = values["max.compaction.lag.ms"] if compacts else INT64_MAX
     return LogConfig(
         segment_bytes=values["segment.bytes"],

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-T = TypeVar("T")
+from storage.flusher import Post
 
-Post = Callable[[Callable[[], None]], object]
-"""Hands a callable to the event-loop thread (`loop.call_soon_threadsafe`)."""
+T = TypeVar("T")
 
 
 class Workers(Protocol):
-    """Somewhere to run what may wait for the disk."""
+    """Threads that run work which may wait for the disk."""
 
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         """Run `work` elsewhere; then `done` on the event-loop thread, with the finished future."""

@@ -1,9 +1,8 @@
 """The log cleaner: threads that compact the logs of compacted topics, the dirtiest first.
 
-Apart from the event loop altogether: a log may be cleaned while it is appended to, flushed and read. What a
-cleaning does says `storage.cleaning.compaction`; which log is next, when, how fast, and what a failure means is
-said here. A log whose cleaning failed is left as it is, and serves on; it is not cleaned again before the next
-start.
+The event loop takes no part: a log may be cleaned while it is appended to, flushed and read. What a cleaning
+does is in `storage.cleaning.compaction`; which log is next, when, how fast, and what a failure means is decided
+here. A log whose cleaning failed is left as it is, and serves on; it is not cleaned again before the next start.
 A full disk, or too many open files, is no such failure: the log is tried again after the usual pause.
 """
 
@@ -33,7 +32,7 @@ PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, err
 
 
 class CleanerSettings(Protocol):
-    """What may change while logs are cleaned."""
+    """The settings that may change while logs are cleaned."""
 
     @property
     def log_cleaner_threads(self) -> int: ...
@@ -70,7 +69,7 @@ class Cleaner:
         self._settings: CleanerSettings = settings
         self._wall_ms = wall_ms
         self._stopping = Event()
-        self._guard = Lock()  # Of the sets.
+        self._guard = Lock()  # Guards the sets and the threads.
         self._altered = Condition(self._guard)
         self._busy: WeakSet[PartitionLog] = WeakSet()
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
@@ -92,7 +91,7 @@ class Cleaner:
             self._altered.notify_all()
 
     def stop(self) -> None:
-        """Throw away what is under way, and end the threads. Blocks for a moment."""
+        """Drop the cleanings under way, and end the threads. Blocks for a moment."""
         self._stopping.set()
         with self._guard:
             self._altered.notify_all()
@@ -102,19 +101,19 @@ class Cleaner:
 
     @property
     def threads(self) -> int:
-        """How many threads clean."""
+        """Number of threads that clean."""
         with self._guard:
             return len(self._threads)
 
     def _start_threads(self) -> None:
-        """Begin those that are missing; under the guard."""
+        """Start the threads that are missing. The caller holds the guard."""
         if not self._is_enabled or not self._is_started or self._stopping.is_set():
             return
         for number in range(self._settings.log_cleaner_threads):
             if number not in self._threads:
                 name = f"cleaner-{number}"
                 thread = Thread(target=self._work, args=(number,), name=name, daemon=True)
-                thread.start()  # Which the system may refuse: `stop` waits for those that run.
+                thread.start()  # The system may refuse it: then `stop` waits for the others.
                 self._threads[number] = thread
 
     def _work(self, number: int) -> None:
@@ -131,8 +130,8 @@ class Cleaner:
                     self._altered.wait(min(self._settings.log_cleaner_backoff_ms / 1000, TIMEOUT_MAX))
 
     def clean_all(self) -> int:
-        """Clean one log after the other until none is dirty enough; how many. Raises CleaningStopped."""
-        done: WeakSet[PartitionLog] = WeakSet()  # None twice in a row: it may be dirty and yet have to wait.
+        """Clean one log after the other until none is dirty enough; return how many. Raises CleaningStopped."""
+        done: WeakSet[PartitionLog] = WeakSet()  # A log may stay dirty and have to wait.
         count = 0
         while (chosen := self._choose(done)) is not None:
             done.add(chosen.log)
@@ -145,7 +144,7 @@ class Cleaner:
         return count
 
     def _choose(self, done: WeakSet[PartitionLog]) -> Candidate | None:
-        """The dirtiest log that nobody is at; it is marked as busy."""
+        """The dirtiest log that no thread cleans; it is marked as busy."""
         with self._guard:
             best: Candidate | None = None
             for name, partition_log, checkpoint in self._directory.compacted_logs():
@@ -193,7 +192,7 @@ class Cleaner:
 
     def _give_up(self, name: TopicPartition, partition_log: PartitionLog, error: StorageError) -> None:
         if partition_log.failure is not None:
-            return  # Failed or deleted meanwhile, of which others tell.
+            return  # Failed or deleted meanwhile, which is reported elsewhere.
         if error.errno in PASSING_ERRORS and not isinstance(error, StuckSwap):
             log.warning("cleaning failed, tried again later", partition=name.directory_name, error=str(error))
             return

@@ -1,4 +1,4 @@
-"""How fast the cleaner may go: a little work, a little rest, and no more bytes a second than allowed.
+"""The pace of the cleaner: a little work, a little rest, and no more bytes a second than allowed.
 
 Whatever cleans a log is plain Python and holds the interpreter's lock while it runs; the event loop, and the
 threads that flush, want that lock many times for each commit. A thread that never waits lets go of it only
@@ -16,7 +16,7 @@ from typing import Final
 WORK_S: Final = 0.0005
 REST_S: Final = 0.0005
 LONGEST_REST_S: Final = 1.0
-"""Then the rate is looked at again: at a byte in a thousand years, the next one would have to wait for that."""
+"""Longest rest before the rate is read again: a rate that is almost zero may have been raised meanwhile."""
 
 
 class CleaningStopped(Exception):
@@ -24,7 +24,7 @@ class CleaningStopped(Exception):
 
 
 class Pace:
-    """Of one thread. Called after every step with the bytes it read or wrote; raises CleaningStopped.
+    """The pace of one thread. Called after every step with the bytes it read or wrote; raises CleaningStopped.
 
     The rate may change while a log is cleaned, also while its thread waits.
     """
@@ -32,7 +32,7 @@ class Pace:
     def __init__(self, stopping: Event, max_bytes_per_second: Callable[[], float]) -> None:
         self._stopping = stopping
         self._max_bytes_per_second = max_bytes_per_second
-        self._ahead_s = 0.0  # By how much the bytes since the last rest took less time than they should.
+        self._ahead_s = 0.0  # Time that the bytes since the last rest took less than they should.
         self._bytes = 0
         self._since = time.perf_counter()
 
@@ -48,9 +48,9 @@ class Pace:
         self._bytes, self._since = 0, time.perf_counter()
 
     def _owed_s(self, elapsed_s: float) -> float:
-        """By how much the bytes since the last rest are ahead of what the rate allows now."""
+        """Time by which the bytes since the last rest are ahead of what the rate allows now."""
         rate = self._max_bytes_per_second()
-        # Kafka takes any number for the rate; one that nothing could be done at limits nothing here.
+        # Kafka takes any number for the rate; zero and below would allow no work, and limit nothing here.
         return self._ahead_s + (self._bytes / rate if rate > 0 else 0.0) - elapsed_s
 
     def _rest(self, rest_s: float) -> None:

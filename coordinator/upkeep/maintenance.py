@@ -1,4 +1,4 @@
-"""What has to be done now and then: retention, syncs, checkpoints, snapshots of producers, forgetting silent ones.
+"""The periodic work: retention, syncs, checkpoints, snapshots of producers, forgetting silent producers.
 
 Driven by the runtime's timers like everything else; what waits for the disk does so on a thread.
 """
@@ -23,23 +23,23 @@ from storage.log.config import INT64_MAX
 from storage.log.partition_log import PartitionLog
 
 LOGS_A_PIECE: Final = 500
-"""That one piece of work for the thread goes through: a piece for each of 20,000 held the loop up for seconds."""
+"""Logs in one piece of work for the thread: a piece for each of 20,000 logs blocked the loop for seconds."""
 
 PARTITIONS_A_TURN: Final = 1_000
-"""That what belongs to the loop looks at: some 2 ms, between which requests are answered."""
+"""Partitions that are visited in one turn of the loop: some 2 ms, between which requests are answered."""
 
 Outcome: TypeAlias = int | StorageError | None
-"""Of the work on one log: how many segments went, or why it failed."""
+"""Outcome of the work on one log: how many segments were deleted, or why it failed."""
 
 log = structlog.get_logger("muster.maintenance")
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often each kind of work comes round."""
+    """Intervals of each kind of work."""
 
     retention_ms: int
-    checkpoint_ms: int  # How far a crash makes the next start look back.
+    checkpoint_ms: int  # Bounds how much of the logs a start after a crash reads.
     producers_ms: int
     sync_ms: int = INT64_MAX  # The highest number stands for never, as in Kafka.
 
@@ -53,8 +53,8 @@ class Intervals:
         )
 
 
-class Timers(Protocol):
-    """The part of the runtime that is needed here: `timer_fired` is called with what follows in the key."""
+class MaintenanceTimers(Protocol):
+    """The runtime, as maintenance sees it: `timer_fired` is called with what follows the owner in the key."""
 
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
@@ -66,7 +66,7 @@ class Maintenance:
 
     def __init__(
         self,
-        runtime: Timers,
+        runtime: MaintenanceTimers,
         registry: TopicRegistry,
         directory: LogDirectory,
         workers: Workers,
@@ -93,7 +93,7 @@ class Maintenance:
 
     def timer_fired(self, task: Any) -> None:
         if task in self._intervals_ms:
-            self._arm(task)  # First: should it fail, it is tried again at its next time.
+            self._arm(task)  # Armed first: a task that fails is tried again at its next time.
         task()
 
     def _retain(self) -> None:
@@ -153,14 +153,15 @@ class Maintenance:
 
 
 def _sync_one(partition_log: PartitionLog, wall_ms: int) -> None:
-    if partition_log.recovery_point < partition_log.durable_offset:  # Else its lock need not be waited for.
+    """Sync the log if it is behind; its lock need not be waited for otherwise."""
+    if partition_log.recovery_point < partition_log.durable_offset:
         partition_log.sync(wall_ms)
 
 
 def _on_each(
     logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]
 ) -> list[tuple[str, Outcome]]:
-    """What came of it, by the name of the log; one that fails does not keep the others from their turn."""
+    """The outcomes by the name of the log; one log that fails does not stop the work on the others."""
     outcomes: list[tuple[str, Outcome]] = []
     for each in logs:
         try:

@@ -19,7 +19,7 @@ from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepared
 from coordinator.server.server import Server
-from coordinator.settings.listeners import Listener
+from coordinator.settings.listeners import ListenerConfig
 from harness.doubles.inline_workers import InlineWorkers
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse, encode_request
@@ -29,7 +29,7 @@ from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGr
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 ANSWER = Struct(">ii")  # Size, correlation id.
-LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
+LISTENER = ListenerConfig("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
 MAX_BYTES = 1 << 16
 
 

@@ -20,7 +20,7 @@ from coordinator.server.memory_pool import MemoryPool
 from coordinator.server.outgoing import SlowReaders
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared
-from coordinator.settings.listeners import Listener
+from coordinator.settings.listeners import ListenerConfig
 from protocol.framing import EncodedResponse, decode_response
 from protocol.messages import RESPONSES
 from tests.simulation.call import Call, api_key_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 POOL_BYTES: Final = 256 << 20
 MAX_REQUEST_BYTES: Final = 1 << 20
-LISTENER: Final = Listener("PLAINTEXT", "10.0.0.9", 9092, "10.0.0.9", 9092)
+LISTENER: Final = ListenerConfig("PLAINTEXT", "10.0.0.9", 9092, "10.0.0.9", 9092)
 PEER: Final = ("10.0.0.1", 40_000)
 
 _SIZE: Final = Struct(">i")
