@@ -47,7 +47,7 @@ class Demo:
             admin = AdminClient({"bootstrap.servers": self._bootstrap})
             futures = {**admin.delete_consumer_groups([GROUP]), **admin.delete_topics([TOPIC])}
             for future in futures.values():
-                future.exception(TIMEOUT_S)  # There is nobody left to tell.
+                future.exception(TIMEOUT_S)  # No reader is left for its error.
 
     def produce(self) -> None:
         """Write every flight to the topic, keyed by carrier."""
@@ -72,7 +72,7 @@ class Demo:
         return run
 
     def explain(self, run: GroupRun, *, required: bool) -> None:
-        """Show why the group rebalanced. Where that is not `required`, a cluster may be unable to tell."""
+        """Show why the group rebalanced. Where that is not `required`, a cluster may have no history."""
         try:
             found = rebalances(wait_until(self._whole_history, "the history's end", HISTORY_DEADLINE_S))
         except ClusterError as missing:

@@ -1,8 +1,8 @@
 """A record of `__group_events` as an event, or the reason why it is none. Nothing is guessed.
 
-`coordinator.history.events` reads what it wrote itself; here every field is checked as well, since anybody may
-have written to the topic. Fields that a later version added are passed over, and so is a cause that is not known
-yet.
+`coordinator.history.events` reads what it wrote itself; here every field is checked as well, since any client
+may have written to the topic. Fields that a later version added are passed over, and so is a cause that is not
+known yet.
 """
 
 from __future__ import annotations

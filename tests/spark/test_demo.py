@@ -1,4 +1,4 @@
-"""The demo without Spark, on few rows: the whole story, and that it tells a mismatch from a success."""
+"""The demo without Spark, on few rows: the whole run, and that it knows a mismatch from a success."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def test_a_check_holds_only_for_what_was_expected() -> None:
 def test_one_check_that_does_not_hold_fails_the_demo(
     flights: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def story(*_: object) -> bool:
+    def summary(*_: object) -> bool:
         demo = Demo(Console(), "127.0.0.1:1", flights, tmp_path)
         demo.checks += [Check("rows produced", 5, 5), Check("distinct rows consumed", 4, 5)]
         return demo.show()
 
-    monkeypatch.setattr("bench.demo.__main__.run", story)
+    monkeypatch.setattr("bench.demo.__main__.run", summary)
     assert main([]) == 1
     assert "expected 5" in capsys.readouterr().out
 

@@ -2,7 +2,7 @@
 
 The log's end at a time is the offset of the first record that is not older, or the end as it is now if there is
 none. Ends only grow, so where two minutes have the same one all between them do, and nothing is asked for those:
-partitions that nobody writes to cost two questions, whatever the span. Of records that retention has removed no
+partitions without new records cost two questions, whatever the span. Of records that retention has removed no
 time is known: an answer that is the log's beginning says nothing, unless that is offset 0. A topic that is not
 there has no ends.
 """
@@ -44,7 +44,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gap:
+class _OpenInterval:
     """Between these indexes a partition's ends are not known yet, and differ."""
 
     where: Where
@@ -53,7 +53,7 @@ class _Gap:
 
 
 class LogEnds:
-    """Asks one cluster, anew in each step."""
+    """Asks one cluster for log ends; each step asks again."""
 
     def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
         self._admin = new_admin(bootstrap, kafka)
@@ -91,7 +91,7 @@ class LogEnds:
         last = len(found.times_ms) - 1
         ends = [(where, index) for where in begins for index in sorted({0, last})]
         self._look_up(found, ends, now, begins)
-        gaps = [_Gap(where, 0, last) for where in begins]
+        gaps = [_OpenInterval(where, 0, last) for where in begins]
         while gaps := [gap for gap in gaps if self._is_open(found, gap)]:
             gaps.sort(key=lambda gap: -gap.high)
             room = max(MAX_LOOKUPS - self._asked, 0)
@@ -102,10 +102,10 @@ class LogEnds:
             gaps = [
                 half
                 for gap, (where, middle) in zip(gaps, middles, strict=True)
-                for half in (_Gap(where, gap.low, middle), _Gap(where, middle, gap.high))
+                for half in (_OpenInterval(where, gap.low, middle), _OpenInterval(where, middle, gap.high))
             ]
 
-    def _is_open(self, found: Found, gap: _Gap) -> bool:
+    def _is_open(self, found: Found, gap: _OpenInterval) -> bool:
         """Whether something is still to be asked within; where both sides are equal, all between is, too."""
         ends = found.ends.get(gap.where)
         if ends is None or gap.high - gap.low < 2:

@@ -19,7 +19,7 @@ from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.hadoop_files import HadoopFiles
 from muster.spark.jobs.ends import Found
 from muster.spark.jobs.job import Step
-from muster.spark.jobs.minutes import Snapshot
+from muster.spark.jobs.minutes import MinutesSnapshot
 from muster.spark.tables import DAY, LOG_ENDS, arrow_schema, read_spark
 
 _kept: dict[
@@ -27,7 +27,7 @@ _kept: dict[
 ] = {}  # By folder, the newest alone: which step's, and its marks.
 
 
-def marks_of(step: Step, found: Found, first_us: int, after: Snapshot) -> Mapping[Where, Marks]:
+def marks_of(step: Step, found: Found, first_us: int, after: MinutesSnapshot) -> Mapping[Where, Marks]:
     """The marks of all partitions that `found` has, whose first time is the end of the minute `first_us`."""
     sequence, older = _kept.pop(step.options.out, (None, {}))
     if sequence != after.sequence - 1:

@@ -47,6 +47,7 @@ def check_options(plan: Plan, attempts: int) -> None:
 
 
 def require_positive(name: str, value: float) -> None:
+    """Raises MembersError unless `value` is above zero."""
     if not value > 0:
         raise MembersError(f"{name} must be above zero, not {value!r}")
 
@@ -59,7 +60,7 @@ def check_settings(plan: Plan) -> None:
         raise MembersError(f"the client refuses its settings: {in_words(error)}") from error
 
 
-class Cluster:
+class ClusterQueries:
     """What the driver asks of the cluster. Any answer that does not come raises MembersError."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
@@ -170,5 +171,6 @@ def check_committed(group_id: str, committed: Mapping[Partition, int], ends: Map
     if beyond:
         more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
         raise MembersError(
-            f"group {group_id} is on {beyond[0]}{more}: was the topic made anew? Reset the group's offsets first"
+            f"group {group_id} is on {beyond[0]}{more}: was the topic created again? "
+            "Reset the group's offsets first"
         )

@@ -3,7 +3,7 @@
 *Done* is what the group's offsets say, since they are what all members have in common, and what a retry of the
 stage begins with: every partition is committed up to the log end known at the start. Where a store of the user's
 decides on positions, the group's offsets may be ahead of it; then only commits with this run's mark count.
-*Stop* is a commit to a group of its own (`plan.stop_group_id`), for nobody outside can commit to a group
+*Stop* is a commit to a group of its own (`plan.stop_group_id`), for no client outside can commit to a group
 that has members.
 """
 
@@ -20,7 +20,7 @@ from muster.spark.members.report import Partition
 
 ASK_INTERVAL_S: Final = 0.5
 ANSWER_TIMEOUT_S: Final = 2.0  # Of one question: a member that waits for an answer does not poll.
-_TOLD_PARTITIONS: Final = 5
+_PARTITIONS_SHOWN_MAX: Final = 5
 
 
 class GroupWatch:
@@ -111,12 +111,12 @@ def stalled(plan: Plan, committed: list[TopicPartition], still_s: float) -> str:
     """The sentence for a group that has committed nothing for long, and has work to do."""
     ends = plan.ends or {}
     left = unfinished(plan, committed)
-    told = [
+    shown = [
         f"{each.topic}-{each.partition} at {max(each.offset, 0)} of {ends[each.topic, each.partition]}"
-        for each in left[:_TOLD_PARTITIONS]
+        for each in left[:_PARTITIONS_SHOWN_MAX]
     ]
-    more = f" and {len(left) - len(told)} more" if len(left) > len(told) else ""
+    more = f" and {len(left) - len(shown)} more" if len(left) > len(shown) else ""
     return (
         f"group {plan.group_id} has not moved for {still_s:.0f} s, and {len(left)} partitions "
-        f"are not at their ends: {', '.join(told)}{more}"
+        f"are not at their ends: {', '.join(shown)}{more}"
     )

@@ -1,7 +1,7 @@
 """The life of one member: a stock consumer that joins the group, hands batches on, commits, and leaves.
 
 All members end together. One that has nothing left to read stays in the group, for its leaving would only move
-partitions about, until the group's offsets say that everything is done (`group_watch`), or until it is told to
+partitions about, until the group's offsets say that everything is done (`group_watch`), or until it is asked to
 stop; then it waits, still in the group, until all members know, and they leave at once.
 """
 
@@ -23,17 +23,17 @@ from muster.spark.members.group_watch import GroupWatch
 from muster.spark.members.plan import MemberContext, MembersError, Plan, SupersededError
 from muster.spark.members.report import (
     KEPT_REBALANCES,
+    MemberRebalance,
     MemberReport,
     Partition,
-    Rebalance,
     RebalanceKind,
 )
-from muster.spark.members.share import Batch, Progress, Share
+from muster.spark.members.share import ProcessedOffset, RowBatch, Share
 
 POLL_S: Final = 0.1
 SUPERSEDED_MAX: Final = 10  # In a row: a store that refuses every batch is no other member's doing.
 
-# The group has moved on without this member, or is about to: its rows are, or may be, somebody else's.
+# The group has moved on without this member, or is about to: its rows are, or may be, another member's.
 _REFUSED: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -42,7 +42,7 @@ _REFUSED: Final = frozenset(
         KafkaError._ASSIGNMENT_LOST,
     }
 )
-# Nobody knows whether it was committed: the coordinator is away, busy or new. The same commit again does no harm.
+# It may have been committed or not: the coordinator is away, busy or new. The same commit again does no harm.
 _UNANSWERED: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -63,7 +63,7 @@ def run_member(plan: Plan) -> MemberReport:
 
     context = BarrierTaskContext.get()
     task = Task(context.partitionId(), context.taskAttemptId(), context.barrier)
-    return Member(plan, task).run()
+    return ExecutorMember(plan, task).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _Counts:
     superseded_in_a_row: int = 0
 
 
-class Member:
+class ExecutorMember:
     """One member of one attempt; `run` is its whole life."""
 
     def __init__(self, plan: Plan, task: Task) -> None:
@@ -99,7 +99,7 @@ class Member:
             plan.group_id, plan.run_id, task.member, plan.members, task.task_attempt_id
         )
         self._counts = _Counts()
-        self._rebalances: deque[Rebalance] = deque(maxlen=KEPT_REBALANCES)
+        self._rebalances: deque[MemberRebalance] = deque(maxlen=KEPT_REBALANCES)
         self._member_id = ""
         self._is_stopped = self._is_idle = False
         self._next_commit_s = self._answered_s = time.monotonic()
@@ -161,7 +161,7 @@ class Member:
             elif error.code() != KafkaError._MAX_POLL_EXCEEDED:  # `on_lost` has been called for that.
                 raise KafkaException(error)
 
-    def _is_processed(self, batch: Batch[Message]) -> bool:
+    def _is_processed(self, batch: RowBatch[Message]) -> bool:
         """Hand the batch over; False if another member has done it, and this one goes back to the positions."""
         try:
             self._plan.process(record_batch(batch.rows), replace(self._context, ranges=batch.ranges))
@@ -177,10 +177,10 @@ class Member:
         return True
 
     def _go_back(self, partitions: list[Partition]) -> None:
-        """Read on from where the positions are now. Raises MembersError if one of them is not told."""
+        """Read on from where the positions are now. Raises MembersError if one of them has none."""
         positions = self._positions(partitions)
         if positions.keys() != set(partitions):
-            raise MembersError("process raised SupersededError, and no positions tell where to go on")
+            raise MembersError("process raised SupersededError, and no positions say where to go on")
         self._share.assign(positions)
         for (topic, partition), offset in positions.items():
             self._consumer.seek(TopicPartition(topic, partition, offset))
@@ -206,7 +206,7 @@ class Member:
             consumer.assign(assigned)
 
     def _on_revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
-        """Somebody else gets these: he is to begin where we are, not where we last committed."""
+        """Another member gets these: it is to begin where this one is, not where it last committed."""
         partitions = [(each.topic, each.partition) for each in revoked]
         self._commit(self._share.uncommitted(partitions))
         self._give_up(consumer, RebalanceKind.REVOKED, revoked)
@@ -227,9 +227,9 @@ class Member:
     def _note(self, kind: RebalanceKind, partitions: list[Partition]) -> None:
         self._counts.rebalances += 1
         self._member_id = self._consumer.memberid() or self._member_id
-        self._rebalances.append(Rebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
+        self._rebalances.append(MemberRebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
 
-    def _commit(self, progress: list[Progress]) -> None:
+    def _commit(self, progress: list[ProcessedOffset]) -> None:
         """Commit, and wait for the answer. What the group refuses, or does not answer, stays to be committed."""
         now_s = time.monotonic()
         self._next_commit_s = now_s + self._plan.commit_interval_s
@@ -250,7 +250,7 @@ class Member:
                 raise
         self._answered_s = time.monotonic()
 
-    def _commit_now(self, progress: list[Progress]) -> None:
+    def _commit_now(self, progress: list[ProcessedOffset]) -> None:
         mark = self._plan.end_mark
         offsets = [
             TopicPartition(each.topic, each.partition, each.offset, mark if each.is_at_end else "")

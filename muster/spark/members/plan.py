@@ -41,7 +41,7 @@ class MembersError(Exception):
 
 
 class SupersededError(Exception):
-    """For `process` to raise: somebody else has gone on from where this batch begins, and nothing was stored.
+    """For `process` to raise: another member has gone on from where this batch begins, and nothing was stored.
 
     The member goes back to where `positions` says.
     """
@@ -49,11 +49,11 @@ class SupersededError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """Whom `process` works for. `task_attempt_id` is unique in the Spark application.
+    """The member that `process` works for. `task_attempt_id` is unique in the Spark application.
 
     `ranges` are the offsets of the batch at hand, one range for each of its partitions. As long as a member owns a
     partition each range begins where the one before it ended, the first where `positions` said: a store that
-    keeps the end of the last range can tell by its beginning whether the next one is to be written.
+    keeps the end of the last range knows by its beginning whether the next one is to be written.
     """
 
     group_id: str
@@ -119,7 +119,7 @@ class Plan:
 
 
 def stop_group_id(group_id: str) -> str:
-    """The group whose first commit tells the members of `group_id` to stop. It never has members."""
+    """The group whose first commit asks the members of `group_id` to stop. It never has members."""
     return f"{group_id}.stop"
 
 

@@ -1,4 +1,4 @@
-"""What a run of members tells when it is over: what each member read, and which rebalances it saw.
+"""What a run of members reports when it is over: what each member read, and which rebalances it saw.
 
 Plain dataclasses: members send them from their executors to the driver. A member that lives for weeks keeps its
 newest ranges and rebalances only, and the counts of all.
@@ -41,7 +41,7 @@ class RebalanceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalance:
+class MemberRebalance:
     """One change of what a member owns, in milliseconds since 1970 by its executor's clock."""
 
     kind: RebalanceKind
@@ -70,7 +70,7 @@ class MemberReport:
     rows_by_partition: dict[Partition, int]
     batches: int
     ranges: tuple[OffsetRange, ...]
-    rebalances: tuple[Rebalance, ...]
+    rebalances: tuple[MemberRebalance, ...]
     rebalance_count: int
     commits: int
     commits_refused: int
@@ -121,8 +121,8 @@ class RunReport:
     def lines(self) -> Iterator[str]:
         """A sentence for the run and one for each member."""
         ending = "stopped" if self.is_stopped else "at the end"
-        told = f"{self.group_id}: {self.rows:,} rows by {len(self.members)} members, {ending}"
-        yield told if self.attempts == 1 else f"{told}, in attempt {self.attempts}"
+        outcome = f"{self.group_id}: {self.rows:,} rows by {len(self.members)} members, {ending}"
+        yield outcome if self.attempts == 1 else f"{outcome}, in attempt {self.attempts}"
         for member in self.members:
             yield (
                 f"member {member.member} on {member.host}: {member.rows:,} rows of "

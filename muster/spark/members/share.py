@@ -23,7 +23,7 @@ class OutOfOrderError(Exception):
     """The consumer returned a row twice or backwards: committing would lose rows."""
 
 
-class Progress(NamedTuple):
+class ProcessedOffset(NamedTuple):
     """An offset to commit: all rows before it are processed. At the end, if the run has one and this is it."""
 
     topic: str
@@ -55,7 +55,7 @@ class _Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Generic[R]):
+class RowBatch(Generic[R]):
     """Rows in the order in which they came, and for each partition the range they lie in."""
 
     rows: list[R]
@@ -87,7 +87,7 @@ class Share:
             if owned is not None and owned.read is not None:
                 self._closed.append(owned.read)
 
-    def take(self, records: Iterable[tuple[Partition, int, R]]) -> Batch[R]:
+    def take(self, records: Iterable[tuple[Partition, int, R]]) -> RowBatch[R]:
         """Those of `records` (partition, offset, row) that are to be processed. Raises OutOfOrderError."""
         rows: list[R] = []
         found: dict[Partition, list[int]] = {}  # First offset, offset behind the last, rows.
@@ -104,7 +104,7 @@ class Share:
             rows.append(row)
             span = found.setdefault(where, [offset, 0, 0])
             span[1:] = offset + 1, span[2] + 1
-        return Batch(rows, tuple(self._range(where, *span) for where, span in found.items()))
+        return RowBatch(rows, tuple(self._range(where, *span) for where, span in found.items()))
 
     def _range(self, where: Partition, first: int, end: int, rows: int) -> OffsetRange:
         """Ranges of one owner join up: each begins where the one before it ended."""
@@ -116,7 +116,7 @@ class Share:
         if where in self._owned:
             self._owned[where].reach(offset)
 
-    def processed(self, batch: Batch[R]) -> None:
+    def processed(self, batch: RowBatch[R]) -> None:
         """The batch, and with it all that was taken, is processed."""
         for span in batch.ranges:
             owned = self._owned[span.topic, span.partition]
@@ -126,17 +126,17 @@ class Share:
         for owned in self._owned.values():
             owned.processed = owned.taken
 
-    def uncommitted(self, among: Sequence[Partition] | None = None) -> list[Progress]:
+    def uncommitted(self, among: Sequence[Partition] | None = None) -> list[ProcessedOffset]:
         """What is processed and not committed, of all partitions or `among` some."""
         wanted = self._owned if among is None else [where for where in among if where in self._owned]
         found = ((where, self._owned[where]) for where in wanted)
         return [
-            Progress(*where, owned.processed, owned.is_at_end)
+            ProcessedOffset(*where, owned.processed, owned.is_at_end)
             for where, owned in found
             if owned.processed is not None and owned.processed != owned.committed
         ]
 
-    def committed(self, progress: Iterable[Progress]) -> None:
+    def committed(self, progress: Iterable[ProcessedOffset]) -> None:
         for each in progress:
             self._owned[each.topic, each.partition].committed = each.offset
 

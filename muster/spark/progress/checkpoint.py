@@ -27,8 +27,8 @@ _BATCH_FILE: Final = re.compile(r"\d+", re.ASCII)
 _VERSION: Final = re.compile(r"v(\d+)", re.ASCII)
 
 
-class Files(Protocol):
-    """The files of one checkpoint, by paths relative to it. Both raise PassingError if they cannot be had."""
+class CheckpointFolder(Protocol):
+    """The files of one checkpoint, by paths relative to it. Both raise PassingError if they are out of reach."""
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder; nothing if there is no such folder."""
@@ -44,7 +44,7 @@ class _DeletedMeanwhile(Exception):
 class Checkpoint:
     """How far the query of a checkpoint has come."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: CheckpointFolder) -> None:
         self._files = files
 
     def standing(self) -> Standing:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S: Final = 10.0
 _NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.
 _PATIENCE: Final[Mapping[str, Any]] = {"request_timeout": _NEVER_S}
-# A dead broker is told by an error; librdkafka's own log would say it again, on standard error, every second.
+# A dead broker shows by an error; librdkafka's own log would say it again, on standard error, every second.
 _DEFAULTS: Final = {"client.id": "muster-progress", "log_level": 0}
 
 T = TypeVar("T")
@@ -153,5 +153,5 @@ class GroupOffsets:
         return PassingError(f"{reason} ({more})" if more else reason)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason is told by another one.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason comes with another one.
             self._said = error.str()

@@ -79,7 +79,7 @@ def test_two_members_read_every_row_once_and_leave_together(
     reports = run_threads(plan)
     assert values(sink) == written
     assert observer.committed(group, topic) == observer.log_ends(topic, PARTITIONS)
-    assert observer.state(group) == "EMPTY", "nobody has stayed behind"
+    assert observer.state(group) == "EMPTY", "no member has stayed behind"
     assert sum(report.rows for report in reports) == 400
     read = sorted((span.partition, span.rows) for report in reports for span in report.ranges)
     assert sum(rows for _, rows in read) == 400
@@ -282,7 +282,7 @@ def test_a_store_that_refuses_every_batch_ends_the_run(
 
     with pytest.raises(MembersError, match="10 batches in a row were superseded: always"):
         run_threads(plan_for(broker.bootstrap, group, topic, refuse, positions=Store().positions))
-    with pytest.raises(MembersError, match="no positions tell where to go on"):
+    with pytest.raises(MembersError, match="no positions say where to go on"):
         run_threads(plan_for(broker.bootstrap, group, topic, refuse))
 
 

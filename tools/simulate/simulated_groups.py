@@ -1,10 +1,11 @@
-"""What happens to the groups, told by the coordinator itself: its own core, driven by simulated clients.
+"""What happens to the groups, by the coordinator itself: its own core, driven by simulated clients.
 
-`Story` owns a shard per partition of `__consumer_offsets`, the very `Shard` that serves real clients, and a queue
-of what is to happen when. Every JoinGroup, SyncGroup, LeaveGroup and fired timer goes through `Shard.handle`; its
-records and events are the history, so a transition that the coordinator would refuse cannot be in it. Of
-heartbeats, which no history shows, only their two consequences are played: how long a member takes to hear of a
-rebalance, and when the session of one that died is over. Commits are `consumption`'s; they change no group.
+`SimulatedGroups` owns a shard per partition of `__consumer_offsets`, the very `Shard` that serves real clients,
+and a queue of what is to happen when. Every JoinGroup, SyncGroup, LeaveGroup and fired timer goes through
+`Shard.handle`; its records and events are the history, so a transition that the coordinator would
+refuse cannot be in it. Of heartbeats, which no history shows, only their two consequences are played: how long a
+member takes to learn of a rebalance, and when the session of one that died is over. Commits are `consumption`'s;
+they change no group.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ LEADER_MS: Final = (5, 60)  # Until the leader has assigned.
 HOSTS: Final = 1 << 24
 
 
-class Story:
+class SimulatedGroups:
     """The groups of `plans` on so many shards. Times are ms since 1970 throughout; the clock is the queue."""
 
     def __init__(self, plans: Sequence[GroupPlan], shards: int, seed: int) -> None:
@@ -66,7 +67,7 @@ class Story:
         self.now_ms = 0
         self._by_group = {plan.group_id: plan for plan in plans}
         self.chance = Random(f"story {seed}")
-        self.records: list[Written] = []  # (when, partition, record), since somebody took them.
+        self.records: list[Written] = []  # (when, partition, record), since they were last taken.
         self.events: list[GroupEvent] = []
         settings = GroupSettings()
         self.shards = [Shard(number, settings, NoTopics()) for number in range(shards)]
@@ -124,7 +125,7 @@ class Story:
             self.after(SESSION_TIMEOUT_MS - HEARTBEAT_MS, SESSION_TIMEOUT_MS, self._fire_session, key)
 
     def overstay(self, client: Client, busy_ms: int) -> None:
-        """It has not polled within max.poll.interval.ms: it leaves, and joins anew when it is done."""
+        """It has not polled within max.poll.interval.ms: it leaves, and joins again when it is done."""
         if not client.is_up or client.phase is not Phase.SETTLED:
             return
         self._ask(client, leave_request(client, "consumer poll timeout has expired."))
@@ -177,7 +178,7 @@ class Story:
         for reply in result.replies:
             self._answer(reply.reply_to, reply.response)
         for event in result.history:
-            self._told(plan, event)
+            self._record(plan, event)
 
     def _flushed(self, plan: GroupPlan, then: Any) -> None:
         self._handle(plan, AppendFinished(then, ErrorCode.NONE, self.now_ms))
@@ -246,7 +247,7 @@ class Story:
         client.phase = Phase.APART
         self._call_to_rejoin(client, self.now_ms + self.chance.randint(*NETWORK_MS))
 
-    def _told(self, plan: GroupPlan, event: GroupEvent) -> None:
+    def _record(self, plan: GroupPlan, event: GroupEvent) -> None:
         """Keep the event; members of a group that is to rebalance will hear of it at their next heartbeat."""
         self.events.append(event)
         group = self.shards[plan.partition].groups[plan.group_id]
