@@ -17,6 +17,7 @@ from bench.demo.rebalances import read_events, rebalances
 from bench.demo.report import Check, GroupBars, bars, outcome_table, rebalance_table
 from bench.demo.spark_job import run_job
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import CauseKind
 from harness.observer import TIMEOUT_S, Observer
 from harness.processes import wait_until
 from muster.cluster import ClusterError
@@ -83,8 +84,8 @@ class Demo:
         self._console.print(rebalance_table(found))
         killed = run.killed
         assert killed is not None
-        causes = [each.cause for each in found if each.member_id == killed.member_id]
-        blamed = [cause for cause in causes if "session" in cause]
+        of_killed = [each for each in found if each.member_id == killed.member_id]
+        blamed = [each.reason for each in of_killed if each.cause == CauseKind.SESSION_EXPIRED.slug]
         self.checks.append(Check("rebalances", len(found)))
         self.checks.append(Check(f"of them by the end of {killed.name}", len(blamed), 1, "".join(blamed)))
 
@@ -132,10 +133,10 @@ class Demo:
             ),
         ]
 
-    def _whole_history(self) -> tuple[GroupEvent, ...]:
+    def _whole_history(self) -> list[GroupEvent]:
         """The group's events once they end with its last member's leaving; empty until then."""
         events = read_events(self._bootstrap, GROUP)
-        return events if events and events[-1].to_state == "Empty" else ()
+        return events if events and events[-1].to_state == "Empty" else []
 
     def _check_spark(self, found: pd.DataFrame, expected: pd.DataFrame) -> None:
         for what, column in (

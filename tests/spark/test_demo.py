@@ -25,7 +25,7 @@ from bench.demo.flights import (
     json_lines,
     load_flights,
 )
-from bench.demo.rebalances import Rebalance, rebalances
+from bench.demo.rebalances import rebalances
 from bench.demo.report import Check
 from bench.demo.steps import Demo
 from coordinator.effects import GroupEvent
@@ -156,8 +156,7 @@ def test_a_history_reads_as_rebalances_with_their_causes_and_durations() -> None
             event("PreparingRebalance Empty", 3, 1, 0),
         ]
     )
-    assert found == [
-        Rebalance("member joined", "a", "a-1", 1, 1, 3000, 20, "cut short"),
-        Rebalance("member joined", "b", None, 2, 2, 100, 5, "Stable"),
-        Rebalance("member left", "a", None, 3, 0, 1, 0, "Empty"),
-    ]
+    figures = [(each.generation_id, each.member_count, each.join_ms, each.sync_ms) for each in found]
+    assert figures == [(2, 2, 3100, 25), (3, 0, 1, 0)]
+    causes = [(each.reason, each.client_id, each.attempts, each.outcome) for each in found]
+    assert causes == [("member joined", "a", 2, "Stable"), ("member left", "a", 1, "Empty")]
