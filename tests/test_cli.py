@@ -21,7 +21,6 @@ from muster.groups.admin import (
     MemberDescription,
     Move,
     PartitionProgress,
-    TopicPartition,
 )
 from muster.groups.commands import TargetSelection, UsageError
 from muster.groups.reset_offsets import (
@@ -37,6 +36,7 @@ from muster.groups.reset_offsets import (
 from muster.sentences import MAX_CHARACTERS, cut
 from muster.serve import parsed_overrides
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
 

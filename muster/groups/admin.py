@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster.cluster import Cluster, ClusterError, check, retried
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
@@ -31,19 +31,13 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1
 _OFFSET_FETCH_OF_ONE_GROUP: Final = 7  # Later versions ask for several groups at once.
 _TOPICS_BY_NAME: Final = 9  # OffsetCommit names topics by id after that.
 _DEAD: Final = "Dead"
 _NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
-
-
-class TopicPartition(NamedTuple):
-    """One partition."""
-
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)

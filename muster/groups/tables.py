@@ -11,8 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.groups.admin import GroupDescription, GroupListing, MemberDescription, Move, TopicPartition
+from muster.groups.admin import GroupDescription, GroupListing, MemberDescription, Move
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = "-"
 

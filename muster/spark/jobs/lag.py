@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
 from muster.spark.decoding import lag
-from muster.spark.decoding.lag import Where
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.jobs.ends import Found, LogEnds
 from muster.spark.jobs.job import Step
@@ -24,6 +23,7 @@ from muster.spark.jobs.marks import frame_of, marks_of
 from muster.spark.jobs.minute_job import minute_job
 from muster.spark.jobs.minutes import KEY, MinutesSnapshot, States, merged
 from muster.spark.tables import LAG, LOG_ENDS
+from protocol.topic_partition import TopicPartition
 
 NAME: Final = "lag"
 FORGOTTEN_DAYS: Final = 30
@@ -85,7 +85,8 @@ def _write_minutes(
         first_us = min(row.from_us for row in wanted)
         if before.sequence < 0:
             first_us -= LOOK_BACK_MINUTES * MINUTE_US
-        found = _ends(step, first_us, after.closed_until_us, [(row.topic, row.partition) for row in wanted])
+        partitions = [TopicPartition(row.topic, row.partition) for row in wanted]
+        found = _ends(step, first_us, after.closed_until_us, partitions)
         marks = marks_of(step, found, first_us, after)
         figures = spans.select(*lag.SPANS).mapInArrow(lag.rows(marks), lag.DDL)
         write_batch(figures, step.options.out, LAG.name, after.sequence, job=NAME)
@@ -95,7 +96,7 @@ def _write_minutes(
     return _notes(found)
 
 
-def _ends(step: Step, first_us: int, until_us: int, wanted: list[Where]) -> Found:
+def _ends(step: Step, first_us: int, until_us: int, wanted: list[TopicPartition]) -> Found:
     """Where the logs ended at the end of each minute from `first_us` on."""
     times_ms = range((first_us + MINUTE_US) // 1000, until_us // 1000 + 1, MINUTE_US // 1000)
     return LogEnds(step.options.bootstrap, step.options.kafka).at(times_ms, wanted)

@@ -16,10 +16,10 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
-from muster.spark.decoding.lag import Where
 from muster.spark.errors import PassingError
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
+from protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def find_reach(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Where each partition begins, and the last stable offset, up to which it can be read. Raises PassingError."""
     admin = new_admin(bootstrap, kafka)
-    everywhere = [(topic, partition) for partition in partitions]
+    everywhere = [TopicPartition(topic, partition) for partition in partitions]
     begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST), committed_only=True)
     return begins, _offsets_at(admin, dict.fromkeys(everywhere, LATEST), committed_only=True)
 
@@ -62,11 +62,13 @@ def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, 
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     except KafkaException as error:
         raise PassingError(f"the partitions of {topic} could not be fetched: {in_words(error)}") from None
-    return _offsets_at(admin, {(topic, partition): LATEST for partition in known}, committed_only=False)
+    return _offsets_at(
+        admin, {TopicPartition(topic, partition): LATEST for partition in known}, committed_only=False
+    )
 
 
 def _offsets_at(
-    admin: AdminClient, wanted: dict[Where, OffsetSpec], *, committed_only: bool
+    admin: AdminClient, wanted: dict[TopicPartition, OffsetSpec], *, committed_only: bool
 ) -> dict[int, int]:
     """The offset asked for by partition, of one topic."""
     try:

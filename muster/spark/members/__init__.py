@@ -11,10 +11,10 @@ from muster.spark.members.report import (
     MemberRebalance,
     MemberReport,
     OffsetRange,
-    Partition,
     RebalanceKind,
     RunReport,
 )
+from protocol.topic_partition import TopicPartition
 
 __all__ = [
     "MemberContext",
@@ -22,10 +22,10 @@ __all__ = [
     "MemberReport",
     "MembersError",
     "OffsetRange",
-    "Partition",
     "RebalanceKind",
     "RunReport",
     "SupersededError",
+    "TopicPartition",
     "run",
     "stop",
 ]

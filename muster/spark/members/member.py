@@ -16,7 +16,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
 
 from muster.spark.members.arrow_rows import record_batch
 from muster.spark.members.group_watch import GroupWatch
@@ -25,10 +26,10 @@ from muster.spark.members.report import (
     KEPT_REBALANCES,
     MemberRebalance,
     MemberReport,
-    Partition,
     RebalanceKind,
 )
 from muster.spark.members.share import ProcessedOffset, RowBatch, Share
+from protocol.topic_partition import TopicPartition
 
 POLL_S: Final = 0.1
 SUPERSEDED_MAX: Final = 10  # In a row: a store that refuses every batch is no other member's doing.
@@ -146,11 +147,11 @@ class ExecutorMember:
         self._share.processed(batch)
         resting = self._share.at_rest()
         if resting:
-            self._consumer.pause([TopicPartition(*where) for where in resting])
+            self._consumer.pause([ClientPartition(*where) for where in resting])
         if resting or time.monotonic() >= self._next_commit_s:
             self._commit(self._share.uncommitted())
 
-    def _records(self, messages: Iterable[Message]) -> Iterator[tuple[Partition, int, Message]]:
+    def _records(self, messages: Iterable[Message]) -> Iterator[tuple[TopicPartition, int, Message]]:
         """The rows among what a consumer returns. Raises KafkaException for an error that does not pass."""
         for message in messages:
             error = message.error()
@@ -170,53 +171,52 @@ class ExecutorMember:
             self._counts.superseded_in_a_row += 1
             if self._counts.superseded_in_a_row >= SUPERSEDED_MAX:
                 raise MembersError(f"{SUPERSEDED_MAX} batches in a row were superseded: {error}") from error
-            self._go_back([(span.topic, span.partition) for span in batch.ranges])
+            self._go_back([span.topic_partition for span in batch.ranges])
             return False
         self._counts.batches += 1
         self._counts.superseded_in_a_row = 0
         return True
 
-    def _go_back(self, partitions: list[Partition]) -> None:
+    def _go_back(self, partitions: list[TopicPartition]) -> None:
         """Read on from where the positions are now. Raises MembersError if one of them has none."""
         positions = self._positions(partitions)
         if positions.keys() != set(partitions):
             raise MembersError("process raised SupersededError, and no positions say where to go on")
         self._share.assign(positions)
         for (topic, partition), offset in positions.items():
-            self._consumer.seek(TopicPartition(topic, partition, offset))
+            self._consumer.seek(ClientPartition(topic, partition, offset))
 
-    def _positions(self, partitions: list[Partition]) -> dict[Partition, int]:
+    def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """What the user's `positions` says of them."""
         if self._plan.positions is None:
             return {}
         found = self._plan.positions(partitions, self._context)
         return {where: found[where] for where in partitions if where in found}
 
-    def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        partitions = [(each.topic, each.partition) for each in assigned]
+    def _on_assign(self, consumer: Consumer, assigned: list[ClientPartition]) -> None:
+        partitions = [_where(each) for each in assigned]
         self._note(RebalanceKind.ASSIGNED, partitions)
         positions = self._positions(partitions)
         self._share.assign({where: positions.get(where) for where in partitions})
         for each in assigned:
-            if (each.topic, each.partition) in positions:
-                each.offset = positions[each.topic, each.partition]
+            each.offset = positions.get(_where(each), each.offset)
         if self._plan.is_cooperative:
             consumer.incremental_assign(assigned)
         else:
             consumer.assign(assigned)
 
-    def _on_revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: Consumer, revoked: list[ClientPartition]) -> None:
         """Another member gets these: it is to begin where this one is, not where it last committed."""
-        partitions = [(each.topic, each.partition) for each in revoked]
+        partitions = [_where(each) for each in revoked]
         self._commit(self._share.uncommitted(partitions))
         self._give_up(consumer, RebalanceKind.REVOKED, revoked)
 
-    def _on_lost(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: Consumer, lost: list[ClientPartition]) -> None:
         """The group has given us up: a commit would be refused."""
         self._give_up(consumer, RebalanceKind.LOST, lost)
 
-    def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[TopicPartition]) -> None:
-        partitions = [(each.topic, each.partition) for each in gone]
+    def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[ClientPartition]) -> None:
+        partitions = [_where(each) for each in gone]
         self._note(kind, partitions)
         self._share.release(partitions)
         if self._plan.is_cooperative:
@@ -224,7 +224,7 @@ class ExecutorMember:
         else:
             consumer.unassign()
 
-    def _note(self, kind: RebalanceKind, partitions: list[Partition]) -> None:
+    def _note(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
         self._counts.rebalances += 1
         self._member_id = self._consumer.memberid() or self._member_id
         self._rebalances.append(MemberRebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
@@ -253,7 +253,7 @@ class ExecutorMember:
     def _commit_now(self, progress: list[ProcessedOffset]) -> None:
         mark = self._plan.end_mark
         offsets = [
-            TopicPartition(each.topic, each.partition, each.offset, mark if each.is_at_end else "")
+            ClientPartition(each.topic, each.partition, each.offset, mark if each.is_at_end else "")
             for each in progress
         ]
         for answer in self._consumer.commit(offsets=offsets, asynchronous=False):
@@ -304,8 +304,12 @@ class ExecutorMember:
         )
 
 
-def _partition(message: Message) -> Partition:
-    return cast(str, message.topic()), cast(int, message.partition())
+def _where(client_partition: ClientPartition) -> TopicPartition:
+    return TopicPartition(client_partition.topic, client_partition.partition)
+
+
+def _partition(message: Message) -> TopicPartition:
+    return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
 
 
 def _settle(future: Future[None], call: Callable[[], None]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from muster.spark.members.report import OffsetRange, Partition
+from muster.spark.members.report import OffsetRange
+from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +67,7 @@ class MemberContext:
 
 Process = Callable[["pa.RecordBatch", MemberContext], None]
 """Called with the rows of a batch, as `arrow_rows.SCHEMA`. When it returns, they are processed."""
-Positions = Callable[[Sequence[Partition], MemberContext], Mapping[Partition, int]]
+Positions = Callable[[Sequence[TopicPartition], MemberContext], Mapping[TopicPartition, int]]
 """Called on assignment: where to begin, if not where the group is. A negative offset is the beginning of a log."""
 
 
@@ -81,7 +82,7 @@ class Plan:
     members: int
     process: Process
     positions: Positions | None = None
-    ends: Mapping[Partition, int] | None = None
+    ends: Mapping[TopicPartition, int] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     batch_rows: int = BATCH_ROWS
     commit_interval_s: float = COMMIT_INTERVAL_S

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-Partition = tuple[str, int]
-"""A topic's name and a partition's number."""
+from protocol.topic_partition import TopicPartition
 
 KEPT_RANGES: Final = 1000  # Of each member. A range grows until its partition changes hands.
 KEPT_REBALANCES: Final = 1000
@@ -33,6 +32,10 @@ class OffsetRange:
     end_offset: int
     rows: int
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
 
 class RebalanceKind(StrEnum):
     ASSIGNED = "assigned"
@@ -46,7 +49,7 @@ class MemberRebalance:
 
     kind: RebalanceKind
     at_ms: int
-    partitions: tuple[Partition, ...]
+    partitions: tuple[TopicPartition, ...]
 
     @property
     def at(self) -> datetime:
@@ -67,7 +70,7 @@ class MemberReport:
     member_id: str
     host: str
     task_attempt_id: int
-    rows_by_partition: dict[Partition, int]
+    rows_by_partition: dict[TopicPartition, int]
     batches: int
     ranges: tuple[OffsetRange, ...]
     rebalances: tuple[MemberRebalance, ...]
@@ -94,7 +97,7 @@ class RunReport:
     group_id: str
     run_id: str
     failures: tuple[str, ...]
-    ends: dict[Partition, int]
+    ends: dict[TopicPartition, int]
     members: tuple[MemberReport, ...]
 
     @property
@@ -111,9 +114,9 @@ class RunReport:
     def is_stopped(self) -> bool:
         return any(member.is_stopped for member in self.members)
 
-    def rows_by_partition(self) -> dict[Partition, int]:
+    def rows_by_partition(self) -> dict[TopicPartition, int]:
         """The rows of all members together, sorted by topic and partition."""
-        total: Counter[Partition] = Counter()
+        total: Counter[TopicPartition] = Counter()
         for member in self.members:
             total.update(member.rows_by_partition)
         return dict(sorted(total.items()))

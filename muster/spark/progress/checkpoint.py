@@ -14,9 +14,9 @@ import re
 from contextlib import suppress
 from typing import Final, Protocol
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import CheckpointError, Positions, Standing, earliest
+from protocol.topic_partition import TopicPartition
 
 OFFSETS_VERSION_MAX: Final = 1
 COMMITS_VERSION_MAX: Final = 2  # 2 from Spark 4.0 on, if the state store's checkpoints are of its format 2.

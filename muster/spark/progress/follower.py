@@ -24,13 +24,13 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.group_offsets import GroupOffsets
 from muster.spark.progress.group_progress import GroupProgress
 from muster.spark.progress.positions import ProgressError
+from protocol.topic_partition import TopicPartition
 
 FLUSH_TIMEOUT_S: Final = 10.0
 START_TIMEOUT_S: Final = 30.0

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from muster.groups.admin import TopicPartition
 from muster.spark.progress.positions import (
     ConflictError,
     Positions,
@@ -21,6 +20,7 @@ from muster.spark.progress.positions import (
     listed,
     of_topics,
 )
+from protocol.topic_partition import TopicPartition
 
 REFRESH_EVERY_S: Final = 3_600.0  # Offsets that are not committed again expire, by default in 7 days.
 

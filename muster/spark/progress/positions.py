@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from muster.groups.admin import TopicPartition
+from protocol.topic_partition import TopicPartition
 
 Positions: TypeAlias = Mapping[TopicPartition, int]
 

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from muster.spark.members import checks
 from muster.spark.members.checks import ClusterQueries, check_committed
 from muster.spark.members.plan import MembersError, effective_settings
+from protocol.topic_partition import TopicPartition
 
 
 class Coordinator:
@@ -53,10 +54,11 @@ def test_a_coordinator_that_never_comes_is_given_up(
 
 
 def test_a_group_beyond_the_end_of_logs_names_the_first_and_counts_the_others() -> None:
-    ends = {("t", 0): 5, ("t", 1): 5, ("t", 2): 5}
-    check_committed("g", {("t", 0): 5, ("other", 0): 99}, ends)
+    first, second, third = (TopicPartition("t", number) for number in range(3))
+    ends = {first: 5, second: 5, third: 5}
+    check_committed("g", {first: 5, TopicPartition("other", 0): 99}, ends)
     with pytest.raises(MembersError, match=r"t-1 at 6, and the log ends at 5 \(and 1 more\)"):
-        check_committed("g", {("t", 1): 6, ("t", 2): 7}, ends)
+        check_committed("g", {second: 6, third: 7}, ends)
 
 
 def test_where_a_store_decides_nothing_is_skipped_in_silence() -> None:

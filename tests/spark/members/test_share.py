@@ -6,18 +6,19 @@ import pytest
 
 from muster.spark.members.report import OffsetRange
 from muster.spark.members.share import OutOfOrderError, ProcessedOffset, Share
+from protocol.topic_partition import TopicPartition
 
-A, B = ("t", 0), ("t", 1)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def records(where: tuple[str, int], *offsets: int) -> list[tuple[tuple[str, int], int, str]]:
+def records(where: TopicPartition, *offsets: int) -> list[tuple[TopicPartition, int, str]]:
     return [(where, offset, f"{where[1]}-{offset}") for offset in offsets]
 
 
-def owning(*positions: int | None, ends: dict[tuple[str, int], int] | None = None) -> Share:
+def owning(*positions: int | None, ends: dict[TopicPartition, int] | None = None) -> Share:
     """A share that owns the first partitions of `t`, from the given positions on."""
     share = Share(ends)
-    share.assign({("t", number): position for number, position in enumerate(positions)})
+    share.assign({TopicPartition("t", number): position for number, position in enumerate(positions)})
     return share
 
 
@@ -115,7 +116,7 @@ def test_rows_of_a_partition_that_was_taken_away_are_left_to_its_next_owner() ->
 def test_a_revocation_asks_for_its_partitions_alone() -> None:
     share = owning(None, None)
     share.processed(share.take([*records(A, 0), *records(B, 4)]))
-    assert share.uncommitted([B, ("elsewhere", 0)]) == [ProcessedOffset("t", 1, 5, False)]
+    assert share.uncommitted([B, TopicPartition("elsewhere", 0)]) == [ProcessedOffset("t", 1, 5, False)]
 
 
 def test_a_row_that_comes_twice_or_backwards_is_never_committed_over() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.group_progress import REFRESH_EVERY_S, GroupProgress
 from muster.spark.progress.positions import (
@@ -21,6 +20,7 @@ from muster.spark.progress.positions import (
     earliest,
     listed,
 )
+from protocol.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 FRESH = Standing(None, {})

@@ -17,12 +17,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from harness.observer import Observer, unique
 from harness.processes import ServerProcess, wait_until
-from muster.groups.admin import TopicPartition
 from muster.spark import progress
 from muster.spark.progress import Follower
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.positions import ConflictError, LiveMembersError, OffsetConflict, ProgressError
+from protocol.topic_partition import TopicPartition
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.topics import PARTITIONS, Topic, run_to_end
 
