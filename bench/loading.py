@@ -107,7 +107,7 @@ class Heartbeats:
         self._thread.start()
 
     def _run(self) -> None:
-        beat = HeartbeatRequest(group_id=group_name(0), generation_id=1, member_id="nobody")
+        beat = HeartbeatRequest(group_id=group_name(0), generation_id=1, member_id="unknown")
         with self._client as client:
             while not self._ended.wait(HEARTBEAT_EVERY_S):
                 began = time.perf_counter()

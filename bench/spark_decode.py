@@ -45,7 +45,7 @@ from coordinator.topics.store import TopicStore
 from harness.daemon import MusterDaemon
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
-from muster.spark.jobs.runner import Progress, run
+from muster.spark.jobs.runner import RunProgress, run
 from muster.spark.session import spark_session
 from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
@@ -147,14 +147,14 @@ def measure(job: str, bootstrap: str, out: Path, batch_records: int | None, mast
         for number in range(runs):
             options = RunOptions(bootstrap, str(out / str(number)), max_offsets_per_batch=batch_records)
             before, began = cost_so_far(), time.monotonic()
-            done: Progress = run(spark, load_job(job), options, lambda _: None)
+            done: RunProgress = run(spark, load_job(job), options, lambda _: None)
             cost, took_s = cost_so_far().since(before), time.monotonic() - began
             report(f"{'a new JVM' if number == 0 else 'the same JVM'}", done, cost, took_s)
     finally:
         spark.stop()
 
 
-def report(how: str, done: Progress, cost: Cost, took_s: float) -> None:
+def report(how: str, done: RunProgress, cost: Cost, took_s: float) -> None:
     each = 1e6 / done.records
     print(
         f"| {how} | {done.records:,} | {done.batches} | {cost.jvm * each:.2f} | {cost.workers * each:.2f} | "

@@ -3,7 +3,7 @@
 Histories of offsets and of events are simulated (`python -m tools.simulate`), served by a daemon, and read once by
 each job in a process of its own. Counted is the CPU time of all the job's processes (driver, JVM, Python's
 workers), which a crowded machine changes less than the time that passes. The cost of a record is the slope between
-the smallest and the largest size, so what a start costs is not in it; the size in between tells whether the cost
+the smallest and the largest size, so what a start costs is not in it; the size in between shows whether the cost
 is linear. From it follow seconds, cores and bytes of Parquet for 100,000 groups; the arithmetic is printed.
 
     python -m bench.spark_scale_history [--jobs lag,commits,rebalances,members] [--scale 1.0] [--json FILE]
@@ -66,17 +66,17 @@ class Run:
 
 
 def simulate(out: Path, *arguments: str) -> dict[str, Any]:
-    """Write a history in a process of its own; what the command tells of it, and the CPU seconds it took."""
+    """Write a history in a process of its own; what the command reports of it, and the CPU seconds it took."""
     command = [sys.executable, "-m", "tools.simulate", "--out", str(out)]
     command += ["--end", END.isoformat()]
     command += ["--groups", str(GROUPS), "--seed", "1", "--json", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     cpu_s = watch(process)
     assert process.stdout is not None
-    told = process.stdout.read()
+    report = process.stdout.read()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    return {**json.loads(told), "cpu_s": cpu_s}
+    return {**json.loads(report), "cpu_s": cpu_s}
 
 
 def watch(process: subprocess.Popen[str]) -> float:
@@ -120,10 +120,10 @@ def run_job(job: str, logs: Path, records: int) -> Run:
             process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
             cpu_s, elapsed_s = watch(process), time.monotonic() - began_s
             assert process.stdout is not None
-            told = process.stdout.read().splitlines()
-            if process.returncode or not told:
+            lines = process.stdout.read().splitlines()
+            if process.returncode or not lines:
                 raise SystemExit(f"{job} ended with {process.returncode}")
-            read = json.loads(told[-1])["records"]
+            read = json.loads(lines[-1])["records"]
             print(f"  {job}: {read:,} records read, {cpu_s:.1f} CPU s", file=sys.stderr)
             assert read >= records, f"{job} has read {read:,} of {records:,} records"
             size = sum(path.stat().st_size for path in (scratch / "tables").glob("[!_]*/**/*.parquet"))
@@ -223,10 +223,13 @@ def main() -> None:
                     if kind == "commits"
                     else ["--sample", str(size), "--commits", "0", "--days", str(WEEK_DAYS)]
                 )
-                told = simulate(logs, *options)
-                print(f"{kind}: {told[kind]:,} simulated in {told['cpu_s']:.1f} CPU s", file=sys.stderr)
+                simulated = simulate(logs, *options)
+                print(
+                    f"{kind}: {simulated[kind]:,} simulated in {simulated['cpu_s']:.1f} CPU s",
+                    file=sys.stderr,
+                )
                 for job in (each for each in wanted if each in jobs):
-                    runs.append(run_job(job, logs, told[kind]))
+                    runs.append(run_job(job, logs, simulated[kind]))
                     if arguments.json:
                         arguments.json.write_text(json.dumps([asdict(run) for run in runs], indent=1))
                 shutil.rmtree(logs)

@@ -6,8 +6,8 @@ One standalone cluster on loopback has three workers of one core. One driver has
 other has two executors on the others; both run the whole job over the same log (`bench.spark_decode` writes it),
 from Kafka's source to Parquet, in turns. Counted is the CPU time, as the system accounts for it, of the executors'
 JVMs and of all processes below them, Python's daemon and workers among them, from the start of a run to its end;
-the drivers' is told beside it. The first runs of each are not counted: there the JVM of each executor compiles.
-Who of the two begins changes with every round.
+the drivers' is reported beside it. The first runs of each are not counted: there each executor's JVM compiles.
+Which of the two begins changes with every round.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def cpu_s(processes: Sequence[psutil.Process]) -> float:
 
 
 class Driver:
-    """A process with a Spark session of its own on `workers` workers; it runs the job whenever it is told to."""
+    """A process with a Spark session of its own on `workers` workers; it runs the job on request."""
 
     def __init__(
         self, cluster: StandaloneCluster, workers: int, job: str, bootstrap: str, folder: Path

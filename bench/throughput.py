@@ -64,10 +64,10 @@ def client(work: str, server: ServerProcess, topic: str, partitions: int, record
     done = subprocess.run(command, capture_output=True, text=True, timeout=ROUND_TIMEOUT_S, check=False)
     if done.returncode:
         raise RuntimeError(f"{work} against {server}: {done.stderr[-2000:]}")
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     megabytes = records * size / MB
     server_ms = cpu_of(server.pid).since(before).total_us / 1000
-    return Figure(megabytes / told["seconds"], server_ms / megabytes, told["cpu_s"] * 1000 / megabytes)
+    return Figure(megabytes / report["seconds"], server_ms / megabytes, report["cpu_s"] * 1000 / megabytes)
 
 
 @contextmanager

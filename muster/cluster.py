@@ -2,7 +2,7 @@
 
 aiokafka finds the brokers and keeps the sockets; its own message classes stop at old versions, so the
 requests sent here are `protocol`'s, each at the newest version that both sides know. Whatever goes wrong
-comes out as a `ClusterError` in one sentence. It knows no groups: see `group_admin`.
+comes out as a `ClusterError` in one sentence. It knows no groups: see `groups.admin`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Cluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers that the cluster told of."""
+        """The ids of the brokers in the cluster's metadata, sorted."""
         return sorted(broker.nodeId for broker in self._client.cluster.brokers())
 
     def address(self, node_id: int) -> str:
@@ -153,7 +153,7 @@ class Cluster:
             raise ClusterError(f"{name}: the answer of broker {node_id} makes no sense: {error}") from None
 
     async def send_to_any(self, message: Any, max_version: int | None = None) -> Any:
-        """Send to whichever broker; for what all of them know."""
+        """Send to any broker; for what all of them know."""
         return await self.send(self.node_ids[0], message, max_version)
 
     async def coordinator(self, group_id: str) -> int:
@@ -190,7 +190,7 @@ async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
     try:
         await client.bootstrap()
         if not client.cluster.brokers():
-            raise ClusterError(f"{bootstrap} answers, but tells of no broker")
+            raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
         yield Cluster(client)
     except (KafkaError, OSError, ValueError) as error:
         raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
@@ -199,5 +199,5 @@ async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
 
 
 def quiet_aiokafka() -> None:
-    """Keep aiokafka's log off the terminal: what matters of it is raised, and told in a sentence."""
+    """Keep aiokafka's log off the terminal: what matters of it is raised, and shown in a sentence."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)

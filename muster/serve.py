@@ -1,6 +1,6 @@
-"""`muster serve`: reads the settings, sets up the log, and runs the daemon until it is told to stop.
+"""`muster serve`: reads the settings, sets up the log, and runs the daemon until a signal stops it.
 
-Whatever keeps it from starting is told in a sentence on standard error: status 2 for settings, 1 for the
+Whatever keeps it from starting becomes a sentence on standard error: status 2 for settings, 1 for the
 rest. Standard output carries one line, when the daemon is ready. The flags are read with argparse: the rest of the
 command line's library would cost a tenth of the start; see `__main__`. This module knows nothing of what the
 daemon does.
@@ -26,7 +26,7 @@ from muster.sentences import cut, say
 STATUS_FAILED: Final = 1
 STATUS_NOT_UNDERSTOOD: Final = 2
 _NEVER: Final = 2**31 - 1
-"""As many collections of what is younger as come before one of all that lives."""
+"""Collections of the middle generation before one of the oldest: more than there ever are."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _EPILOG: Final = """\
@@ -48,7 +48,7 @@ def serve_command(arguments: Sequence[str], started_s: float) -> int:
             say(problem)
         return STATUS_NOT_UNDERSTOOD
     configure_log(loaded.settings.muster_log_level)
-    _tell_what_was_passed_over(loaded)
+    _log_ignored_settings(loaded)
     return _run(loaded.settings, started_s)
 
 
@@ -97,7 +97,7 @@ def overrides_of(flags: argparse.Namespace) -> dict[str, str | None]:
     return overrides
 
 
-def _tell_what_was_passed_over(loaded: LoadedSettings) -> None:
+def _log_ignored_settings(loaded: LoadedSettings) -> None:
     log = structlog.get_logger()
     if loaded.ignored:
         log.warning("settings of Kafka's that mean nothing here are ignored", names=", ".join(loaded.ignored))

@@ -15,7 +15,13 @@ import pytest
 from harness.processes import free_port, unread
 from muster.closed_output import STATUS_NOT_READ
 from muster.groups import tables
-from muster.groups.admin import GroupDescription, ListedGroup, Member, Move, PartitionProgress, TopicPartition
+from muster.groups.admin import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    Move,
+    PartitionProgress,
+)
 from muster.groups.commands import TargetSelection, UsageError
 from muster.groups.reset_offsets import (
     ShiftBy,
@@ -30,6 +36,7 @@ from muster.groups.reset_offsets import (
 from muster.sentences import MAX_CHARACTERS, cut
 from muster.serve import parsed_overrides
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
 
@@ -43,7 +50,7 @@ DESCRIPTION = GroupDescription(
     coordinator=1,
     coordinator_address="localhost:9092",
     members=(
-        Member(
+        MemberDescription(
             "m-1", "static-1", "app", "/10.0.0.1", (TopicPartition("orders", 0), TopicPartition("orders", 1))
         ),
     ),
@@ -249,7 +256,7 @@ def test_an_address_that_is_none_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "sentence"),
     [
         (["--to-latest"], "give either --topic or --all-topics"),
         (["--to-latest", "--all-topics", "--topic", "t"], "give either --topic or --all-topics"),
@@ -261,11 +268,11 @@ def test_an_address_that_is_none_is_told() -> None:
     ],
 )
 def test_a_reset_that_is_not_clear_is_refused_before_anybody_is_asked(
-    arguments: list[str], told: str
+    arguments: list[str], sentence: str
 ) -> None:
     done = muster("groups", "reset-offsets", "g", *arguments)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"muster: {told}")
+    assert done.stderr.startswith(f"muster: {sentence}")
 
 
 @pytest.mark.parametrize(
@@ -332,7 +339,7 @@ def test_a_description_in_json_has_the_same_and_the_lag(capsys: pytest.CaptureFi
 
 def test_names_are_shown_as_they_are_also_in_brackets_and_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     name = "[red]" + "g" * 300
-    tables.show(tables.list_table([ListedGroup(name, "Stable", "consumer", "", 1)]))
+    tables.show(tables.list_table([GroupListing(name, "Stable", "consumer", "", 1)]))
     assert [name, "Stable", "consumer", "-", "1"] in shown(capsys)
 
 

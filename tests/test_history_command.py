@@ -12,9 +12,9 @@ from rich.table import Table
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import RENAMED_SLUGS
 from coordinator.history.events import encode_event
-from muster.groups.chapters import CAUSES_MAX, chapters
 from muster.groups.history import GroupHistory, Newest, as_history
 from muster.groups.history_tables import event_table, history_json, local_time, rebalance_table, remarks
+from muster.groups.rebalance_views import CAUSES_MAX, rebalance_views
 from tests.groups.consumer import Consumer, finish_rebalance, form_group
 from tests.groups.driver import Driver
 
@@ -33,7 +33,7 @@ def rows(table: Table) -> list[list[str]]:
     return [[line[start:end].strip() for start, end in bounds] for line in lines]
 
 
-def story() -> list[GroupEvent]:
+def history_of_a_group() -> list[GroupEvent]:
     """Two members; the second expires, a third comes in the middle, and the first is replaced at the end."""
     driver = Driver()
     first = Consumer(driver, "a", instance_id="i-a", session_ms=60_000)
@@ -52,8 +52,8 @@ def story() -> list[GroupEvent]:
 
 
 def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
-    told = rows(rebalance_table(chapters(story())))
-    assert [row[1:9] for row in told] == [
+    shown = rows(rebalance_table(rebalance_views(history_of_a_group())))
+    assert [row[1:9] for row in shown] == [
         ["member joined (2 times)", "i-a", "a@10.0.0.1", "Stable", "1", "2", "6,000 ms", "0 ms"],
         ["session expired; then member joined: scale up", "b-uuid2", "b@10.0.0.1", "Stable", "2", "2",
          "250 ms", "0 ms"],
@@ -64,8 +64,8 @@ def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
 
 
 def test_each_event_is_a_row_with_its_step_or_the_state_it_happened_in() -> None:
-    table = rows(event_table(story()))
-    assert [row[0] for row in table] == [local_time(event.wall_ms) for event in story()]
+    table = rows(event_table(history_of_a_group()))
+    assert [row[0] for row in table] == [local_time(event.wall_ms) for event in history_of_a_group()]
     assert [row[1:] for row in table][-6:-3] == [
         ["PreparingRebalance -> CompletingRebalance", "2", "all members joined", "-", "-", "2",
          "PreparingRebalance 250 ms", "i-a-uuid1 a@10.0.0.1 after 250 ms"],
@@ -76,20 +76,20 @@ def test_each_event_is_a_row_with_its_step_or_the_state_it_happened_in() -> None
 
 
 def test_a_rebalance_that_is_not_over_and_one_whose_begin_is_lost_are_told_as_they_are() -> None:
-    events = story()
-    (under_way,) = chapters(events[:2])
+    events = history_of_a_group()
+    (under_way,) = rebalance_views(events[:2])
     assert under_way.rebalance is not None
     assert (under_way.is_over, under_way.rebalance.last_member_id) == (False, None)
     assert rows(rebalance_table([under_way]))[0][4] == "PreparingRebalance, not over"
-    lost = chapters(events[2:4])
-    assert [(chapter.is_rebalance, chapter.last.to_state) for chapter in lost] == [(True, "Stable")]
+    lost = rebalance_views(events[2:4])
+    assert [(view.is_rebalance, view.last.to_state) for view in lost] == [(True, "Stable")]
 
 
 def test_a_restart_and_a_gap_stand_beside_the_rebalance_that_they_interrupt() -> None:
     restart = replace(EVENT, from_state="Dead", to_state="Stable", reason="coordinator restarted")
-    told = chapters([EVENT, GAP, restart, EVENT])
-    assert [chapter.first for chapter in told] == [EVENT, GAP, restart, EVENT]
-    assert rows(rebalance_table(told))[1][1:] == [GAP.reason, "-", "-", "-", "-", "-", "-", "-", "-"]
+    shown = rebalance_views([EVENT, GAP, restart, EVENT])
+    assert [view.first for view in shown] == [EVENT, GAP, restart, EVENT]
+    assert rows(rebalance_table(shown))[1][1:] == [GAP.reason, "-", "-", "-", "-", "-", "-", "-", "-"]
     assert rows(event_table([GAP]))[0][1:4] == ["-", "-", GAP.reason]
 
 
@@ -98,19 +98,19 @@ def test_of_many_different_causes_the_first_are_told() -> None:
         replace(EVENT, from_state="PreparingRebalance", reason=f"member left: {number}")
         for number in range(50)
     ]
-    (chapter,) = chapters([EVENT, *again])
-    assert chapter.causes[:2] == ["session expired", "member left: 0"]
-    assert chapter.causes[CAUSES_MAX:] == ["46 other causes"]
+    (view,) = rebalance_views([EVENT, *again])
+    assert view.causes[:2] == ["session expired", "member left: 0"]
+    assert view.causes[CAUSES_MAX:] == ["46 other causes"]
 
 
 def test_events_of_a_version_before_causes_read_as_well() -> None:
     old = GroupEvent("g", 1, "PreparingRebalance", "CompletingRebalance", "all members joined", NOW_MS)
     old = replace(old, phase_ms={"PreparingRebalance": 5}, last_member_id="m-1")
-    assert rows(rebalance_table(chapters([EVENT, old])))[0][-1] == "m-1"
+    assert rows(rebalance_table(rebalance_views([EVENT, old])))[0][-1] == "m-1"
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "shown"),
     [
         (GroupHistory((EVENT,), 0), []),
         (GroupHistory((EVENT,), 2), ["2 records could not be read as events"]),
@@ -122,8 +122,8 @@ def test_events_of_a_version_before_causes_read_as_well() -> None:
         (GroupHistory((), 0), ["the topic holds no events of group g"]),
     ],
 )
-def test_what_is_missing_is_told_beside_the_events(found: GroupHistory, told: list[str]) -> None:
-    assert list(remarks("g", found)) == told
+def test_what_is_missing_is_told_beside_the_events(found: GroupHistory, shown: list[str]) -> None:
+    assert list(remarks("g", found)) == shown
 
 
 def test_of_a_million_events_the_newest_are_held_and_the_others_counted() -> None:

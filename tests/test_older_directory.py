@@ -20,8 +20,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from harness.daemon import MusterDaemon
 from harness.directory_answers import TIMEOUT_S, answers, history_json
-from muster.spark.events.books import MemberShelf, RebalanceShelf, Row, Shelf
-from muster.spark.events.bucket import Bucket, Record
+from muster.spark.events.aggregators import (
+    AggregatorFactory,
+    MemberAggregatorFactory,
+    RebalanceAggregatorFactory,
+    TableRow,
+)
+from muster.spark.events.bucket import Bucket, SourceRecord
 from muster.spark.events.storms import StormRule
 from tools.older_directory import OVERRIDES
 
@@ -101,11 +106,11 @@ def test_groups_history_has_the_old_rebalances(reopened: Reopened) -> None:
 def test_the_jobs_have_the_old_events_in_rows_under_the_causes_of_today(reopened: Reopened) -> None:
     """The fold that runs in Spark, over the records of the topic as its Kafka source gives them."""
     records = _records_of_events(reopened.bootstrap)
-    rebalances = _rows(RebalanceShelf(StormRule(600_000, 0.2)), "rebalances", records)
+    rebalances = _rows(RebalanceAggregatorFactory(StormRule(600_000, 0.2)), "rebalances", records)
     causes = {row["cause"] for row in rebalances} | {cause for row in rebalances for cause in row["causes"]}
     assert causes >= {"group_emptied", "member_metadata_changed", "partition_counts_changed"}
     assert causes.isdisjoint(RENAMED)
-    members = _rows(MemberShelf(), "members", records)
+    members = _rows(MemberAggregatorFactory(), "members", records)
     assert sorted(row["ended_by"] for row in members if row["group_id"] == "crashing") == ["session_expired"]
 
 
@@ -131,13 +136,13 @@ def _renamed(event: dict[str, Any]) -> dict[str, Any]:
     return {**event, **causes}
 
 
-def _records_of_events(bootstrap: str) -> list[Record]:
+def _records_of_events(bootstrap: str) -> list[SourceRecord]:
     topic = TopicPartition("__group_events", 0, 0)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     try:
         _, end = consumer.get_watermark_offsets(topic, TIMEOUT_S)
         consumer.assign([topic])
-        found: list[Record] = []
+        found: list[SourceRecord] = []
         while not found or found[-1].offset + 1 < end:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None
@@ -146,14 +151,14 @@ def _records_of_events(bootstrap: str) -> list[Record]:
             assert offset is not None
             assert isinstance(key, bytes)
             assert isinstance(value, bytes)
-            found.append(Record(0, offset, message.timestamp()[1], key, value))
+            found.append(SourceRecord(0, offset, message.timestamp()[1], key, value))
         return found
     finally:
         consumer.close()
 
 
-def _rows(shelf: Shelf, table: str, records: list[Record]) -> list[dict[str, Any]]:
-    rows: list[Row]
-    rows, letters = Bucket(shelf, None).take(records, 0)
+def _rows(factory: AggregatorFactory, table: str, records: list[SourceRecord]) -> list[dict[str, Any]]:
+    rows: list[TableRow]
+    rows, letters = Bucket(factory, None).take(records, 0)
     assert letters == []
     return [row.columns for row in rows if row.table == table]

@@ -28,8 +28,8 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "states.md"
 
 TRIGGERS: Final = {
     Trigger.MEMBERSHIP_CHANGED: "a member came, left, fell silent or offers something new, or the leader rejoined",
-    Trigger.JOIN_COMPLETED: "everybody rejoined, or the time to rejoin is over; the generation goes up by one",
-    Trigger.NOBODY_JOINED: "nobody is left; the generation goes up by one",
+    Trigger.JOIN_COMPLETED: "all members rejoined, or the time to rejoin is over; the generation goes up by one",
+    Trigger.NOBODY_JOINED: "no member is left; the generation goes up by one",
     Trigger.ASSIGNMENT_STORED: "the leader's assignment is durable: from now on a restart keeps the generation",
     Trigger.ASSIGNMENT_FAILED: "the log would not take the assignment",
     Trigger.GROUP_REMOVED: "deleted, or nothing was left of it",
@@ -37,9 +37,9 @@ TRIGGERS: Final = {
 ANSWERS: Final[dict[str, Mapping[GroupState, ErrorCode | bool]]] = {
     "Heartbeat of a member, in the group's generation": HEARTBEAT_ANSWER,
     "SyncGroup of a member, in the group's generation": SYNC_ANSWER,
-    "OffsetCommit of whoever may commit at all": COMMIT_ANSWER,
+    "OffsetCommit of a client that may commit at all": COMMIT_ANSWER,
     "DeleteGroups; OffsetDelete, if the members are not consumers": DELETE_ANSWER,
-    "DescribeGroups: is the protocol told": PROTOCOL_DESCRIBED,
+    "DescribeGroups: is the protocol reported": PROTOCOL_DESCRIBED,
 }
 """Every table of `states` that says what is answered."""
 
@@ -54,8 +54,8 @@ _BETWEEN: Final = """\
 ## Answers that depend on nothing but the state
 
 For requests that are not refused for another reason first: an unknown member id (25), another holder of the
-instance id (82), another generation (22). A group that is gone is not asked any more: nobody meets a Dead one, and
-Dead is what DescribeGroups calls whatever is not there.
+instance id (82), another generation (22). A group that is gone is not asked any more: no client meets a Dead one,
+and Dead is what DescribeGroups calls whatever is not there.
 """
 
 

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def failed(console: Console, why: str) -> int:
-    """Tell why, as it is; returns the exit status."""
+    """Say why on standard error; returns the exit status."""
     console.print("[bold red]The demo failed:[/] ", end="")
     console.print(why, markup=False)
     return 1

@@ -35,7 +35,7 @@ def json_lines(flights: pd.DataFrame) -> Iterator[str]:
 
 
 def flight_id(flight: dict[str, Any]) -> str:
-    """What tells a flight from every other one in the data: hour, origin, carrier and number."""
+    """What distinguishes a flight from every other one in the data: hour, origin, carrier and number."""
     return f"{flight['time_hour']} {flight['origin']} {flight['carrier']}{flight['flight']}"
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from bench.demo.members import GroupMember
 from harness.processes import wait_until
 
-SESSION_TIMEOUT_MS = 6_000  # The shortest that Kafka allows unless told: until then nobody misses the dead.
+SESSION_TIMEOUT_MS = (
+    6_000  # The shortest that Kafka allows by default; so long the dead keep their partitions.
+)
 MEMBERS = 3
 KILL_AT = 0.3  # Of all rows read.
 STEP_DEADLINE_S = 180.0
@@ -44,9 +46,9 @@ class GroupRun:
         self._on_change: Callable[[], None] = lambda: None
 
     def run(self, is_committed: Callable[[], bool], on_change: Callable[[], None]) -> None:
-        """The whole story. Raises RuntimeError or TimeoutError where it does not go as it should.
+        """The whole run. Raises RuntimeError or TimeoutError where it does not go as it should.
 
-        `is_committed` tells whether the committed offsets have reached the log ends; `on_change` is called
+        `is_committed` says whether the committed offsets have reached the log ends; `on_change` is called
         often, as rows come in.
         """
         self._on_change = on_change
@@ -113,10 +115,12 @@ class GroupRun:
         try:
             wait_until(holds, what, STEP_DEADLINE_S, give_up=self._trouble)
         except TimeoutError as late:
-            raise TimeoutError("\n".join([str(late), *(member.story() for member in self.members)])) from None
+            raise TimeoutError(
+                "\n".join([str(late), *(member.summary() for member in self.members)])
+            ) from None
 
     def _trouble(self) -> str | None:
-        return next((member.story() for member in self.alive if not member.is_running), None)
+        return next((member.summary() for member in self.alive if not member.is_running), None)
 
     def _gather(self) -> None:
         for member in self.members:
@@ -124,7 +128,7 @@ class GroupRun:
         self._on_change()
 
     def _left_to_read(self, member: GroupMember) -> int:
-        """Rows of the member's partitions that nobody has read yet: these wait until it is expired."""
+        """Unread rows of the member's partitions: these wait until its session expires."""
         return sum(
             self._log_ends[partition] - sum(other.rows_of[partition] for other in self.members)
             for partition in member.partitions

@@ -23,7 +23,7 @@ BATCHES_PER_S = 10
 POLL_S = 0.1
 
 
-class Member:
+class DemoMember:
     """Subscribes, reads, reports and commits, until asked to stop."""
 
     def __init__(self, config: Config) -> None:
@@ -91,4 +91,4 @@ class Member:
 
 
 if __name__ == "__main__":
-    Member(json.loads(sys.argv[1])).run()
+    DemoMember(json.loads(sys.argv[1])).run()

@@ -60,21 +60,21 @@ class GroupMember:
             self._process.stdin.close()
 
     def wait(self) -> None:
-        """Wait until it has ended, and has told all. Raises RuntimeError if it did not end well."""
+        """Wait until it has ended, and has reported all. Raises RuntimeError if it did not end well."""
         status = self._process.wait(STOP_TIMEOUT_S)
         self._reader.join(STOP_TIMEOUT_S)
         if status != 0:
-            raise RuntimeError(self.story())
+            raise RuntimeError(self.summary())
 
     def kill(self) -> None:
-        """SIGKILL, as a crash: it says goodbye to nobody. What it had reported by then still counts."""
+        """SIGKILL, as a crash: it sends no LeaveGroup. What it had reported by then still counts."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(KILL_TIMEOUT_S)
         self._reader.join(KILL_TIMEOUT_S)
         self.state = "killed"
 
-    def story(self) -> str:
+    def summary(self) -> str:
         """How it stands and the end of what it wrote to stderr, for a failure's message."""
         errors = self._errors.read_text(errors="replace")[-2000:]
         return (

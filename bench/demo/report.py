@@ -16,7 +16,7 @@ from rich.progress import (
 from rich.table import Table
 
 from bench.demo.group import GroupRun
-from bench.demo.rebalances import Rebalance
+from muster.groups.rebalances import Rebalance
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ def rebalance_table(found: Iterable[Rebalance]) -> Table:
     for rebalance in found:
         table.add_row(
             _text(rebalance.generation_id),
-            rebalance.cause,
+            rebalance.reason,
             rebalance.client_id or "",
-            _text(rebalance.members),
-            f"{rebalance.joining_ms:,} ms",
-            f"{rebalance.syncing_ms:,} ms",
+            _text(rebalance.member_count),
+            f"{rebalance.join_ms:,} ms",
+            f"{rebalance.sync_ms:,} ms",
         )
     return table
 

@@ -17,6 +17,7 @@ from bench.demo.rebalances import read_events, rebalances
 from bench.demo.report import Check, GroupBars, bars, outcome_table, rebalance_table
 from bench.demo.spark_job import run_job
 from coordinator.effects import GroupEvent
+from coordinator.groups.causes import CauseKind
 from harness.observer import TIMEOUT_S, Observer
 from harness.processes import wait_until
 from muster.cluster import ClusterError
@@ -47,7 +48,7 @@ class Demo:
             admin = AdminClient({"bootstrap.servers": self._bootstrap})
             futures = {**admin.delete_consumer_groups([GROUP]), **admin.delete_topics([TOPIC])}
             for future in futures.values():
-                future.exception(TIMEOUT_S)  # There is nobody left to tell.
+                future.exception(TIMEOUT_S)  # No reader is left for its error.
 
     def produce(self) -> None:
         """Write every flight to the topic, keyed by carrier."""
@@ -72,7 +73,7 @@ class Demo:
         return run
 
     def explain(self, run: GroupRun, *, required: bool) -> None:
-        """Show why the group rebalanced. Where that is not `required`, a cluster may be unable to tell."""
+        """Show why the group rebalanced. Where that is not `required`, a cluster may have no history."""
         try:
             found = rebalances(wait_until(self._whole_history, "the history's end", HISTORY_DEADLINE_S))
         except ClusterError as missing:
@@ -83,8 +84,8 @@ class Demo:
         self._console.print(rebalance_table(found))
         killed = run.killed
         assert killed is not None
-        causes = [each.cause for each in found if each.member_id == killed.member_id]
-        blamed = [cause for cause in causes if "session" in cause]
+        of_killed = [each for each in found if each.member_id == killed.member_id]
+        blamed = [each.reason for each in of_killed if each.cause == CauseKind.SESSION_EXPIRED.slug]
         self.checks.append(Check("rebalances", len(found)))
         self.checks.append(Check(f"of them by the end of {killed.name}", len(blamed), 1, "".join(blamed)))
 
@@ -132,10 +133,10 @@ class Demo:
             ),
         ]
 
-    def _whole_history(self) -> tuple[GroupEvent, ...]:
+    def _whole_history(self) -> list[GroupEvent]:
         """The group's events once they end with its last member's leaving; empty until then."""
         events = read_events(self._bootstrap, GROUP)
-        return events if events and events[-1].to_state == "Empty" else ()
+        return events if events and events[-1].to_state == "Empty" else []
 
     def _check_spark(self, found: pd.DataFrame, expected: pd.DataFrame) -> None:
         for what, column in (

@@ -62,9 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _play(name: str, plan: Plan) -> str:
     plan.directory.mkdir()
     start = time.perf_counter()
-    told = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.surroundings(name not in ALONE)}"
-    print(f"\n{told}\n\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
-    return told
+    shown = f"{page.scenario(SCENARIOS[name](plan))}\n\n{page.surroundings(name not in ALONE)}"
+    print(f"\n{shown}\n\n{name}: {time.perf_counter() - start:.0f} s", flush=True)
+    return shown
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Members that join at once: one connection each, driven by one epoll loop, until every group is stable.
 
 They do what clients do: JoinGroup without an id, again with the id they are given, SyncGroup (the leader with an
-assignment for everybody), and heartbeats every three seconds until their whole group is in one generation;
-whoever hears of a rebalance joins again.
+assignment for all members), and heartbeats every three seconds until their whole group is in one generation;
+a member that learns of a rebalance joins again.
 """
 
 from __future__ import annotations

@@ -112,10 +112,10 @@ def _join(connections: Sequence[socket.socket], group_ids: Sequence[str]) -> Non
     for index, connection in enumerate(connections):
         group_id = group_ids[index % len(group_ids)]
         answer = ask(connection, frames.join(group_id, "", REBALANCE_MS))
-        told = decode(JoinGroupResponse, JOIN[1], answer, ANSWER_HEADER_BYTES)
-        if told.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-            raise LoadError(f"{group_id}: JoinGroup was answered {ErrorCode(told.error_code).name}")
-        connection.sendall(frames.join(group_id, told.member_id, REBALANCE_MS))
+        joined = decode(JoinGroupResponse, JOIN[1], answer, ANSWER_HEADER_BYTES)
+        if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+            raise LoadError(f"{group_id}: JoinGroup was answered {ErrorCode(joined.error_code).name}")
+        connection.sendall(frames.join(group_id, joined.member_id, REBALANCE_MS))
 
 
 def _when_quiet(pid: int) -> float:

@@ -1,7 +1,7 @@
 """The page: what each scenario measured, the targets met and missed, and a chart of the ratios.
 
-A scenario has a place of its own on the page, so that one can be measured anew without the others; what is said of
-all of them is read from those places.
+A scenario has a place of its own on the page, so that one can be measured again without the others; what is said
+of all of them is read from those places.
 """
 
 from __future__ import annotations

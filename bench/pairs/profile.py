@@ -59,7 +59,7 @@ def record(directory: Path, load: str, out: Path, seconds: int, policy: str) -> 
         lanes.run(loaded, seconds + 3.0, daemon.pid)
         if spy.wait(60):
             raise SystemExit(f"py-spy ended with {spy.returncode}")
-    # It takes its command line for a title; where things lie on this machine is nobody's business.
+    # It takes its command line for a title; where things lie on this machine does not belong there.
     out.write_text(out.read_text().replace(str(PY_SPY), "py-spy").replace(str(out), out.name))
 
 

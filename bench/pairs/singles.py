@@ -40,12 +40,12 @@ def fill(members: Iterable[tuple[socket.socket, Joined]]) -> None:
 
 
 def errors_in(api: tuple[int, int], answer: bytes) -> list[int]:
-    told = decode(RESPONSES[api[0]], api[1], answer, ANSWER_HEADER_BYTES)
+    response = decode(RESPONSES[api[0]], api[1], answer, ANSWER_HEADER_BYTES)
     if api == HEARTBEAT:
-        return [told.error_code]
+        return [response.error_code]
     if api == FETCH:
-        return [group.error_code for group in told.groups]
-    return [partition.error_code for topic in told.topics for partition in topic.partitions]
+        return [group.error_code for group in response.groups]
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
 def lanes_of(

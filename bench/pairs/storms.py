@@ -1,4 +1,4 @@
-"""Join storms: everybody joins at once, until every group is stable.
+"""Join storms: all members join at once, until every group is stable.
 
 The initial delay is on, so both servers gather the same members into the same number of joins; what is compared is
 the time beyond it, and the server's CPU.
@@ -20,7 +20,7 @@ from bench.pairs.servers import cpu_of
 from harness.processes import ServerProcess
 
 DELAYS: Final = 2
-"""The initial delay begins once more if somebody has joined in it, and here everybody has (docs/kafka.md 3)."""
+"""The initial delay begins once more if a member has joined in it, and here every one has (docs/kafka.md 3)."""
 
 DEADLINE_S: Final = 150.0
 TABLE: Final = (

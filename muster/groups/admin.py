@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster.cluster import Cluster, ClusterError, check, retried
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment
@@ -31,6 +31,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1
 _OFFSET_FETCH_OF_ONE_GROUP: Final = 7  # Later versions ask for several groups at once.
@@ -39,16 +40,9 @@ _DEAD: Final = "Dead"
 _NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
 
 
-class TopicPartition(NamedTuple):
-    """One partition."""
-
-    topic: str
-    partition: int
-
-
 @dataclass(frozen=True, slots=True)
-class ListedGroup:
-    """One line of the list. State and type are blank where the broker is too old to tell."""
+class GroupListing:
+    """One line of the list. State and type are blank where the broker is too old to report them."""
 
     group_id: str
     state: str
@@ -58,8 +52,8 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A member, and the partitions it was given."""
+class MemberDescription:
+    """A member, and the partitions that are assigned to it."""
 
     member_id: str
     group_instance_id: str | None
@@ -88,7 +82,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """All that the cluster tells of one group."""
+    """All that the cluster reports of one group."""
 
     group_id: str
     state: str
@@ -96,7 +90,7 @@ class GroupDescription:
     protocol: str
     coordinator: int
     coordinator_address: str
-    members: tuple[Member, ...]
+    members: tuple[MemberDescription, ...]
     progress: tuple[PartitionProgress, ...]
 
 
@@ -110,7 +104,7 @@ class Move:
     to_offset: int
 
 
-async def list_groups(cluster: Cluster) -> list[ListedGroup]:
+async def list_groups(cluster: Cluster) -> list[GroupListing]:
     """All groups of all brokers, by name. Raises ClusterError."""
     lists = await asyncio.gather(*(_groups_of(cluster, node_id) for node_id in cluster.node_ids))
     return sorted((group for groups in lists for group in groups), key=lambda group: group.group_id)
@@ -220,12 +214,12 @@ async def commit_moves(cluster: Cluster, group_id: str, moves: Iterable[Move]) -
             check(f"committing {topic.name}-{partition.partition_index}", partition.error_code)
 
 
-async def _groups_of(cluster: Cluster, node_id: int) -> list[ListedGroup]:
-    async def ask() -> list[ListedGroup]:
+async def _groups_of(cluster: Cluster, node_id: int) -> list[GroupListing]:
+    async def ask() -> list[GroupListing]:
         answer = await cluster.send(node_id, ListGroupsRequest())
         check(f"listing the groups of broker {node_id}", answer.error_code)
         return [
-            ListedGroup(group.group_id, group.group_state, group.protocol_type, group.group_type, node_id)
+            GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type, node_id)
             for group in answer.groups
         ]
 
@@ -245,9 +239,9 @@ async def _described(cluster: Cluster, coordinator: int, group_id: str) -> Descr
     return await retried(ask)
 
 
-def _member(member: DescribedGroupMember, protocol_type: str) -> Member:
+def _member(member: DescribedGroupMember, protocol_type: str) -> MemberDescription:
     partitions = _assigned(member.member_assignment) if protocol_type == PROTOCOL_TYPE else ()
-    return Member(
+    return MemberDescription(
         member.member_id, member.group_instance_id, member.client_id, member.client_host, partitions
     )
 
@@ -264,7 +258,7 @@ def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 async def _progress(
-    cluster: Cluster, committed: Mapping[TopicPartition, int], members: Iterable[Member]
+    cluster: Cluster, committed: Mapping[TopicPartition, int], members: Iterable[MemberDescription]
 ) -> tuple[PartitionProgress, ...]:
     owners = {where: member.member_id for member in members for where in member.partitions}
     known = await partitions_of(cluster, {where.topic for where in committed.keys() | owners.keys()})

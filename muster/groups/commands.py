@@ -16,8 +16,8 @@ from cyclopts import App, Parameter
 from muster.cluster import DEFAULT_BOOTSTRAP, ClusterError, connected
 from muster.groups import history_tables, tables
 from muster.groups.admin import commit_moves, delete_groups, describe_group, list_groups, require_no_members
-from muster.groups.chapters import chapters
 from muster.groups.history import MAX_EVENTS, read_history
+from muster.groups.rebalance_views import rebalance_views
 from muster.groups.reset_offsets import (
     ShiftBy,
     Target,
@@ -225,7 +225,7 @@ def history(
         elif events:
             tables.show(history_tables.event_table(found.by_time()))
         else:
-            tables.show(history_tables.rebalance_table(chapters(found.as_it_happened())))
+            tables.show(history_tables.rebalance_table(rebalance_views(found.as_it_happened())))
         return 0
 
     return _status(run())
@@ -241,7 +241,7 @@ def _timestamp(text: str) -> int:
 
 
 def _status(command: Coroutine[None, None, int]) -> int:
-    """Run a command; tell what went wrong in a sentence."""
+    """Run a command; its exit status, after a sentence on standard error if it failed."""
     try:
         return asyncio.run(command)
     except UsageError as error:

@@ -1,7 +1,7 @@
 """The order in which a group's events happened, where the order of the topic is not to be trusted.
 
 The coordinator writes them in order, and a group has one partition; so offsets are the order, also where its
-clock was set back in between. A copy of the topic may have some swapped. The states tell which it is: an event
+clock was set back in between. A copy of the topic may have some swapped. The states show which it is: an event
 begins in the state in which the one before it ended.
 """
 

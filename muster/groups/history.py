@@ -30,7 +30,7 @@ _STALL_S: Final = 30.0  # A log that gives nothing for so long, short of its end
 
 
 KeyAndValue = tuple[bytes | None, bytes | None]
-"""Of a record of the topic."""
+"""Key and value of a record of the topic."""
 
 
 def _time(event: GroupEvent) -> int:
@@ -38,7 +38,7 @@ def _time(event: GroupEvent) -> int:
 
 
 def _once(events: Iterable[GroupEvent]) -> list[GroupEvent]:
-    """Without those that came again: a copy of the topic may have some twice."""
+    """Each event once: a copy of the topic may have some twice."""
     return list({encode_event(event)[1]: event for event in events}.values())
 
 
@@ -62,7 +62,7 @@ class GroupHistory:
 
 
 class Newest:
-    """The newest records of one group, of however many go by; those that tell of a gap concern every group."""
+    """The newest records of one group, of however many go by; the mark of a gap concerns every group."""
 
     def __init__(self, group_id: str, limit: int) -> None:
         self._keys = (group_id.encode(), GAP_KEY)

@@ -10,13 +10,13 @@ from typing import Any
 from rich.table import Table
 
 from coordinator.effects import GroupEvent
-from muster.groups.chapters import Chapter
 from muster.groups.history import GroupHistory
+from muster.groups.rebalance_views import RebalanceView
 from muster.groups.rebalances import ASSIGNING, JOINING, Rebalance
 from muster.groups.tables import UNKNOWN, add_row, new_table
 
 
-def rebalance_table(chapters: Iterable[Chapter]) -> Table:
+def rebalance_table(views: Iterable[RebalanceView]) -> Table:
     """One row per rebalance, or event beside them, oldest first; times are of the reader's own zone."""
     table = new_table(
         "time",
@@ -30,15 +30,15 @@ def rebalance_table(chapters: Iterable[Chapter]) -> Table:
         "assigning",
         "last to join",
     )
-    for chapter in chapters:
-        rebalance = chapter.rebalance
+    for view in views:
+        rebalance = view.rebalance
         add_row(
             table,
-            local_time(chapter.first.wall_ms if rebalance is None else rebalance.started_at),
-            "; then ".join(chapter.causes) or None,
-            *_who(chapter),
-            _outcome(chapter),
-            *_numbers(chapter),
+            local_time(view.first.wall_ms if rebalance is None else rebalance.started_at),
+            "; then ".join(view.causes) or None,
+            *_who(view),
+            _outcome(view),
+            *_numbers(view),
             None if rebalance is None else _last_to_join(rebalance),
         )
     return table
@@ -86,28 +86,28 @@ def local_time(wall_ms: int) -> str:
     return datetime.fromtimestamp(wall_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
-def _numbers(chapter: Chapter) -> tuple[object, ...]:
+def _numbers(view: RebalanceView) -> tuple[object, ...]:
     """Generation, members and the time in both phases, where they mean something."""
-    last, rebalance = chapter.last, chapter.rebalance
+    last, rebalance = view.last, view.rebalance
     if not last.group_id:
         return (None, None, None, None)
     if rebalance is None:
         return (last.generation_id, last.member_count, None, None)
-    spent = (chapter.spent_ms(phase) for phase in (JOINING, ASSIGNING))
+    spent = (view.spent_ms(phase) for phase in (JOINING, ASSIGNING))
     shown = (None if spent_ms is None else f"{spent_ms:,} ms" for spent_ms in spent)
     return (rebalance.generation_id, rebalance.member_count, *shown)
 
 
-def _outcome(chapter: Chapter) -> str:
-    outcome = chapter.last.to_state if chapter.rebalance is None else chapter.rebalance.outcome
-    return outcome if chapter.is_over else f"{outcome}, not over"
+def _outcome(view: RebalanceView) -> str:
+    outcome = view.last.to_state if view.rebalance is None else view.rebalance.outcome
+    return outcome if view.is_over else f"{outcome}, not over"
 
 
-def _who(chapter: Chapter) -> tuple[str | None, str | None]:
+def _who(view: RebalanceView) -> tuple[str | None, str | None]:
     """The member behind the cause and its client; unknown where the begin of a rebalance is missing."""
-    if chapter.is_rebalance and not chapter.has_begin:
+    if view.is_rebalance and not view.has_begin:
         return (None, None)
-    first = chapter.first
+    first = view.first
     return (_member(first.group_instance_id, first.member_id), _client(first.client_id, first.client_host))
 
 

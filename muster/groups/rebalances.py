@@ -20,7 +20,7 @@ from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPAR
 JOINING: Final = PREPARING_REBALANCE.value
 ASSIGNING: Final = COMPLETING_REBALANCE.value
 REBALANCING: Final = frozenset((JOINING, ASSIGNING))
-UNKNOWN: Final = "Unknown"  # Kafka's word for a state that could not be had.
+UNKNOWN: Final = "Unknown"  # Kafka's word for a state that is not known.
 
 ENDS_OF_A_PHASE: Final = frozenset(
     kind.slug
@@ -164,7 +164,7 @@ class Running:
         )
 
 
-class Place(Enum):
+class EventRole(Enum):
     """What an event is to the rebalances of its group, after the events before it."""
 
     LATE = "late"  # Of a rebalance that is over and has its row: it came again, or after a later one.
@@ -181,24 +181,24 @@ class RebalanceFold:
     ended_generation: int = -1
     ended_ms: int = -1
 
-    def place_of(self, event: GroupEvent) -> Place:
+    def role_of(self, event: GroupEvent) -> EventRole:
         """What the group's next event is."""
         if self._is_past(event):
-            return Place.LATE
+            return EventRole.LATE
         if event.from_state in REBALANCING and self.running is not None:
-            return Place.CONTINUES
+            return EventRole.CONTINUES
         is_of_one = event.from_state in REBALANCING or event.to_state in REBALANCING
-        return Place.BEGINS if is_of_one else Place.BESIDE
+        return EventRole.BEGINS if is_of_one else EventRole.BESIDE
 
     def add(self, event: GroupEvent) -> list[Rebalance]:
         """Take the group's next event in; the rebalances that are over with it, one as a rule, oldest first."""
-        place = self.place_of(event)
-        if place is Place.LATE:
+        role = self.role_of(event)
+        if role is EventRole.LATE:
             return []
         over: list[Rebalance] = []
-        if place is not Place.CONTINUES and self.running is not None:
+        if role is not EventRole.CONTINUES and self.running is not None:
             over.append(self._cut_off(self.running, event))
-        if place is not Place.BESIDE:
+        if role is not EventRole.BESIDE:
             over += self._go_on(event)
         if event.to_state not in REBALANCING:
             self._forget_past_of(event)

@@ -15,12 +15,12 @@ from muster.cluster import Cluster, ClusterError
 from muster.groups.admin import (
     NO_OFFSET,
     Move,
-    TopicPartition,
     committed_offsets,
     offsets_at,
     partitions_of,
 )
 from protocol.messages.list_offsets import EARLIEST, LATEST
+from protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Shows groups to people, as tables, and to programs, as JSON. It asks nobody anything."""
+"""Shows groups to people, as tables, and to programs, as JSON. It sends no requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster.groups.admin import GroupDescription, ListedGroup, Member, Move, TopicPartition
+from muster.groups.admin import GroupDescription, GroupListing, MemberDescription, Move
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = "-"
 
@@ -30,7 +31,7 @@ def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def list_table(groups: Iterable[ListedGroup]) -> Table:
+def list_table(groups: Iterable[GroupListing]) -> Table:
     """One row per group."""
     table = new_table("group", "state", "protocol type", "type", "coordinator")
     for group in groups:
@@ -38,7 +39,7 @@ def list_table(groups: Iterable[ListedGroup]) -> Table:
     return table
 
 
-def list_json(groups: Iterable[ListedGroup]) -> list[dict[str, Any]]:
+def list_json(groups: Iterable[GroupListing]) -> list[dict[str, Any]]:
     """The same as plain values."""
     return [asdict(group) for group in groups]
 
@@ -88,7 +89,7 @@ def _heading(group: GroupDescription) -> str:
     )
 
 
-def _members_table(members: Iterable[Member]) -> Table:
+def _members_table(members: Iterable[MemberDescription]) -> Table:
     table = new_table("member", "instance", "client", "host", "partitions")
     for member in members:
         partitions = " ".join(_where(where) for where in member.partitions)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from cyclopts import App, Parameter
 
-from muster.log.places import LogToolError, Source, chosen_places, open_source
+from muster.log.places import LogSource, LogToolError, chosen_places, open_source
 from muster.sentences import say
 from storage.files import StorageError
 
@@ -151,20 +151,20 @@ def export(
     """Write the committed offsets of all groups to a file. Status 1 if damage had to be left out."""
 
     def run() -> int:
-        from muster.log.offsets import Told, exported_rows
+        from muster.log.offsets import ExportNotes, exported_rows
         from muster.log.progress import progress
         from muster.log.rows import write_rows
         from muster.log.verify import total_bytes
 
         source = _opened(directory)
-        told = Told()
+        notes = ExportNotes()
         with progress("reading", total_bytes(source, source.offsets_places())) as advance:
-            count = write_rows(file, exported_rows(source, told, frozenset(group or ()), advance))
-        for place, damage in told.damages:
-            _tell(f"{place}: bytes {damage.position}-{damage.end - 1} left out: {damage.reason}")
-        skipped = f", {told.skipped} records of other kinds of groups left out" if told.skipped else ""
-        _tell(f"{count} offsets exported{skipped}")
-        return STATUS_WRONG if told.damages else 0
+            count = write_rows(file, exported_rows(source, notes, frozenset(group or ()), advance))
+        for place, damage in notes.damages:
+            say(f"{place}: bytes {damage.position}-{damage.end - 1} left out: {damage.reason}")
+        skipped = f", {notes.skipped} records of other kinds of groups left out" if notes.skipped else ""
+        say(f"{count} offsets exported{skipped}")
+        return STATUS_WRONG if notes.damages else 0
 
     return _status(run)
 
@@ -247,24 +247,20 @@ def _imported(file: Path, directory: Path | None, bootstrap: str | None, options
         return import_to(bootstrap, groups, chosen, advance)
 
 
-def _opened(path: Path) -> Source:
+def _opened(path: Path) -> LogSource:
     """For commands that only read: what a server writes meanwhile may be seen half."""
     source = open_source(path)
     if source.is_in_use:
-        _tell(f"a server is using {source.root}: its newest bytes may look torn")
+        say(f"a server is using {source.root}: its newest bytes may look torn")
     return source
 
 
-def _tell(sentence: str) -> None:
-    say(sentence)
-
-
 def _status(command: Callable[[], int]) -> int:
-    """Run a command; tell what went wrong in a sentence."""
+    """Run a command; its exit status, after a sentence on standard error if it failed."""
     try:
         return command()
     except LogToolError as error:
-        _tell(str(error))
+        say(error)
     except StorageError as error:
-        _tell(f"cannot {error}")
+        say(f"cannot {error}")
     return STATUS_CANNOT

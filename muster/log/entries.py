@@ -14,7 +14,7 @@ from coordinator.effects import Record as CoreRecord
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from muster.log.other_records import decode_other
-from muster.log.places import Place
+from muster.log.places import PartitionDirectory
 from muster.log.progress import Advance
 from protocol.codec.primitives import ZERO_UUID
 from protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription
@@ -33,7 +33,7 @@ SECOND_KEYS: Final = {16: "regular_expression"}  # Of keys with a second text: t
 UNKNOWN_TYPE: Final = "unknown type {}"
 
 
-def entries(place: Place, files: Files, *, decoded: bool, advance: Advance) -> Iterator[Entry]:
+def entries(place: PartitionDirectory, files: Files, *, decoded: bool, advance: Advance) -> Iterator[Entry]:
     """Everything in one partition, in order: records with `decoded`, else batches. Raises StorageError."""
     for segment in segment_files(files, place.directory):
         where = {"partition": str(place), "file": segment.path.name}

@@ -22,7 +22,7 @@ from coordinator.offsets.committed import NO_EXPIRY
 from coordinator.runtime.loading import replay_batches
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from muster.log.offsets import groups_with_members, new_shard
-from muster.log.places import LogToolError, Source, open_source
+from muster.log.places import LogSource, LogToolError, open_source
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
 from protocol.codec.primitives import ZERO_UUID
@@ -74,7 +74,7 @@ def import_offline(
 
 
 @contextmanager
-def _held(source: Source) -> Iterator[LogDirectory]:
+def _held(source: LogSource) -> Iterator[LogDirectory]:
     """The directory, taken as a daemon takes it, and left as a daemon leaves it."""
     try:
         properties = read_meta_properties(source.files, source.path / META_PROPERTIES)
@@ -96,7 +96,7 @@ def _held(source: Source) -> Iterator[LogDirectory]:
         raise LogToolError(f"cannot {failures[0]}")
 
 
-def _open_log(source: Source, held: LogDirectory, number: int, groups: set[str]) -> PartitionLog:
+def _open_log(source: LogSource, held: LogDirectory, number: int, groups: set[str]) -> PartitionLog:
     """One partition's log, in which none of `groups` has members."""
     config = LogConfig(segment_bytes=SEGMENT_BYTES)
     log = held.open_log(GROUP_METADATA_TOPIC, number, config, topic_id=_offsets_topic_id(source))
@@ -114,7 +114,7 @@ def _open_log(source: Source, held: LogDirectory, number: int, groups: set[str])
     return log
 
 
-def _offsets_topic_id(source: Source) -> bytes | None:
+def _offsets_topic_id(source: LogSource) -> bytes | None:
     """What a partition that has no directory yet is to say of its topic."""
     for entry in source.topics:
         if entry.name == GROUP_METADATA_TOPIC:
@@ -124,7 +124,7 @@ def _offsets_topic_id(source: Source) -> bytes | None:
 
 
 def _append_all(
-    source: Source,
+    source: LogSource,
     logs: dict[int, PartitionLog],
     count: int,
     rows: Iterable[OffsetRow],

@@ -1,7 +1,7 @@
 """Import into a running cluster, Muster or Kafka: each group's offsets are committed as from outside the group.
 
 All groups are looked at before the first commit: one with members refuses the whole import. The server says
-when they were committed: now. Partitions that it refuses, as of topics it does not have, are told.
+when they were committed: now. Partitions that it refuses, as of topics it does not have, are reported.
 """
 
 from __future__ import annotations

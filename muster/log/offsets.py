@@ -13,7 +13,7 @@ from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset
 from coordinator.runtime.loading import replay_batches
 from coordinator.shard.shard import Shard
 from muster.log.entries import key_texts, record_type
-from muster.log.places import LogToolError, Place, Source
+from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
 from muster.log.rows import OffsetRow
 from protocol.codec.primitives import ZERO_UUID
@@ -29,7 +29,7 @@ MEMBER_TYPES = frozenset({5, 10, 19})
 
 
 class NoTopics:
-    """Offline nobody knows what topics there are, and a replay does not ask."""
+    """The topics of an offline replay: none are known, and none are asked for."""
 
     def partition_count(self, topic: str) -> int | None:
         return None
@@ -45,12 +45,12 @@ class NoTopics:
 
 
 @dataclass(slots=True)
-class Told:
+class ExportNotes:
     """What was met on the way and left out."""
 
     records: int = 0
     skipped: int = 0
-    damages: list[tuple[Place, Damage]] = field(default_factory=list)
+    damages: list[tuple[PartitionDirectory, Damage]] = field(default_factory=list)
 
 
 def new_shard(partition: int) -> Shard:
@@ -58,7 +58,7 @@ def new_shard(partition: int) -> Shard:
 
 
 def sound_batches(
-    place: Place, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
+    place: PartitionDirectory, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
 ) -> Iterator[tuple[Batch, memoryview]]:
     """Every batch of a partition that checks. Raises StorageError."""
     for segment in segment_files(files, place.directory):
@@ -71,32 +71,32 @@ def sound_batches(
 
 
 def exported_rows(
-    source: Source, told: Told, wanted: frozenset[str], advance: Advance
+    source: LogSource, notes: ExportNotes, wanted: frozenset[str], advance: Advance
 ) -> Iterator[OffsetRow]:
     """The rows of all groups, or of those `wanted`. Raises LogToolError where a record makes no sense."""
     places = source.offsets_places()
     if not places:
         raise LogToolError(f"there is no offsets topic in {source.path}")
     for place in places:
-        shard = _replayed(place, source.files, told, advance)
+        shard = _replayed(place, source.files, notes, advance)
         for group in shard.offsets.group_ids():
             if not wanted or group in wanted:
                 for topic, partition, committed in shard.offsets.of_group(group):
                     yield _row(shard, group, topic, partition, committed)
 
 
-def _replayed(place: Place, files: Files, told: Told, advance: Advance) -> Shard:
+def _replayed(place: PartitionDirectory, files: Files, notes: ExportNotes, advance: Advance) -> Shard:
     assert place.name is not None
     shard = new_shard(place.name.partition)
-    batches = sound_batches(place, files, advance, lambda damage: told.damages.append((place, damage)))
+    batches = sound_batches(place, files, advance, lambda damage: notes.damages.append((place, damage)))
     try:
         records, skipped = replay_batches(batches, shard)
     except (CorruptBatch, DecodeError) as error:
         raise LogToolError(f"{place} holds what cannot be read: {error}") from error
     except StorageError as error:
         raise LogToolError(f"cannot {error}") from error
-    told.records += records
-    told.skipped += skipped
+    notes.records += records
+    notes.skipped += skipped
     return shard
 
 

@@ -1,6 +1,6 @@
 """What a path on the command line is: a log directory, or one partition's directory in it or elsewhere.
 
-Only looks, never writes and never locks. A server that is running can be told by the lock it holds.
+Only looks, never writes and never locks. A running server shows by the lock it holds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class LogToolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One partition's directory. Where its name tells no partition, topic and number are unknown."""
+class PartitionDirectory:
+    """One partition's directory. Topic and number are unknown where its name does not show them."""
 
     directory: Path
     name: TopicPartition | None
@@ -49,12 +49,12 @@ class Place:
 
 
 @dataclass(slots=True)
-class Source:
+class LogSource:
     """What a path holds. `root` is the log directory, None where a partition's directory stands alone."""
 
     path: Path
     root: Path | None
-    places: list[Place]
+    places: list[PartitionDirectory]
     files: Files
     topics: list[CatalogueEntry] = field(default_factory=list)  # None of them, where Kafka wrote it.
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
@@ -72,14 +72,14 @@ class Source:
         """Whether a server holds the directory now."""
         return self.root is not None and self.files.is_locked(self.root / LOCK)
 
-    def recovery_point(self, place: Place) -> int:
+    def recovery_point(self, place: PartitionDirectory) -> int:
         return self.recovery_points.get(place.name, 0) if place.name else 0
 
-    def sealed_sizes(self, place: Place) -> Sizes:
+    def sealed_sizes(self, place: PartitionDirectory) -> Sizes:
         """What the sealed segments were; those that it names, and no more, are known."""
         return self.sealed_segments.get(place.name, {}) if place.name else {}
 
-    def offsets_places(self) -> list[Place]:
+    def offsets_places(self) -> list[PartitionDirectory]:
         return [place for place in self.places if place.is_offsets]
 
     def offsets_partition_count(self) -> int | None:
@@ -92,7 +92,7 @@ class Source:
         return max(numbers) + 1 if numbers and not self.is_partition else None
 
 
-def open_source(path: Path, files: Files | None = None) -> Source:
+def open_source(path: Path, files: Files | None = None) -> LogSource:
     """Look at `path`. Raises LogToolError if it holds no log."""
     files = files or Files()
     path = path.absolute()
@@ -105,7 +105,7 @@ def open_source(path: Path, files: Files | None = None) -> Source:
         places = _places(path, names, files)
         if not places and OWN_FILES.isdisjoint(names):
             raise LogToolError(f"{path} is neither a log directory nor a partition's directory")
-        source = Source(path, path, places, files)
+        source = LogSource(path, path, places, files)
         _read_small_files(source, path)
         return source
     except StorageError as error:
@@ -118,20 +118,22 @@ def _is_partition(path: Path, names: Iterable[str]) -> bool:
     )
 
 
-def _partition(path: Path, files: Files) -> Source:
+def _partition(path: Path, files: Files) -> LogSource:
     match = PARTITION_NAME.fullmatch(path.name)
-    place = Place(path, TopicPartition(match[1], int(match[2])) if match else None)
+    place = PartitionDirectory(path, TopicPartition(match[1], int(match[2])) if match else None)
     parents = files.entries(path.parent) or []
     root = None if OWN_FILES.isdisjoint(parents) else path.parent
-    source = Source(path, root, [place], files)
+    source = LogSource(path, root, [place], files)
     if root is not None:
         _read_small_files(source, root)
     return source
 
 
-def _places(path: Path, names: Iterable[str], files: Files) -> list[Place]:
+def _places(path: Path, names: Iterable[str], files: Files) -> list[PartitionDirectory]:
     matches = (match for name in names if (match := PARTITION_NAME.fullmatch(name)))
-    found = (Place(path / match[0], TopicPartition(match[1], int(match[2]))) for match in matches)
+    found = (
+        PartitionDirectory(path / match[0], TopicPartition(match[1], int(match[2]))) for match in matches
+    )
     kept = [
         place
         for place in found
@@ -140,7 +142,7 @@ def _places(path: Path, names: Iterable[str], files: Files) -> list[Place]:
     return sorted(kept, key=lambda place: place.name or TopicPartition("", 0))
 
 
-def _read_small_files(source: Source, root: Path) -> None:
+def _read_small_files(source: LogSource, root: Path) -> None:
     """The catalogue, the checkpoints and the marker; what is garbled is kept as an oddity."""
     source.was_shut_down_cleanly = source.files.read_small(root / CLEAN_SHUTDOWN) is not None
     try:
@@ -157,7 +159,7 @@ def _read_small_files(source: Source, root: Path) -> None:
         source.oddities.append((root / CATALOGUE, error.reason))
 
 
-def chosen_places(source: Source, topic: str | None, partition: int | None) -> list[Place]:
+def chosen_places(source: LogSource, topic: str | None, partition: int | None) -> list[PartitionDirectory]:
     """The partitions to look at: those of `topic`, of the offsets topic if none is named. Raises LogToolError."""
     if source.is_partition:
         return source.places

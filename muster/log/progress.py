@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 Advance: TypeAlias = Callable[[int], None]
-"""Told how much more is done, in the unit of the total."""
+"""Called with how much more is done, in the unit of the total."""
 
 _EVERY_S: Final = 0.1
 

@@ -1,4 +1,4 @@
-"""The repair of a whole directory: a new one with every batch that checks, and what was lost, told.
+"""The repair of a whole directory: a new one with every batch that checks, and a report of what was lost.
 
 The source is only read. Everything is built in `<target>.unfinished`, beside the target, and gets the
 target's name last, when all of it is on the disk: after a crash there is either no target or a whole one.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from muster.log.places import LogToolError, Place, Source
+from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
 from storage.check.repair import LogRepair, Repaired, copy_file
 from storage.directory.log_directory import LOCK
@@ -22,7 +22,7 @@ from storage.log.sealed_segments import SEALED_SEGMENTS
 UNFINISHED: Final = ".unfinished"
 NOT_COPIED: Final = frozenset(
     {LOCK, CLEAN_SHUTDOWN, SEALED_SEGMENTS, RECOVERY_POINTS}
-)  # The last is made anew.
+)  # The last is written again.
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Repair:
         return any(repaired.losses for repaired in self.partitions.values())
 
 
-def repair(source: Source, target: Path, advance: Advance) -> Repair:
+def repair(source: LogSource, target: Path, advance: Advance) -> Repair:
     """Copy what checks into `target`, which must not exist. Raises LogToolError."""
     target = target.absolute()
     draft = target.with_name(target.name + UNFINISHED)
@@ -54,7 +54,7 @@ def repair(source: Source, target: Path, advance: Advance) -> Repair:
         raise LogToolError(f"cannot {error}; {draft} is left unfinished") from error
 
 
-def _repair(source: Source, target: Path, draft: Path, advance: Advance) -> Repair:
+def _repair(source: LogSource, target: Path, draft: Path, advance: Advance) -> Repair:
     files = source.files
     result = Repair()
     if source.is_partition:
@@ -71,15 +71,15 @@ def _repair(source: Source, target: Path, draft: Path, advance: Advance) -> Repa
     return result
 
 
-def _copy(source: Source, place: Place, target: Path, advance: Advance) -> Repaired:
+def _copy(source: LogSource, place: PartitionDirectory, target: Path, advance: Advance) -> Repaired:
     point = source.recovery_point(place)
     wall_ms = int(time.time() * 1000)
     sizes = source.sealed_sizes(place)
     return LogRepair(source.files, place.directory, target, point, wall_ms, advance, sizes).run()
 
 
-def _copy_around(source: Source, draft: Path, result: Repair) -> None:
-    """The small files of the directory go along as they are; other directories are left behind, and told."""
+def _copy_around(source: LogSource, draft: Path, result: Repair) -> None:
+    """The small files of the directory go along as they are; other directories are left behind, and listed."""
     for name in source.files.entries(source.path) or ():
         path = source.path / name
         if name in NOT_COPIED or name in result.partitions:
@@ -90,7 +90,9 @@ def _copy_around(source: Source, draft: Path, result: Repair) -> None:
             copy_file(source.files, path, draft / name)
 
 
-def _write_recovery_points(files: Files, places: list[Place], draft: Path, result: Repair) -> None:
+def _write_recovery_points(
+    files: Files, places: list[PartitionDirectory], draft: Path, result: Repair
+) -> None:
     """All of the copy is synced: damage that comes to it later is damage, and no torn tail."""
     points: dict[TopicPartition, int] = {}
     for place in places:

@@ -1,7 +1,7 @@
 """Committed offsets in a file: one row per group and partition, as JSON lines or Parquet.
 
 `group`, `topic`, `partition` and `offset` say everything; the other columns may be missing or null. Those of
-the group itself (protocol type, generation, members) tell people what was there, and are not imported. A
+the group itself (protocol type, generation, members) show people what was there, and are not imported. A
 file gets its name when it is whole. Parquet needs pyarrow, which is asked for only then.
 """
 

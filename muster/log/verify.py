@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.topics.catalogue import CatalogueEntry
-from muster.log.places import Place, Source
+from muster.log.places import LogSource, PartitionDirectory
 from muster.log.progress import Advance
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, iter_records
@@ -29,12 +29,12 @@ class Verified:
         return sum(finding.severity is severity for finding in self.findings)
 
 
-def total_bytes(source: Source, places: Iterable[Place]) -> int:
-    """Of all segments, for the progress bar."""
+def total_bytes(source: LogSource, places: Iterable[PartitionDirectory]) -> int:
+    """The size of all segments, for the progress bar."""
     return sum(segments_bytes(source.files, place.directory) for place in places)
 
 
-def verify(source: Source, places: Iterable[Place], advance: Advance) -> Verified:
+def verify(source: LogSource, places: Iterable[PartitionDirectory], advance: Advance) -> Verified:
     """Check `places`, and what belongs to the directory as a whole. Changes nothing."""
     result = Verified(findings=list(_directory_findings(source)))
     count = source.offsets_partition_count()
@@ -58,7 +58,7 @@ def verify(source: Source, places: Iterable[Place], advance: Advance) -> Verifie
 class OffsetsRecords:
     """What can be wrong with records of the offsets topic that arrived whole."""
 
-    place: Place
+    place: PartitionDirectory
     partition_count: int | None
 
     def look_at(self, batch: Batch, data: memoryview) -> Iterator[tuple[int, str]]:
@@ -84,7 +84,7 @@ class OffsetsRecords:
         return f"group {group} belongs to partition {home} of {self.partition_count}"
 
 
-def _directory_findings(source: Source) -> Iterator[Finding]:
+def _directory_findings(source: LogSource) -> Iterator[Finding]:
     for path, what in source.oddities:
         yield Finding(Severity.ERROR, path, 0, None, what)
     root = source.root
@@ -104,7 +104,7 @@ def _directory_findings(source: Source) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, root / RECOVERY_POINTS, None, point, what)
 
 
-def _missing_offsets(source: Source, place: Place, checked: Checked) -> Iterator[Finding]:
+def _missing_offsets(source: LogSource, place: PartitionDirectory, checked: Checked) -> Iterator[Finding]:
     """A topic that is never compacted has every offset."""
     entry = _entry(source, place)
     if checked.missing_offsets and entry and "compact" not in entry.overrides.get("cleanup.policy", "delete"):
@@ -112,6 +112,6 @@ def _missing_offsets(source: Source, place: Place, checked: Checked) -> Iterator
         yield Finding(Severity.ERROR, place.directory, None, checked.first_offset, what)
 
 
-def _entry(source: Source, place: Place) -> CatalogueEntry | None:
+def _entry(source: LogSource, place: PartitionDirectory) -> CatalogueEntry | None:
     named = (entry for entry in source.topics if place.name and entry.name == place.name.topic)
     return next(named, None)

@@ -8,13 +8,13 @@ its own sentence of them, by `in_words`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-if TYPE_CHECKING:
-    from muster.spark.decoding.lag import Where
+from protocol.topic_partition import TopicPartition
 
 TIMEOUT_S: Final = 15.0
 EARLIEST: Final = OffsetSpec.earliest()
@@ -24,10 +24,10 @@ LATEST: Final = OffsetSpec.latest()
 class Offsets(NamedTuple):
     """An offset, or else an error, for each partition that was asked for; none where nothing is committed."""
 
-    found: dict[Where, int]
-    refused: dict[Where, KafkaError]
+    found: dict[TopicPartition, int]
+    refused: dict[TopicPartition, KafkaError]
 
-    def all(self) -> dict[Where, int]:
+    def all(self) -> dict[TopicPartition, int]:
         """The offsets. Raises KafkaException if any was refused."""
         for error in self.refused.values():
             raise KafkaException(error)
@@ -46,7 +46,7 @@ def new_admin(bootstrap: str, kafka: Mapping[str, str]) -> AdminClient:
 
 def log_offsets(
     admin: AdminClient,
-    wanted: Mapping[Where, OffsetSpec],
+    wanted: Mapping[TopicPartition, OffsetSpec],
     *,
     committed_only: bool = False,
     timeout_s: float = TIMEOUT_S,
@@ -56,10 +56,10 @@ def log_offsets(
     if not wanted:
         return offsets
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    asked = {TopicPartition(*where): spec for where, spec in wanted.items()}
+    asked = {ClientPartition(*where): spec for where, spec in wanted.items()}
     answers = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
     for partition, answer in answers.items():
-        where = partition.topic, partition.partition
+        where = TopicPartition(partition.topic, partition.partition)
         try:
             offsets.found[where] = answer.result().offset
         except KafkaException as error:
@@ -67,19 +67,19 @@ def log_offsets(
     return offsets
 
 
-def committed_offsets(consumer: Consumer, partitions: Iterable[Where], timeout_s: float) -> Offsets:
+def committed_offsets(consumer: Consumer, partitions: Iterable[TopicPartition], timeout_s: float) -> Offsets:
     """What the consumer's group has committed of `partitions`. Raises KafkaException without an answer.
 
     An admin's question may end the whole process while the coordinator moves or loads (seen with librdkafka 2.16);
     a consumer that has joined nothing may ask the same.
     """
     offsets = Offsets({}, {})
-    asked = [TopicPartition(*where) for where in partitions]
+    asked = [ClientPartition(*where) for where in partitions]
     for at in consumer.committed(asked, timeout_s) if asked else []:
         if at.error is not None:
-            offsets.refused[at.topic, at.partition] = at.error
+            offsets.refused[TopicPartition(at.topic, at.partition)] = at.error
         elif at.offset >= 0:
-            offsets.found[at.topic, at.partition] = at.offset
+            offsets.found[TopicPartition(at.topic, at.partition)] = at.offset
     return offsets
 
 

@@ -55,7 +55,7 @@ def flights(
 class PaceOptions:
     """The options that say when a job reads, how much at a time, and how long it waits for late records."""
 
-    continuous: Annotated[bool, Parameter(negative="", help="go on until told to stop")] = False
+    continuous: Annotated[bool, Parameter(negative="", help="go on until it is stopped")] = False
     every: Annotated[str | None, Parameter(help="how often to look for new records: 1m unless given")] = None
     watermark: Annotated[str, Parameter(help="how late a record may be")] = "1m"
     max_offsets_per_batch: Annotated[int | None, Parameter(help="offsets read at a time")] = None
@@ -179,7 +179,7 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
     from muster.spark import flights as job
     from muster.spark.session import spark_session
 
-    def tell(progress: job.Progress) -> None:
+    def show(progress: job.FlightsProgress) -> None:
         done = {"batches": progress.batches, "rows": progress.rows}
         said = json.dumps(done) if as_json else f"{progress.rows:,} rows in {progress.batches} batches"
         print(said, flush=True)
@@ -187,7 +187,7 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
     spark = spark_session("muster: flights")
     try:
         rows = job.read_flights(spark, bootstrap, topic)
-        job.finish(job.start(rows, output, checkpoint), tell)
+        job.finish(job.start(rows, output, checkpoint), show)
     except PySparkException as error:
         say(f"Spark gave up: {_first_line(error)}")
         return STATUS_FAILED
@@ -197,5 +197,5 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
 
 
 def _first_line(error: Exception) -> str:
-    """Spark's messages go on for pages."""
+    """The first line of a message; Spark's go on for pages."""
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What several parts tell each other of a failure. Plain, without Spark and without a client."""
+"""The error by which several parts report a failure. Plain, without Spark and without a client."""
 
 from __future__ import annotations
 

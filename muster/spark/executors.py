@@ -1,7 +1,7 @@
 """Whether a cluster's executors have what our jobs need, asked by a tiny job at the start.
 
 On a cluster the executors' Python is the workers' own: Muster itself is sent to them (`packages`), but not
-what it is built on. What is missing is better told once and by name than by a stack trace of some task. The
+what it is built on. What is missing is better reported once and by name than by a stack trace of some task. The
 questions (`findings`) run on executors and import nothing that may be missing there. Executors that join
 later are not asked.
 """

@@ -24,7 +24,7 @@ _POLL_S: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FlightsProgress:
     """How far a run has come: micro-batches done, and records read by them."""
 
     batches: int
@@ -92,7 +92,9 @@ def start(flights: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
     )
 
 
-def finish(query: StreamingQuery, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
+def finish(
+    query: StreamingQuery, on_progress: Callable[[FlightsProgress], None] = lambda _: None
+) -> FlightsProgress:
     """Wait until the query has read everything; raises its StreamingQueryException if it fails."""
     rows_of: dict[int, int] = {}  # By batch: Spark itself remembers the newest hundred only.
     over = False
@@ -101,5 +103,5 @@ def finish(query: StreamingQuery, on_progress: Callable[[Progress], None] = lamb
         known = len(rows_of)
         rows_of.update({batch["batchId"]: batch["numInputRows"] for batch in query.recentProgress})
         if len(rows_of) > known:
-            on_progress(Progress(len(rows_of), sum(rows_of.values())))
-    return Progress(len(rows_of), sum(rows_of.values()))
+            on_progress(FlightsProgress(len(rows_of), sum(rows_of.values())))
+    return FlightsProgress(len(rows_of), sum(rows_of.values()))

@@ -22,7 +22,7 @@ _FAILURES: Final = (Py4JError, PySparkException, OSError)
 
 
 class HadoopError(OSError):
-    """The files cannot be had, or refuse what is asked; the message is a sentence."""
+    """The files are out of reach, or refuse what is asked; the message is a sentence."""
 
 
 class TooLargeError(HadoopError):
@@ -34,13 +34,13 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         try:
-            with _in_words(f"{root} cannot be had"):
+            with _in_words(f"{root} cannot be reached"):
                 jvm: Any = spark._jvm
                 settings = spark._jsparkSession.sessionState().newHadoopConf()
         except AttributeError:  # PySpark's own subclass of it, where the session is a remote one.
             raise HadoopError("Spark Connect gives no access to Spark's JVM") from None
         self._root = root
-        with _in_words(f"{root} cannot be had"):
+        with _in_words(f"{root} cannot be reached"):
             self._path_of = jvm.org.apache.hadoop.fs.Path
             self._checked: Any = self._path_of(root).getFileSystem(settings)
             self._is_local = self._checked.getUri().getScheme() == "file"
@@ -132,7 +132,7 @@ def _is_missing(error: Py4JJavaError) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """What Java said, without its stack trace."""
+    """Java's message, without its stack trace."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString())
     return str(error).partition("\n")[0]

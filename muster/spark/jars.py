@@ -2,7 +2,7 @@
 
 The connector is part of Spark's release and comes in PySpark's own version. What PySpark ships already is
 left out, so that executors are not sent it again. A folder gets its name only when it is whole, and lists
-what it holds: later starts touch no network, and a damaged one is resolved anew. MUSTER_SPARK_JARS names a
+what it holds: later starts touch no network, and a damaged one is resolved again. MUSTER_SPARK_JARS names a
 folder that holds the jars on a machine without network. Knows nothing of sessions.
 
 `python -m muster.spark.jars` resolves them ahead of time and prints the list, as `pyspark --jars` takes it.
@@ -108,11 +108,11 @@ def _run(command: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise SparkUnavailableError(f"{failed} in {_RESOLVE_TIMEOUT_S} s: {remedy}") from None
     if done.returncode != 0:
-        said = _telling_line(f"{done.stdout}\n{done.stderr}")[:_SHOWN_CHARACTERS]
+        said = _reason_in(f"{done.stdout}\n{done.stderr}")[:_SHOWN_CHARACTERS]
         raise SparkUnavailableError(f"{failed} ({said}): {remedy}")
 
 
-def _telling_line(output: str) -> str:
+def _reason_in(output: str) -> str:
     """Of Ivy's pages the line that says why: an error of the network's, else what was not found."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for words in ("error at url", "not found", "UNRESOLVED", "rror"):
@@ -162,7 +162,7 @@ def _require_needed(folder: Path, what: str) -> list[Path]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold `path` alone. Whoever holds it is bounded by its own deadline, and the kernel lets go of the dead."""
+    """Hold `path` alone. Its holder is bounded by a deadline of its own, and the kernel lets go of the dead."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

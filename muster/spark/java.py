@@ -67,7 +67,7 @@ def java_version(program: str) -> int:
         raise SparkUnavailableError(f"{program} does not run: {error}") from None
     shown = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     if shown is None:
-        raise SparkUnavailableError(f"{program} does not tell its version: {done.stderr.strip()!r}")
+        raise SparkUnavailableError(f"{program} does not show its version: {done.stderr.strip()!r}")
     return int(shown[1])
 
 

@@ -28,7 +28,7 @@ _EPOCH: Final = (
     0,
     0,
     0,
-)  # The earliest time that a zip can tell; the true one is nobody's matter.
+)  # The earliest time that a zip can hold; the true one does not matter.
 _READABLE: Final = 0o100644 << 16
 _DIGEST_CHARACTERS: Final = 16
 

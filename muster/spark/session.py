@@ -37,7 +37,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     # Spark keeps what a consumer has polled for minutes after the task that read it, of each partition all of it:
-    # with the large polls of our jobs that filled an executor's heap with records that nobody wants any more.
+    # with the large polls of our jobs that filled an executor's heap with records that are of no more use.
     "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
 }
@@ -51,7 +51,7 @@ CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
 
-# Spark tells executors which program their Python is, and would tell them this machine's. This one, sent as
+# Spark names executors the program that their Python is, and would name this machine's. This one, sent as
 # a file into the executor's work folder, asks the environment that the worker was started in.
 EXECUTOR_PYTHON: Final = "muster-python"
 _ASK_THE_WORKER: Final = '#!/bin/sh\nexec "${PYSPARK_PYTHON:-python3}" "$@"\n'
@@ -66,7 +66,7 @@ def spark_session(
     otherwise run on PYSPARK_PYTHON of the worker's environment, or its `python3`. End it by `stop()`. Spark
     resolves relative paths where this process was when the first session started, and leaves a folder
     `artifacts` there. Raises SparkUnavailableError, a sentence, if Java, PySpark, the jars of the Kafka
-    source or the master cannot be had, or the executors lack what jobs need; else what PySpark raises.
+    source or the master is missing, or the executors lack what jobs need; else what PySpark raises.
     """
     chosen = {**(settings or {}), **({"spark.master": master} if master else {})}
     if SparkContext._active_spark_context is None:
@@ -80,7 +80,7 @@ def spark_session(
         raise SparkUnavailableError(f"a Spark session on {running} runs already: stop it before {master}")
     session = _started(app_name, chosen)
     try:
-        _equip(session, chosen)
+        _ship_dependencies(session, chosen)
     except SparkUnavailableError:
         session.stop()
         raise
@@ -130,7 +130,7 @@ def executor_python(settings: Mapping[str, str]) -> str:
     return settings.get("spark.pyspark.python", f"./{EXECUTOR_PYTHON}")
 
 
-def lend_python(session: SparkSession) -> None:
+def install_python_shim(session: SparkSession) -> None:
     """Let Spark start Python on this machine, too, as it does to plan a data source that is written in Python.
 
     It takes the program that executors have, which on a cluster is EXECUTOR_PYTHON in the folder that a process
@@ -166,7 +166,7 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _equip(session: SparkSession, settings: Mapping[str, str]) -> None:
+def _ship_dependencies(session: SparkSession, settings: Mapping[str, str]) -> None:
     """Send the executors what is ours, and see that they have the rest."""
     context = session.sparkContext
     if session.version != PYSPARK_VERSION:

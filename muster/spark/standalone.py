@@ -60,21 +60,21 @@ class StandaloneCluster:
         self._resources = ["--cores", str(cores), "--memory", memory]
         self._workers = workers
         self._environment = environment if environment is not None else worker_environment()
-        self._daemons: list[Daemon] = []
+        self._processes: list[SparkProcess] = []
 
     @property
     def worker_pids(self) -> list[int]:
         """The workers' processes; executors and their Python are children of these."""
-        return [daemon.pid for daemon in self._daemons[1:]]
+        return [process.pid for process in self._processes[1:]]
 
     def __enter__(self) -> Self:
         try:
             address = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
             master = self._start("master", MASTER, address, worker_environment(), _MASTER_IS_UP)
-            self.master = master.told()
+            self.master = master.await_up()
             workers = [self._start_worker(number, address) for number in range(1, self._workers + 1)]
             for worker in workers:
-                worker.told()
+                worker.await_up()
         except BaseException:  # Raised on: whatever it was, no process stays behind.
             self.end()
             raise
@@ -86,20 +86,20 @@ class StandaloneCluster:
     def wait(self) -> str:
         """Block until one of the processes ends, which it should not, and return its name."""
         ended: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for daemon in self._daemons:
-            daemon.at_end(ended)
+        for process in self._processes:
+            process.at_end(ended)
         return ended.get()
 
     def end(self) -> None:
-        """End all, workers before the master, so that they have somebody to say good-bye to. Twice is harmless."""
-        for group in (self._daemons[1:], self._daemons[:1]):
-            for daemon in group:
-                daemon.terminate()
-            for daemon in group:
-                daemon.wait()
-        self._daemons.clear()
+        """End all, workers before the master, so that they can sign off at it. Twice is harmless."""
+        for group in (self._processes[1:], self._processes[:1]):
+            for process in group:
+                process.terminate()
+            for process in group:
+                process.wait()
+        self._processes.clear()
 
-    def _start_worker(self, number: int, address: list[str]) -> Daemon:
+    def _start_worker(self, number: int, address: list[str]) -> SparkProcess:
         name = f"worker-{number}"
         arguments = [*address, *self._resources, "--work-dir", str(self.folder / name / "work"), self.master]
         return self._start(name, WORKER, arguments, self._environment, _WORKER_IS_KNOWN)
@@ -111,7 +111,7 @@ class StandaloneCluster:
         arguments: list[str],
         environment: Mapping[str, str],
         up: re.Pattern[str],
-    ) -> Daemon:
+    ) -> SparkProcess:
         home = self.folder / name
         (home / "conf").mkdir(parents=True)  # Empty: a configuration of the machine's may say anything.
         own = {
@@ -120,12 +120,12 @@ class StandaloneCluster:
             "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
         }
         command = [str(Path(environment["SPARK_HOME"], "bin", "spark-class")), main_class, *arguments]
-        daemon = Daemon(name, command, {**environment, **own}, home, up)
-        self._daemons.append(daemon)
-        return daemon
+        process = SparkProcess(name, command, {**environment, **own}, home, up)
+        self._processes.append(process)
+        return process
 
 
-class Daemon:
+class SparkProcess:
     """One process in a group of its own, so that a Ctrl-C is ours alone; its log is `log` in its folder."""
 
     def __init__(
@@ -153,8 +153,8 @@ class Daemon:
     def pid(self) -> int:
         return self._process.pid
 
-    def told(self) -> str:
-        """What the process says when it is up. Raises SparkUnavailableError if it ends before, or never is."""
+    def await_up(self) -> str:
+        """Wait until it is up; what it prints. Raises SparkUnavailableError if it ends before, or never is."""
         try:
             seen = self._seen.get(timeout=START_TIMEOUT_S)
         except queue.Empty:
@@ -166,7 +166,7 @@ class Daemon:
         return seen
 
     def at_end(self, ended: queue.SimpleQueue[str]) -> None:
-        """Put the name of this daemon into `ended` when its process has ended."""
+        """Put the name of this process into `ended` when its process has ended."""
 
         def watch() -> None:
             self._reader.join()

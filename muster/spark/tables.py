@@ -62,7 +62,7 @@ LAG: Final = Table(
         Column("topic", "STRING", "the topic it consumes"),
         Column("partition", "INT", "the partition"),
         Column("committed_offset", "BIGINT", "the group's newest committed offset"),
-        _null("log_end_offset", "BIGINT", "the log's end; null where it could not be had"),
+        _null("log_end_offset", "BIGINT", "the log's end; null where it is not known"),
         _null("lag_records", "BIGINT", "records between the two, never below 0; null without a log end"),
         _null(
             "lag_seconds", "DOUBLE", "from the first record not consumed to the minute's end; 0.0 without lag"
@@ -77,9 +77,7 @@ LOG_ENDS: Final = Table(
         Column("minute", "TIMESTAMP", "start of the minute; the offset is as of its end"),
         Column("topic", "STRING", "the topic"),
         Column("partition", "INT", "the partition"),
-        _null(
-            "log_end_offset", "BIGINT", "the offset that the next record gets; null where it could not be had"
-        ),
+        _null("log_end_offset", "BIGINT", "the offset that the next record gets; null where it is not known"),
     ),
 )
 COMMITS: Final = Table(
@@ -119,7 +117,7 @@ REBALANCES: Final = Table(
         _null("last_client_host", "STRING", "of that member"),
         _null("last_arrival_ms", "BIGINT", "how long after that phase's begin it came"),
         Column("member_count", "INT", "members when it ended"),
-        Column("outcome", "STRING", "the state it ended in; Unknown if its end was never told"),
+        Column("outcome", "STRING", "the state it ended in; Unknown if no event shows its end"),
     ),
 )
 STORMS: Final = Table(

@@ -49,9 +49,9 @@ def test_the_tools_report_a_bomb_and_do_not_inflate_it(tmp_path: Path) -> None:
     _, peak_kib, *statuses = last.split()
     assert statuses == ["1", "1", "2"], ran.stdout
     assert int(peak_kib) << 10 < MOST_BYTES < BOMB_BYTES // 2
-    (told,) = [line for line in shown if line.startswith("error: ")]
-    assert f"offset {where.base_offset}" in told
-    assert "inflate to more than 104857600" in told
+    (error_line,) = [line for line in shown if line.startswith("error: ")]
+    assert f"offset {where.base_offset}" in error_line
+    assert "inflate to more than 104857600" in error_line
     assert "group=группа" in ran.stdout, "the records around it are shown"
     assert f"{OFFSETS}-1 holds what cannot be read" in ran.stderr
     assert not rows.exists()

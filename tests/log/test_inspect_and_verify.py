@@ -152,7 +152,7 @@ def test_missing_offsets_are_an_error_where_nothing_is_compacted(
     first, doomed, *_ = sorted((directory / f"{TOPIC}-0").glob("*.log"))
     for suffix in (".log", ".index", ".timeindex"):
         doomed.with_suffix(suffix).unlink()
-    (directory / SEALED_SEGMENTS).unlink()  # Which would tell as well.
+    (directory / SEALED_SEGMENTS).unlink()  # Which would show it as well.
     status, (error, _) = lines_of(capsys, "verify", directory)
     assert status == 1
     missing = int(doomed.stem)

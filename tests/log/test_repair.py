@@ -1,4 +1,4 @@
-"""`muster log repair`: a new directory that a daemon can use, and what was lost, told; never in place."""
+"""`muster log repair`: a new directory that a daemon can use, and a report of what was lost; never in place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_sound_directory_is_copied_whole(directory: Path, capsys: pytest.Captu
     assert "no ranges lost" in capsys.readouterr().out
     assert everything_in(directory) == before
     copied = everything_in(target_of(directory))
-    # What tells of a shutdown and of its segments says nothing about a copy, and the lock is nobody's.
+    # What records a shutdown and its segments says nothing about a copy, and the lock is not held.
     assert before.keys() - copied.keys() == {".lock", ".kafka_cleanshutdown", SEALED_SEGMENTS}
     assert copied.keys() - before.keys() == set()
     logs = [name for name in copied if name.endswith(".log")]
@@ -69,8 +69,8 @@ def test_what_is_lost_is_told_and_the_rest_is_served(
     flip(path, 70)
     before = everything_in(directory)
     assert run(["log", "repair", str(directory), str(target_of(directory)), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    (loss,) = told["partitions"][f"{TOPIC}-0"]["losses"]
+    report = json.loads(capsys.readouterr().out)
+    (loss,) = report["partitions"][f"{TOPIC}-0"]["losses"]
     size = 12 + int.from_bytes(path.read_bytes()[8:12], "big")
     assert (loss["path"], loss["first_byte"], loss["end_byte"]) == (str(path), 0, size)
     assert (loss["first_offset"], loss["last_offset"]) == (0, 0)

@@ -1,4 +1,4 @@
-"""Offsets in files: both formats say the same, and what is wrong in one is told by its place."""
+"""Offsets in files: both formats say the same, and what is wrong in one is reported with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs `rebalances` and `members` on a daemon whose groups rebalance for every cause that can be had.
+"""The jobs `rebalances` and `members` on a daemon whose groups rebalance for every cause that can be provoked.
 
 Judged by what was done, and by pandas over the raw topic, which shares no code with the jobs. Windows take their
 time to be over: storms and churn are those of a topic with events of three hours ago, written by a stock client.
@@ -27,7 +27,7 @@ from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import run
 from muster.spark.tables import read_arrow
-from tests.spark.rebalance_deeds import Deed, Deeds
+from tests.spark.provoked_rebalances import ProvokedRebalance, RebalanceProvoker
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -52,7 +52,7 @@ CAUSES = {
 class Done:
     """What was done, what the topic holds after it, and where the tables are."""
 
-    deeds: list[Deed]
+    provoked: list[ProvokedRebalance]
     log: list[Message]
     out: Path
 
@@ -103,12 +103,12 @@ def past() -> list[dict[str, Any]]:
     """Storms: one that fills its window, one that straddles two, one of many short ones, and what is none."""
     spans = {"full": [(0, 299)], "long": [(200, 800)], "calm": [(10, 50), (400, 50)],
              "busy": [(n * 40, 12) for n in range(12)], "boundary": [(240, 60), (300, 0)]}  # fmt: skip
-    told = [
+    written = [
         past_rebalance(f"past-{name}", number, start, length, f"{name}-{number}")
         for name, group in spans.items()
         for number, (start, length) in enumerate(group)
     ]
-    return sorted((event for each in told for event in each), key=lambda event: event["wall_ms"])
+    return sorted((event for each in written for event in each), key=lambda event: event["wall_ms"])
 
 
 def write_past(bootstrap: str, topic: str) -> None:
@@ -142,23 +142,37 @@ def done(
     """Job `rebalances` is run in the middle of a rebalance and at the end, over a restart of the coordinator."""
     out = tmp_path_factory.mktemp("tables")
     observer = Observer(daemon.bootstrap)
-    deeds = Deeds(daemon.bootstrap, observer)
-    for deed in (deeds.leaving, deeds.removed, deeds.replaced, deeds.changing, deeds.late, deeds.pending):
-        deed()
-    deeds.begin_a_rebalance_for_the_restart()
-    wait_until(lambda: is_told(observer, "restarted", "PreparingRebalance"), "the rebalance is told", 10)
+    provoker = RebalanceProvoker(daemon.bootstrap, observer)
+    for provoke in (
+        provoker.leaving,
+        provoker.removed,
+        provoker.replaced,
+        provoker.changing,
+        provoker.late,
+        provoker.pending,
+    ):
+        provoke()
+    provoker.begin_a_rebalance_for_the_restart()
+    wait_until(
+        lambda: has_event(observer, "restarted", "PreparingRebalance"), "the rebalance is recorded", 10
+    )
     run_job(spark, daemon.bootstrap, out, "rebalances")
     daemon.kill()
     daemon.start()
     observer.connect()
-    for deed in (deeds.after_the_restart, deeds.deleted, deeds.unsynced, deeds.with_stock_clients):
-        deed()
-    wait_until(lambda: is_told(observer, "stock", "Empty"), "the last of all is told", 10)
+    for provoke in (
+        provoker.after_the_restart,
+        provoker.deleted,
+        provoker.unsynced,
+        provoker.with_stock_clients,
+    ):
+        provoke()
+    wait_until(lambda: has_event(observer, "stock", "Empty"), "the last of all is recorded", 10)
     log = observer.read(TOPIC, 0)
     run_job(spark, daemon.bootstrap, out, "rebalances")
     run_job(spark, daemon.bootstrap, out, "members")
-    yield Done(deeds.done, log, out)
-    deeds.close()
+    yield Done(provoker.done, log, out)
+    provoker.close()
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +187,7 @@ def long_ago(spark: SparkSession, daemon: MusterDaemon, tmp_path_factory: pytest
     return Done([], observer.read(topic, 0), out)
 
 
-def is_told(observer: Observer, group_id: str, state: str) -> bool:
+def has_event(observer: Observer, group_id: str, state: str) -> bool:
     """The newest event of the group ends in that state."""
     values = [value_of(each) for each in observer.read(TOPIC, 0) if each.key() == group_id.encode()]
     return bool(values) and json.loads(values[-1])["to_state"] == state
@@ -190,20 +204,20 @@ def as_ms(times: pd.Series) -> pd.Series:
 
 def test_every_rebalance_that_was_caused_is_there_with_its_cause(done: Done) -> None:
     found = done.table("rebalances").sort_values("ended_at", kind="stable")
-    for group_id in sorted({deed.group_id for deed in done.deeds}):
+    for group_id in sorted({each.group_id for each in done.provoked}):
         mine = found[found.group_id == group_id]
-        told = [(row.cause, tuple(row.causes), row.outcome) for row in rows_of(mine)]
-        assert told == [
-            (deed.cause, (deed.cause, *deed.within), deed.outcome)
-            for deed in done.deeds
-            if deed.group_id == group_id
+        causes = [(row.cause, tuple(row.causes), row.outcome) for row in rows_of(mine)]
+        assert causes == [
+            (each.cause, (each.cause, *each.within), each.outcome)
+            for each in done.provoked
+            if each.group_id == group_id
         ], group_id
-    assert {deed.cause for deed in done.deeds} == CAUSES
-    assert len(found) == len(done.deeds)
+    assert {each.cause for each in done.provoked} == CAUSES
+    assert len(found) == len(done.provoked)
 
 
 def test_the_rebalances_are_those_of_pandas_over_the_raw_topic(done: Done) -> None:
-    """An end that the coordinator tells, with its figures; the begin is the group's last step out of quiet."""
+    """An end that the coordinator records, with its figures; the begin is the group's last step out of quiet."""
     events = done.events()
     quiet = ["Empty", "Stable"]
     begins = events[events.from_state.isin(quiet) & ~events.to_state.isin([*quiet, "Dead"])]
@@ -247,9 +261,9 @@ def test_the_storms_are_those_of_pandas_second_by_second(long_ago: Done) -> None
                     (group_id, PAST_MS + start * 1000, rebalances, spent_ms, spent_ms / WINDOW_MS)
                 )
     found = long_ago.table("storms").assign(start=lambda t: as_ms(t.window_start))
-    told = found[["group_id", "start", "rebalances", "rebalancing_ms", "share"]]
+    storms = found[["group_id", "start", "rebalances", "rebalancing_ms", "share"]]
     assert {each[0] for each in expected} == {"past-busy", "past-full", "past-long"}
-    assert sorted(told.itertuples(index=False, name=None)) == sorted(expected)
+    assert sorted(storms.itertuples(index=False, name=None)) == sorted(expected)
 
 
 def test_the_sessions_are_those_of_pandas_over_the_raw_topic(done: Done) -> None:

@@ -1,4 +1,4 @@
-"""What an executor lacks is told by name: its host, the package, the version that is needed."""
+"""What an executor lacks is reported by name: its host, the package, the version that is needed."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class Job:
         self._bootstrap = bootstrap
         self._topic = topic
 
-    def run(self, seen: list[job.Progress]) -> None:
-        """Run over what the topic holds, in batches of a thousand; `seen` gathers the progress it tells."""
+    def run(self, seen: list[job.FlightsProgress]) -> None:
+        """Run over what the topic holds, in batches of a thousand; `seen` gathers the progress it reports."""
         flights = job.read_flights(self._spark, self._bootstrap, self._topic, max_offsets_per_batch=1_000)
         job.finish(job.start(flights, self.output, self._checkpoint), seen.append)
 
@@ -50,7 +50,7 @@ def test_a_restarted_job_goes_on_and_its_figures_are_those_of_pandas(
     for start, end in ((0, FIRST_PART), (FIRST_PART, SAMPLE)):
         producer = FlightProducer(broker.bootstrap, lambda _: None)
         assert producer.produce(topic.name, flights[start:end]) == end - start
-        seen: list[job.Progress] = []
+        seen: list[job.FlightsProgress] = []
         flights_job.run(seen)
         assert seen[-1].rows == end - start
         assert differences(found_delays(flights_job.output), expected_delays(flights[:end])) == []

@@ -48,7 +48,7 @@ def test_what_the_files_refuse_is_said_in_a_sentence(spark: SparkSession, tmp_pa
         files.write_json("plain/draft", 1)
     with pytest.raises(HadoopError, match=r"plain cannot be read: .*Checksum error"):
         files.read("plain")
-    with pytest.raises(HadoopError, match=r"^nowhere://there cannot be had: .*No FileSystem for scheme"):
+    with pytest.raises(HadoopError, match=r"^nowhere://there cannot be reached: .*No FileSystem for scheme"):
         HadoopFiles(spark, "nowhere://there")
 
 

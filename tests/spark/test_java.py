@@ -12,7 +12,7 @@ from muster.spark.java import SparkUnavailableError, java_version, require_spark
 
 
 def fake_java(home: Path, says: str) -> Path:
-    """A JAVA_HOME whose `java` writes `says` to stderr, where a real one tells its version."""
+    """A JAVA_HOME whose `java` writes `says` to stderr, where a real one shows its version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
@@ -33,7 +33,7 @@ def test_the_version_of_java_is_its_feature_release(tmp_path: Path, says: str, v
 
 
 def test_a_java_without_a_version_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailableError, match="does not tell its version: 'hello'"):
+    with pytest.raises(SparkUnavailableError, match="does not show its version: 'hello'"):
         java_version(str(fake_java(tmp_path, "hello")))
 
 

@@ -21,7 +21,7 @@ from harness.messages import partition_of
 from harness.processes import ServerProcess
 from muster.spark.jobs.job import Step, Wrote, load_job
 from muster.spark.jobs.options import RunOptions
-from muster.spark.jobs.runner import JobFailedError, Progress, run
+from muster.spark.jobs.runner import JobFailedError, RunProgress, run
 from muster.spark.tables import read_arrow
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.offsets_records import (
@@ -120,7 +120,7 @@ def run_all(spark: SparkSession, name: str, topic: OffsetsTopic, out: Path) -> R
     """Run the job in small batches, of which the second fails, and again to the end."""
     options = RunOptions(topic.bootstrap, str(out), max_offsets_per_batch=BATCH)
     job = load_job(name)
-    seen: list[Progress] = []
+    seen: list[RunProgress] = []
 
     def write(batch: DataFrame, step: Step) -> Wrote:
         if step.batch_id == 1:
@@ -254,7 +254,7 @@ def test_a_batch_that_spark_repeats_after_a_crash_leaves_the_tables_as_they_are(
 ) -> None:
     tmp_path = lag_run.out
     before = {table: rows_of_letters(tmp_path, table) for table in ("lag", "log_ends", "dead_letters")}
-    # As after a kill when the tables were written and the checkpoint was not told: Spark plans the batch again.
+    # As after a kill when the tables were written and the checkpoint was not written: Spark plans the batch again.
     newest = max((tmp_path / "_checkpoints/lag/commits").glob("[0-9]*"), key=lambda path: int(path.name))
     newest.unlink()
     newest.with_name(f".{newest.name}.crc").unlink()

@@ -13,13 +13,13 @@ import pytest
 from harness.observer import Observer
 from harness.processes import ServerProcess
 from muster.cli import run
-from muster.spark.jobs.command import Teller
+from muster.spark.jobs.command import ProgressPrinter
 from muster.spark.jobs.options import JOBS, RefusedRunError, parse_duration_ms
-from muster.spark.jobs.runner import Progress
-from muster.spark.jobs.source import Source, claim
+from muster.spark.jobs.runner import RunProgress
+from muster.spark.jobs.source import TopicIdentity, claim
 
 Say = Callable[..., str]
-SOURCE = Source("cluster-1", "__consumer_offsets", "id-1")
+SOURCE = TopicIdentity("cluster-1", "__consumer_offsets", "id-1")
 
 
 @pytest.fixture
@@ -125,10 +125,10 @@ def test_a_checkpoint_goes_on_with_its_own_topic_alone(tmp_path: Path) -> None:
     (tmp_path / "_checkpoints" / "lag").mkdir()
     claim(str(tmp_path), "lag", SOURCE)
     with pytest.raises(RefusedRunError, match="of cluster cluster-1, and this is cluster cluster-2"):
-        claim(str(tmp_path), "lag", Source("cluster-2", SOURCE.topic, SOURCE.topic_id))
-    with pytest.raises(RefusedRunError, match="it was deleted and made anew since"):
-        claim(str(tmp_path), "lag", Source("cluster-1", SOURCE.topic, "id-2"))
-    claim(str(tmp_path), "commits", Source("cluster-2", SOURCE.topic, SOURCE.topic_id))
+        claim(str(tmp_path), "lag", TopicIdentity("cluster-2", SOURCE.topic, SOURCE.topic_id))
+    with pytest.raises(RefusedRunError, match="it was deleted and created again since"):
+        claim(str(tmp_path), "lag", TopicIdentity("cluster-1", SOURCE.topic, "id-2"))
+    claim(str(tmp_path), "commits", TopicIdentity("cluster-2", SOURCE.topic, SOURCE.topic_id))
 
 
 def test_tables_without_their_checkpoint_are_refused(tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_tables_without_their_checkpoint_are_refused(tmp_path: Path) -> None:
 
 
 def test_progress_is_a_line_per_batch_or_an_object(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(2, 1_500, 3, 1_767_225_600_000, ("something is to be told",))
-    Teller(as_json=False).tell(progress)
+    progress = RunProgress(2, 1_500, 3, 1_767_225_600_000, ("this is a note",))
+    ProgressPrinter(as_json=False).show(progress)
     said = capsys.readouterr()
     assert said.out.startswith("2 batches, 1,500 records, ")
     assert said.out.endswith(" a second, newest 2026-01-01T00:00:00Z, 3 dead letters\n")
-    assert said.err == "muster: something is to be told\n"
-    Teller(as_json=True).tell(progress)
+    assert said.err == "muster: this is a note\n"
+    ProgressPrinter(as_json=True).show(progress)
     found = json.loads(capsys.readouterr().out)
     assert found.pop("records_per_second") > 0
     assert found == {
@@ -154,5 +154,5 @@ def test_progress_is_a_line_per_batch_or_an_object(capsys: pytest.CaptureFixture
         "records": 1_500,
         "newest_event_time": "2026-01-01T00:00:00Z",
         "dead_letters": 3,
-        "notes": ["something is to be told"],
+        "notes": ["this is a note"],
     }

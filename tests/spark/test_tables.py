@@ -97,7 +97,7 @@ def test_a_batch_written_again_takes_the_place_of_the_first_time(spark: SparkSes
 def test_a_reader_sees_whole_files_alone_whatever_is_being_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What Spark has written and nobody has moved yet, as a kill leaves it, is none of the table's."""
+    """What Spark has written and is not moved yet, as a kill leaves it, is none of the table's."""
     frame = spark.createDataFrame(rows(0), spark_schema("commits"))
     write_batch(frame, tmp_path, "commits", 1, job="commits")
     staged = tmp_path / "_staging/commits/commits/day=2026-01-01"

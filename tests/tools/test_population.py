@@ -78,7 +78,7 @@ def test_a_sample_has_large_and_small_in_the_shares_of_all(groups: Groups, topic
 def test_the_choice_keeps_to_its_bounds() -> None:
     options = Options(groups=5_000, days=7, end_ms=START_MS, events_max=50_000, commits_max=4_000_000)
     choice = choose(options)
-    assert set(choice.committing) <= set(choice.told) < set(range(5_000))
+    assert set(choice.committing) <= set(choice.with_events) < set(range(5_000))
     assert 40_000 < choice.chosen.events <= 50_000
     assert 2_500_000 < choice.chosen.commits <= 4_000_000
     assert choice.whole.groups == 5_000

@@ -106,8 +106,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 def test_the_command_writes_the_same_bytes_again(history: History, tmp_path: Path, capsys: Any) -> None:
     assert run([*ARGUMENTS, "--out", str(tmp_path / "again"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["commits"], told["events"]) == (history.done.commits, history.done.events)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["commits"], found["events"]) == (history.done.commits, history.done.events)
     names = sorted(path.relative_to(history.path) for path in history.path.rglob("*") if path.is_file())
     assert names == sorted(
         path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*") if path.is_file()
@@ -131,7 +131,7 @@ def test_the_directory_is_sound(history: History, capsys: Any) -> None:
 
 
 def test_the_counts_are_what_was_written(history: History) -> None:
-    commits = sum(len(told) for told in history.commits.values())
+    commits = sum(len(found) for found in history.commits.values())
     assert commits == history.done.commits > 20_000
     assert len(history.offsets) == commits + history.done.group_records
     assert len(history.events) == history.done.events > 0
@@ -140,8 +140,8 @@ def test_the_counts_are_what_was_written(history: History) -> None:
 def test_a_coordinator_that_reads_the_log_has_the_groups_and_offsets_of_the_story(history: History) -> None:
     simulation, loaded = history.simulation, history.loaded()
     dead = {plan.group_id for plan in simulation.plans if plan.kind == DEAD}
-    for shard, told in zip(loaded, simulation.story.shards, strict=True):
-        assert {name: group for name, group in shard.stored.items() if name not in dead} == told.stored
+    for shard, found in zip(loaded, simulation.simulated.shards, strict=True):
+        assert {name: group for name, group in shard.stored.items() if name not in dead} == found.stored
         assert all(shard.stored[name].members == () for name in dead & shard.stored.keys())
     lanes, topics = simulation.lanes, simulation.choice.topics
     assert np.sum(lanes.committed >= 0) > 50
@@ -159,8 +159,8 @@ def test_commits_are_made_while_a_group_is_stable_and_never_go_back(history: His
     for event in history.events:
         turns[event.group_id].append((event.wall_ms, event.to_state == STABLE.value))
     plans = {plan.group_id: plan for plan in history.simulation.plans}
-    for (group, *_), told in history.commits.items():
-        times_ms, offsets = (np.array(column) for column in zip(*told, strict=True))
+    for (group, *_), found in history.commits.items():
+        times_ms, offsets = (np.array(column) for column in zip(*found, strict=True))
         assert np.all(np.diff(offsets) >= 0)
         if plans[group].kind == DEAD:
             assert OPTIONS.start_ms - 7 * DAY_MS < times_ms[-1] < OPTIONS.start_ms
@@ -182,7 +182,9 @@ def test_auto_commit_beats_every_five_seconds(history: History) -> None:
         if plan.kind == AUTO and not groups.changed_only[plan.number] and plan.group_id not in quiet
     }
     beats = [
-        np.diff([when for when, _ in told]) for (group, *_), told in history.commits.items() if group in names
+        np.diff([when for when, _ in found])
+        for (group, *_), found in history.commits.items()
+        if group in names
     ]
     assert len(beats) > 10
     assert all(np.all(beat == 5_000) for beat in beats)
@@ -210,7 +212,7 @@ def test_a_daemon_serves_it(history: History, tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
         stored = [group for shard in history.loaded() for group in shard.stored.values()]
         expected = {group.group_id: "STABLE" if group.members else "EMPTY" for group in stored}
-        wait_until(lambda: _states(admin) == expected, "the groups, as the story left them", 20)
+        wait_until(lambda: _states(admin) == expected, "the groups, as the simulated left them", 20)
         _check_offsets(history, admin)
         _check_log_ends(history, admin)
     finally:
@@ -223,10 +225,10 @@ def _states(admin: AdminClient) -> dict[str, str]:
 
 
 def _check_offsets(history: History, admin: AdminClient) -> None:
-    (group, topic, partition), told = max(history.commits.items(), key=lambda item: len(item[1]))
+    (group, topic, partition), found = max(history.commits.items(), key=lambda item: len(item[1]))
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
     (answer,) = (future.result() for future in admin.list_consumer_group_offsets([asked]).values())
-    assert [where.offset for where in answer.topic_partitions] == [told[-1][1]]
+    assert [where.offset for where in answer.topic_partitions] == [found[-1][1]]
 
 
 def _check_log_ends(history: History, admin: AdminClient) -> None:
@@ -267,9 +269,9 @@ def test_wrong_options_are_refused_in_a_sentence(
     arguments: list[str], sentence: str, tmp_path: Path, capsys: Any
 ) -> None:
     assert run(["--out", str(tmp_path / "out"), *arguments]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"simulate: {sentence}")
-    assert told.count("\n") == 1
+    found = capsys.readouterr().err
+    assert found.startswith(f"simulate: {sentence}")
+    assert found.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -277,9 +279,9 @@ def test_a_history_of_events_alone(tmp_path: Path, capsys: Any) -> None:
     """No commits but those that dead groups have left; and nothing at all where no group may have events."""
     few = ["--groups", "60", "--days", "0.3", "--end", "2026-01-01", "--json"]
     assert run([*few, "--commits", "0", "--sample", "1", "--out", str(tmp_path / "events")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["events"] > 0
-    assert told["groups_told"] == 60
+    found = json.loads(capsys.readouterr().out)
+    assert found["events"] > 0
+    assert found["groups_told"] == 60
     assert sum(path.stat().st_size for path in tmp_path.glob("events/__group_events-0/*.log")) > 0
     assert run([*few, "--events", "0", "--out", str(tmp_path / "nothing")]) == 0
     assert json.loads(capsys.readouterr().out)["events"] == 0
@@ -301,7 +303,7 @@ def test_a_history_that_the_disk_cannot_hold_is_refused(tmp_path: Path, capsys: 
 
 
 def test_serving_it_is_told(history: History) -> None:
-    told = command.serve_command(OPTIONS, history.path)
-    assert told.startswith("muster serve --override log.dirs=")
-    assert "log.cleaner.enable=false" in told
+    found = command.serve_command(OPTIONS, history.path)
+    assert found.startswith("muster serve --override log.dirs=")
+    assert "log.cleaner.enable=false" in found
     assert any(plan.kind == SPARSE for plan in history.simulation.plans)

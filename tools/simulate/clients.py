@@ -1,6 +1,6 @@
 """A group's processes as its coordinator meets them, and the requests that they send: those of Java's client.
 
-Nothing happens here: `story` says when a client does what, and what becomes of it.
+Nothing happens here: `simulated_groups` says when a client does what, and what becomes of it.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ class GroupPlan:
     is_consuming: bool = False  # The group is Stable.
     member_count: int = 0
     generation_id: int = 0
-    turns: list[tuple[int, bool]] | None = (
-        None  # When it began and ceased to consume, if anybody wants to know.
-    )
+    turns: list[tuple[int, bool]] | None = None  # When it began and ceased to consume; None: not recorded.
 
 
 def new_plan(groups: Groups, topics: Topics, number: int, partition: int) -> GroupPlan:
@@ -148,7 +146,7 @@ def leave_request(client: Client, reason: str) -> LeaveGroupRequest:
 
 
 def assignments_of(plan: GroupPlan, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-    """What the leader decides: every partition to one member, in turn. Nothing unless it is told the members."""
+    """What the leader decides: every partition to one member, in turn. Nothing for a follower."""
     member_ids = sorted(member.member_id for member in answer.members)
     if not member_ids:
         return []

@@ -42,7 +42,7 @@ def simulate(options: Options, out: Path, as_json: bool) -> int:
         choice = choose(options)
         refuse_without_room(choice, out)
         if not as_json:
-            _foretell(choice)
+            _print_estimate(choice)
         simulation = Simulation(options, choice, out)
         with progress("Simulating", len(simulation.slices()), is_bytes=False) as advance:
             done = simulation.run(advance)
@@ -51,7 +51,7 @@ def simulate(options: Options, out: Path, as_json: bool) -> int:
         return _refuse(sentence)
     except NoRoom as error:
         return _refuse(str(error))
-    _tell(options, choice, done, out, time.monotonic() - begun_s, as_json)
+    _print_outcome(options, choice, done, out, time.monotonic() - begun_s, as_json)
     return 0
 
 
@@ -96,10 +96,10 @@ def _refuse(sentence: str) -> int:
     return 1
 
 
-def _foretell(choice: Choice) -> None:
+def _print_estimate(choice: Choice) -> None:
     print(f"all {len(choice.groups):,} groups: {_sizes(choice.whole)}")
-    if len(choice.told) < len(choice.groups) or len(choice.committing) < len(choice.told):
-        events, commits = len(choice.told), len(choice.committing)
+    if len(choice.with_events) < len(choice.groups) or len(choice.committing) < len(choice.with_events):
+        events, commits = len(choice.with_events), len(choice.committing)
         print(
             f"a sample, {events:,} groups with events, {commits:,} of them with commits: {_sizes(choice.chosen)}"
         )
@@ -112,12 +112,14 @@ def _sizes(sizes: Estimate) -> str:
     )
 
 
-def _tell(options: Options, choice: Choice, done: Simulated, out: Path, took_s: float, as_json: bool) -> None:
+def _print_outcome(
+    options: Options, choice: Choice, done: Simulated, out: Path, took_s: float, as_json: bool
+) -> None:
     command = serve_command(options, out)
     if as_json:
-        told = {"groups": len(choice.groups), "groups_told": len(choice.told)}
-        told |= {"groups_committing": len(choice.committing), **asdict(done)}
-        print(json.dumps({**told, "seconds": round(took_s, 3), "serve": command}))
+        report = {"groups": len(choice.groups), "groups_told": len(choice.with_events)}
+        report |= {"groups_committing": len(choice.committing), **asdict(done)}
+        print(json.dumps({**report, "seconds": round(took_s, 3), "serve": command}))
         return
     print(
         f"{done.commits:,} commits, {done.group_records:,} group records and {done.events:,} events, "

@@ -1,7 +1,7 @@
 """Who commits what, and when: the offset commits of one slice of time, for many groups at once, in arrays.
 
 A lane is one partition that a group reads, dealt to the members as `clients.assignments_of` deals them. A member
-commits its lanes in its own beat, which begins anew with every generation, while the group is Stable. Where it
+commits its lanes in its own beat, which begins again with every generation, while the group is Stable. Where it
 stands follows from what has been produced (`production`), how far behind it commits, and how fast it can read:
 
     position(t) = min(log end(t - latency), position(begin) + capacity * time it could read since)
@@ -106,7 +106,7 @@ def _ints(column: list[int]) -> Ints:
 
 
 class Consumption:
-    """Goes through time slice by slice, behind the story that says who is there."""
+    """Goes through time slice by slice, behind the simulated groups, which say who consumes."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
@@ -114,7 +114,7 @@ class Consumption:
             plan.turns = []
 
     def commits(self, begin_ms: int, end_ms: int) -> Commits:
-        """What is committed in [begin_ms, end_ms), for which the story has been told already."""
+        """What is committed in [begin_ms, end_ms), whose group events have been simulated already."""
         lanes = self.lanes
         if not lanes.plans:
             nothing = np.zeros(0, np.int64)
@@ -127,7 +127,7 @@ class Consumption:
         offsets = self._positions(found, times_ms, begin_ms, shares)
         everything = np.arange(len(lanes.plan))
         lanes.position = self._positions(everything, np.full(len(everything), end_ms), begin_ms, shares)
-        return self._told(Commits(found, times_ms, offsets))
+        return self._remembered(Commits(found, times_ms, offsets))
 
     def _ticks(self, begin_ms: int, end_ms: int) -> tuple[Ints, Ints]:
         """Lanes and times of every beat, lane by lane."""
@@ -154,7 +154,7 @@ class Consumption:
         position: Ints = lanes.position[found]
         return np.maximum(np.minimum(there, position + read.astype(np.int64)), position)
 
-    def _told(self, commits: Commits) -> Commits:
+    def _remembered(self, commits: Commits) -> Commits:
         """Without those of clients that commit only what has moved, where nothing has."""
         lanes, found, offsets = self.lanes, commits.lanes, commits.offsets
         if not len(found):

@@ -1,4 +1,4 @@
-"""A history from its options to its files: slice by slice of time, the story first and then the commits in it."""
+"""A history from its options to its files: slice by slice of time, first the events and then the commits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tools.simulate.sample import (
     evenly_within,
     events_per_day,
 )
-from tools.simulate.story import Story
+from tools.simulate.simulated_groups import SimulatedGroups
 
 SLICE_MS: Final = 60_000
 SLICE_MIN_MS: Final = 1_000
@@ -57,9 +57,9 @@ class Options:
     end_ms: int
     seed: int = 0
     partitions: int = 50
-    sample: float | None = None  # Of the groups, whose story is told; None: as `events_max` allows.
+    sample: float | None = None  # The share of groups that have events; None: as `events_max` allows.
     events_max: int = 1_000_000
-    commits_max: int = 20_000_000  # Offset records; groups beyond have a story and no commits.
+    commits_max: int = 20_000_000  # Offset records; groups beyond have events and no commits.
     commit_days: float | None = None  # Commits are written of the last days only; None: of all.
     log_ends_every_ms: int = 0  # 0: topics without partitions on the disk.
 
@@ -74,7 +74,7 @@ class Choice:
 
     topics: Topics
     groups: Groups
-    told: Ints
+    with_events: Ints
     committing: Ints  # Of those.
     whole: Estimate  # If all were written.
     chosen: Estimate
@@ -103,17 +103,19 @@ def choose(options: Options) -> Choice:
     everyone = np.arange(len(groups))
     events, commits = events_per_day(groups) * options.days, commits_per_second(groups, topics)
     if options.sample is None:
-        told = evenly_within(events, options.events_max)
+        with_events = evenly_within(events, options.events_max)
     else:
-        told = evenly(events, max(round(options.sample * len(groups)), 1))
-    committing = told[evenly_within(commits[told] * commit_days * DAY_MS / 1_000.0, options.commits_max)]
+        with_events = evenly(events, max(round(options.sample * len(groups)), 1))
+    committing = with_events[
+        evenly_within(commits[with_events] * commit_days * DAY_MS / 1_000.0, options.commits_max)
+    ]
     return Choice(
         topics,
         groups,
-        told,
+        with_events,
         committing,
         estimate(groups, topics, everyone, everyone, options.days, options.days),
-        estimate(groups, topics, told, committing, options.days, commit_days),
+        estimate(groups, topics, with_events, committing, options.days, commit_days),
     )
 
 
@@ -136,7 +138,7 @@ class Simulation:
         groups, topics = choice.groups, choice.topics
         plans = {
             number: new_plan(groups, topics, number, partition_for(groups.names[number], options.partitions))
-            for number in choice.told.tolist()
+            for number in choice.with_events.tolist()
         }
         self.plans = list(plans.values())
         chosen = [plans[number] for number in choice.committing.tolist()]
@@ -145,7 +147,7 @@ class Simulation:
         self.lanes = new_lanes(committing, groups, topics, options.start_ms)
         self._templates = self._new_templates()
         self._shards = np.array([plan.partition for plan in committing], np.int64)[self.lanes.plan]
-        self.story = Story(self.plans, options.partitions, options.seed)
+        self.simulated = SimulatedGroups(self.plans, options.partitions, options.seed)
         self._logs = SimulatedLogs(out, options.partitions, options.seed, self._topic_entries())
         self._turn_ms = self._batch_turn_ms()
 
@@ -159,13 +161,13 @@ class Simulation:
 
     def run(self, advance: Callable[[int], None]) -> Simulated:
         """Write it all; `advance` hears of every slice. Raises StorageError."""
-        story, logs = self.story, self._logs
-        Incidents(story, self.options.start_ms)
-        story.run_until(self.options.start_ms)
+        simulated, logs = self.simulated, self._logs
+        Incidents(simulated, self.options.start_ms)
+        simulated.run_until(self.options.start_ms)
         self._write_beginning()
         consumption = Consumption(self.lanes)
         for begin_ms, end_ms in self.slices():
-            story.run_until(end_ms)
+            simulated.run_until(end_ms)
             commits = consumption.commits(begin_ms, end_ms)
             self._write_slice(commits.lanes, commits.times_ms, commits.offsets, begin_ms)
             advance(1)
@@ -175,22 +177,22 @@ class Simulation:
         return self.done
 
     def _write_slice(self, lanes: Ints, times_ms: Ints, offsets: Ints, begin_ms: int) -> None:
-        story = self.story
+        simulated = self.simulated
         if begin_ms < self._commits_from_ms:
             lanes, times_ms, offsets = lanes[:0], times_ms[:0], offsets[:0]
         shards = self._shards[lanes]
         batches = encode_commits(self._templates, shards, lanes, times_ms, offsets, self._turn_ms)
-        self._logs.add_offsets(story.records, batches)
-        self._logs.add_events(story.events, self._turn_ms)
+        self._logs.add_offsets(simulated.records, batches)
+        self._logs.add_events(simulated.events, self._turn_ms)
         self.done.commits += len(lanes)
-        self.done.group_records += len(story.records)
-        self.done.events += len(story.events)
-        story.records, story.events = [], []
+        self.done.group_records += len(simulated.records)
+        self.done.events += len(simulated.events)
+        simulated.records, simulated.events = [], []
 
     def _write_beginning(self) -> None:
         """What compaction has left of the time before: each group's newest record, and dead ones' commits."""
-        newest = {record.key.group: (when, part, record) for when, part, record in self.story.records}
-        self.story.records, self.story.events = [], []
+        newest = {record.key.group: (when, part, record) for when, part, record in self.simulated.records}
+        self.simulated.records, self.simulated.events = [], []
         chance = Random(f"dead {self.options.seed}")
         left = list(newest.values())
         ago_ms = min(DEAD_SINCE_DAYS_MAX, self.options.days) * DAY_MS

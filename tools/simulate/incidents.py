@@ -10,7 +10,7 @@ from typing import Final
 from tools.simulate.clients import GroupPlan
 from tools.simulate.population import DEAD, SPARSE
 from tools.simulate.production import DAILY_SWING, DAY_MS, daily_level
-from tools.simulate.story import Action, Story
+from tools.simulate.simulated_groups import Action, SimulatedGroups
 
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60_000
@@ -36,37 +36,39 @@ JOB_MS: Final = (40 * SECOND_MS, 8 * MINUTE_MS)
 
 
 class Incidents:
-    """Plans all of it in `story`, from `start_ms` on, once."""
+    """Plans all of it in `simulated`, from `start_ms` on, once."""
 
-    def __init__(self, story: Story, start_ms: int) -> None:
-        self._story = story
-        self._chance = story.chance
-        story.now_ms = start_ms - max(WARM_UP_MS, JOB_EVERY_MS)
-        for plan in story.plans:
+    def __init__(self, simulated: SimulatedGroups, start_ms: int) -> None:
+        self._simulated = simulated
+        self._chance = simulated.chance
+        simulated.now_ms = start_ms - max(WARM_UP_MS, JOB_EVERY_MS)
+        for plan in simulated.plans:
             if plan.kind == SPARSE:
-                story.after(0, JOB_EVERY_MS, self._job, plan)
+                simulated.after(0, JOB_EVERY_MS, self._job, plan)
             elif plan.kind != DEAD:
                 self._begin(plan, start_ms)
 
     def _begin(self, plan: GroupPlan, start_ms: int) -> None:
-        story, chance = self._story, self._chance
+        simulated, chance = self._simulated, self._chance
         up_ms = start_ms - round(chance.uniform(0.2, 0.9) * WARM_UP_MS)
         for ordinal in range(plan.size):
-            story.at(up_ms + chance.randrange(20 * SECOND_MS), story.start, plan, ordinal)
-        story.at(start_ms, self._next, DEPLOY_EVERY_MS, self._maybe_deploy, plan)
-        story.at(start_ms, self._next, CRASH_EVERY_MS / plan.size, self._crash, plan)
-        story.at(start_ms, self._next, STALL_EVERY_MS, self._stall, plan)
+            simulated.at(up_ms + chance.randrange(20 * SECOND_MS), simulated.start, plan, ordinal)
+        simulated.at(start_ms, self._next, DEPLOY_EVERY_MS, self._maybe_deploy, plan)
+        simulated.at(start_ms, self._next, CRASH_EVERY_MS / plan.size, self._crash, plan)
+        simulated.at(start_ms, self._next, STALL_EVERY_MS, self._stall, plan)
         if plan.is_stormy:
-            story.at(start_ms, self._next, STORM_EVERY_MS, self._storm, plan)
+            simulated.at(start_ms, self._next, STORM_EVERY_MS, self._storm, plan)
         if plan.scales:
             self._plan_scaling(plan, start_ms)
 
     def _next(self, mean_ms: float, action: Action, plan: GroupPlan) -> None:
         """At exponential intervals: as if nothing remembered the time before."""
-        self._story.at(self._story.now_ms + round(self._chance.expovariate(1 / mean_ms)), action, plan)
+        self._simulated.at(
+            self._simulated.now_ms + round(self._chance.expovariate(1 / mean_ms)), action, plan
+        )
 
     def _maybe_deploy(self, plan: GroupPlan) -> None:
-        likely = daily_level(plan.peak_hour, self._story.now_ms) / (1 + DAILY_SWING)
+        likely = daily_level(plan.peak_hour, self._simulated.now_ms) / (1 + DAILY_SWING)
         if self._chance.random() < likely and not plan.is_deploying:
             plan.is_deploying = True
             self._deploy(plan, sorted(plan.clients))
@@ -76,17 +78,17 @@ class Incidents:
         """Replace some processes; when they are back, the next ones."""
         at_once = max(round(len(plan.clients) * ROLLING_SHARE), 1)
         now, later = ordinals[:at_once], ordinals[at_once:]
-        back_ms = self._story.now_ms
+        back_ms = self._simulated.now_ms
         for ordinal in now:
             client = plan.clients.get(ordinal)
             if client is None or not client.is_up:
                 continue  # Scaled in meanwhile, or being replaced after a crash.
-            self._story.stop(client)
-            up_ms = self._story.now_ms + self._chance.randint(*RESTART_MS)
-            self._story.at(up_ms, self._story.start, plan, ordinal)
+            self._simulated.stop(client)
+            up_ms = self._simulated.now_ms + self._chance.randint(*RESTART_MS)
+            self._simulated.at(up_ms, self._simulated.start, plan, ordinal)
             back_ms = max(back_ms, up_ms)
         if later:
-            self._story.at(
+            self._simulated.at(
                 back_ms + self._chance.randint(SECOND_MS, 10 * SECOND_MS), self._deploy, plan, later
             )
         else:
@@ -96,8 +98,8 @@ class Incidents:
         up = [client for client in plan.clients.values() if client.is_up]
         if up:
             client = self._chance.choice(up)
-            self._story.crash(client)
-            self._story.after(*REPLACED_MS, self._story.start, plan, client.ordinal)
+            self._simulated.crash(client)
+            self._simulated.after(*REPLACED_MS, self._simulated.start, plan, client.ordinal)
         self._next(CRASH_EVERY_MS / plan.size, self._crash, plan)
 
     def _plan_scaling(self, plan: GroupPlan, start_ms: int) -> None:
@@ -106,11 +108,11 @@ class Incidents:
         for hours, action in ((-5.0, self._scale_out), (5.0, self._scale_in)):
             hour_ms = round((plan.peak_hour + hours + self._chance.uniform(-1.0, 1.0)) * HOUR_MS) % DAY_MS
             first_ms = day_ms + hour_ms + (DAY_MS if day_ms + hour_ms < start_ms else 0)
-            self._story.at(first_ms, self._daily, action, plan)
+            self._simulated.at(first_ms, self._daily, action, plan)
 
     def _daily(self, action: Action, plan: GroupPlan) -> None:
         action(plan)
-        self._story.at(self._story.now_ms + DAY_MS, self._daily, action, plan)
+        self._simulated.at(self._simulated.now_ms + DAY_MS, self._daily, action, plan)
 
     def _extra(self, plan: GroupPlan) -> range:
         """Ordinals of the processes that a scaled group has more; no more than there is work for."""
@@ -119,30 +121,30 @@ class Incidents:
 
     def _scale_out(self, plan: GroupPlan) -> None:
         for ordinal in self._extra(plan):
-            self._story.after(0, 30 * SECOND_MS, self._story.start, plan, ordinal)
+            self._simulated.after(0, 30 * SECOND_MS, self._simulated.start, plan, ordinal)
 
     def _scale_in(self, plan: GroupPlan) -> None:
         for ordinal in self._extra(plan):
             client = plan.clients.pop(ordinal, None)
             if client is not None:
-                self._story.after(0, 5 * SECOND_MS, self._story.stop, client)
+                self._simulated.after(0, 5 * SECOND_MS, self._simulated.stop, client)
 
     def _storm(self, plan: GroupPlan) -> None:
-        plan.storm_until_ms = self._story.now_ms + self._chance.randint(*STORM_MS)
+        plan.storm_until_ms = self._simulated.now_ms + self._chance.randint(*STORM_MS)
         self._overstay(plan)
         self._next(STORM_EVERY_MS, self._storm, plan)
 
     def _overstay(self, plan: GroupPlan) -> None:
         """While the storm lasts one member after the other takes too long between two polls."""
-        if self._story.now_ms >= plan.storm_until_ms or not plan.clients:
+        if self._simulated.now_ms >= plan.storm_until_ms or not plan.clients:
             return
         client = self._chance.choice(list(plan.clients.values()))
-        self._story.overstay(client, self._chance.randint(*OVERSTAYED_MS))
-        self._story.after(*OVERSTAY_EVERY_MS, self._overstay, plan)
+        self._simulated.overstay(client, self._chance.randint(*OVERSTAYED_MS))
+        self._simulated.after(*OVERSTAY_EVERY_MS, self._overstay, plan)
 
     def _stall(self, plan: GroupPlan) -> None:
         plan.is_stalled = True
-        self._story.after(*STALL_MS, self._recover, plan)
+        self._simulated.after(*STALL_MS, self._recover, plan)
 
     def _recover(self, plan: GroupPlan) -> None:
         plan.is_stalled = False
@@ -150,13 +152,13 @@ class Incidents:
 
     def _job(self, plan: GroupPlan) -> None:
         """A job of every few hours: its members come, work and go."""
-        story = self._story
-        end_ms = story.now_ms + self._chance.randint(*JOB_MS)
+        simulated = self._simulated
+        end_ms = simulated.now_ms + self._chance.randint(*JOB_MS)
         for ordinal in range(plan.size):
-            story.after(0, 5 * SECOND_MS, story.start, plan, ordinal)
-            story.at(end_ms + self._chance.randrange(3 * SECOND_MS), self._end_job, plan, ordinal)
-        story.at(story.now_ms + JOB_EVERY_MS, self._job, plan)
+            simulated.after(0, 5 * SECOND_MS, simulated.start, plan, ordinal)
+            simulated.at(end_ms + self._chance.randrange(3 * SECOND_MS), self._end_job, plan, ordinal)
+        simulated.at(simulated.now_ms + JOB_EVERY_MS, self._job, plan)
 
     def _end_job(self, plan: GroupPlan, ordinal: int) -> None:
         if client := plan.clients.pop(ordinal, None):
-            self._story.stop(client)
+            self._simulated.stop(client)

@@ -28,7 +28,7 @@ from storage.log.config import FlushPolicy, LogConfig
 from storage.log.partition_files import encode_uuid
 from storage.log.partition_log import PartitionLog
 from tools.simulate.commit_batches import Batch
-from tools.simulate.story import Written
+from tools.simulate.simulated_groups import Written
 
 NODE_ID: Final = 1
 SEGMENT_BYTES: Final = 104_857_600  # offsets.topic.segment.bytes, unless a server says otherwise.

@@ -1,4 +1,4 @@
-"""Who there is: topics and consumer groups, drawn from the distributions that `docs/scale.md` tells.
+"""Who there is: topics and consumer groups, drawn from the distributions of `docs/scale.md`.
 
 Everything follows from the seed: the same seed and numbers give the same population. Nothing here knows time,
 records or files.
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 AUTO, NOISY, BATCH, SPARSE, DEAD = range(5)
 KINDS: Final = ("auto", "noisy", "batch", "sparse", "dead")
 KIND_SHARES: Final = (0.72, 0.04, 0.12, 0.05, 0.07)
-"""Auto commit every 5 s; a commit per poll; a commit per micro-batch; a job every few hours; nobody there."""
+"""Auto commit every 5 s; a commit per poll; a commit per micro-batch; a job every few hours; no members."""
 
 GROUPS_PER_TOPIC: Final = 20
 TOPICS_MIN: Final = 20
@@ -69,7 +69,7 @@ class Groups:
     kinds: NDArray[np.int8]
     topics: list[tuple[int, ...]]
     lanes: Ints  # Partitions that it reads, of all its topics.
-    members: Ints  # When it is as large as it is meant to be; 0 where nobody is there.
+    members: Ints  # When it is as large as it is meant to be; 0 where there are no members.
     interval_ms: Ints  # Between two commits of one member.
     changed_only: NDArray[np.bool_]  # Commits what has moved, as librdkafka does; Java's client commits all.
     capacity: Floats  # How many times the mean rate of production it can read.

@@ -1,7 +1,7 @@
 """How large a history will be, and which groups of a large population are written.
 
-The whole population is always drawn; of its groups a part is told in full, chosen evenly along their size, so that
-small ones and large ones are there in the shares that they have in all.
+The whole population is always drawn; of its groups a part is written in full, chosen evenly along their size, so
+that small ones and large ones are there in the shares that they have in all.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def events_per_day(groups: Groups) -> Floats:
 
 
 def estimate(
-    groups: Groups, topics: Topics, told: Ints, committing: Ints, days: float, commit_days: float
+    groups: Groups, topics: Topics, with_events: Ints, committing: Ints, days: float, commit_days: float
 ) -> Estimate:
-    """Of a history in which the groups `told` have events, and those of `committing` commits."""
+    """Of a history in which the groups `with_events` have events, and those of `committing` commits."""
     commits = commits_per_second(groups, topics)[committing] * commit_days * DAY_MS / 1_000.0
     name_bytes = np.array([_name_bytes(groups, topics, number) for number in committing], np.int64)
-    events = float(events_per_day(groups)[told].sum() * days)
+    events = float(events_per_day(groups)[with_events].sum() * days)
     each = name_bytes + COMMIT_BYTES + BATCH_BYTES / RECORDS_PER_BATCH
     return Estimate(
-        groups=len(told),
+        groups=len(with_events),
         commits=float(commits.sum()),
         commit_bytes=float((commits * each).sum()),
         events=events,

@@ -21,6 +21,7 @@ from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.decoding.windows import Bools, Ints
 from muster.spark.decoding.workers import task
 from muster.spark.tables import LAG, arrow_schema
+from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = -1
 HISTORY_MINUTES: Final = 24 * 60
@@ -33,7 +34,6 @@ SPANS: Final = ("group_id", "topic", "partition", "committed_offset", "from_us",
 SCHEMA: Final = arrow_schema(LAG.name)
 DDL: Final = ", ".join(f"{column.name} {column.type}" for column in LAG.columns)
 
-Where: TypeAlias = tuple[str, int]
 Seconds: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -71,7 +71,9 @@ class Marks:
         return Marks(since_us, np.concatenate([self.at(minutes_us), later.ends]))
 
 
-def rows(marks: Mapping[Where, Marks]) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+def rows(
+    marks: Mapping[TopicPartition, Marks],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """A function for `mapInArrow`: from batches in the columns of SPANS to batches of SCHEMA."""
 
     def measure(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,11 +83,11 @@ def rows(marks: Mapping[Where, Marks]) -> Callable[[Iterable[pa.RecordBatch]], I
     return task(measure)
 
 
-def rows_of(spans: pa.RecordBatch, marks: Mapping[Where, Marks]) -> Iterator[pa.RecordBatch]:
+def rows_of(spans: pa.RecordBatch, marks: Mapping[TopicPartition, Marks]) -> Iterator[pa.RecordBatch]:
     """The rows of one batch of spans, in pieces of bounded size."""
     first = np.asarray(spans.column("from_us"))
     counts = (np.asarray(spans.column("until_us")) - first) // MINUTE_US
-    has_marks = np.array([where in marks for where in _wheres(spans)], bool)
+    has_marks = np.array([where in marks for where in _named(spans)], bool)
     counts = np.where(has_marks, counts, np.asarray(spans.column("is_commit")).astype(np.int64))
     done = 0
     while done < spans.num_rows:
@@ -95,11 +97,12 @@ def rows_of(spans: pa.RecordBatch, marks: Mapping[Where, Marks]) -> Iterator[pa.
         done = upto
 
 
-def _wheres(spans: pa.RecordBatch) -> list[Where]:
+def _named(spans: pa.RecordBatch) -> list[tuple[str, int]]:
+    """Topic and partition of each span as plain pairs: a TopicPartition of each would take 0.3 us more."""
     return list(zip(spans.column("topic").to_pylist(), spans.column("partition").to_pylist(), strict=True))
 
 
-def _measured(spans: pa.RecordBatch, counts: Ints, marks: Mapping[Where, Marks]) -> pa.RecordBatch:
+def _measured(spans: pa.RecordBatch, counts: Ints, marks: Mapping[TopicPartition, Marks]) -> pa.RecordBatch:
     """Every minute of the spans, and of these the ones that are rows."""
     span_of = np.repeat(np.arange(spans.num_rows), counts)
     nth = np.arange(len(span_of)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -114,15 +117,20 @@ def _measured(spans: pa.RecordBatch, counts: Ints, marks: Mapping[Where, Marks])
 
 
 def _marked(
-    spans: pa.RecordBatch, span_of: Ints, minutes_us: Ints, committed: Ints, marks: Mapping[Where, Marks]
+    spans: pa.RecordBatch,
+    span_of: Ints,
+    minutes_us: Ints,
+    committed: Ints,
+    marks: Mapping[TopicPartition, Marks],
 ) -> tuple[Ints, Seconds]:
     """By minute, the log's end, and when the record at the committed offset was written."""
     ends, written_us = np.full(len(span_of), UNKNOWN, np.int64), np.full(len(span_of), np.nan)
-    numbers: dict[Where, int] = {}
-    number_of = np.array([numbers.setdefault(where, len(numbers)) for where in _wheres(spans)], np.int64)
+    numbers: dict[tuple[str, int], int] = {}
+    number_of = np.array([numbers.setdefault(where, len(numbers)) for where in _named(spans)], np.int64)
     order = np.argsort(number_of[span_of], kind="stable")
     bounds = np.searchsorted(number_of[span_of][order], np.arange(len(numbers) + 1))
-    for where, number in numbers.items():
+    for named, number in numbers.items():
+        where = TopicPartition(*named)
         some = order[bounds[number] : bounds[number + 1]]
         if where in marks:
             ends[some] = marks[where].at(minutes_us[some])

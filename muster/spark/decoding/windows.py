@@ -1,7 +1,7 @@
 """Fields of fixed size and pieces of text out of many byte strings at once: the buffers of an Arrow column.
 
 A `Cells` is a binary column as one array of bytes with the begin and the end of each cell. Fields are gathered
-by their positions; whoever asks has made sure that they lie within their cells. Nothing is read outside of the
+by their positions; the caller has made sure that they lie within their cells. Nothing is read outside of the
 array: numpy checks every index.
 """
 
@@ -35,7 +35,7 @@ class Cells:
         return self.ends - self.starts
 
     def of(self, rows: Ints) -> Cells:
-        """Those cells alone, over the same bytes."""
+        """The cells of those rows alone, over the same bytes."""
         return Cells(self.data, self.starts[rows], self.ends[rows])
 
     def gather(self, positions: Ints, field: np.dtype[Any]) -> Ints:

@@ -3,7 +3,7 @@
 Before each task a worker has Python forget what it knows of the files on its path. For every archive there
 (`pyspark.zip`, and packages that were shipped) and every package within it, Python 3.11 then reads the
 archive's whole directory again, in Python: half a second of CPU a task, which is more than most tasks take.
-What is forgotten before is not read again: an importer is made anew when a module is looked for, from the
+What is forgotten before is not read again: an importer is made again when a module is looked for, from the
 directory that is still in memory.
 """
 

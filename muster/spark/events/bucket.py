@@ -1,8 +1,8 @@
 """Many groups at a time: records in, rows out, and a state of bytes between two calls.
 
 Groups are put into buckets by their id, and a bucket is what Spark calls for: a call costs it a millisecond,
-whatever is in it. What a bucket carries is what its groups' books carry, and is gone with them: a book is closed
-when it is empty and no event is still to come, or when nothing was heard of the group for IDLE_MS.
+whatever is in it. What a bucket carries is what its groups' aggregators carry, and is gone with them: one
+is dropped when it is empty and no event is still to come, or when the group had no event for IDLE_MS.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from coordinator.effects import GroupEvent
 from coordinator.history.events import HistoryError
 from muster.groups.event_order import in_order
 from muster.groups.event_records import read_event
-from muster.spark.events.books import Book, Row, Shelf
+from muster.spark.events.aggregators import AggregatorFactory, GroupAggregator, TableRow
 
 FORMAT: Final = 1
 
 IDLE_MS: Final = 30 * 24 * 3_600_000
 """After so long without an event a group is forgotten, as if the topic began after it: it may be gone, and the
-event that told so was dropped."""
+event of its end was dropped."""
 
 SEEN_MAX: Final = 64
 """The newest events of a group that are known again, should they come twice."""
 
 
-class Record(NamedTuple):
+class SourceRecord(NamedTuple):
     """A record of the topic, as Spark's Kafka source has it."""
 
     partition: int
@@ -44,15 +44,15 @@ class Record(NamedTuple):
 class DeadLetter(NamedTuple):
     """A record that could not be used, and why."""
 
-    record: Record
+    record: SourceRecord
     reason: str
 
 
 @dataclass(slots=True)
 class Entry:
-    """A group's book, what its newest events look like, and when it was last heard of."""
+    """A group's aggregator, what its newest events look like, and when its newest one was."""
 
-    book: Book
+    aggregator: GroupAggregator
     seen: dict[int, int] = field(default_factory=dict)  # The time of an event by its print.
     heard_ms: int = 0
 
@@ -68,20 +68,22 @@ class Entry:
         return True
 
     def dump(self) -> bytes:
-        """As it is stored. Groups of which nothing is to be told stay so, and cost no more than their bytes."""
-        text = json.dumps([self.heard_ms, list(self.seen.items()), self.book.dump()], separators=(",", ":"))
+        """As it is stored. Groups that have no news stay in this form, and cost no more than their bytes."""
+        text = json.dumps(
+            [self.heard_ms, list(self.seen.items()), self.aggregator.dump()], separators=(",", ":")
+        )
         return zlib.compress(text.encode(), 1)
 
-    def advance(self, until_ms: int) -> list[Row]:
+    def advance(self, until_ms: int) -> list[TableRow]:
         self.seen = {each: wall_ms for each, wall_ms in self.seen.items() if wall_ms >= until_ms}
-        return self.book.advance(until_ms)
+        return self.aggregator.advance(until_ms)
 
     def due_ms(self, until_ms: int) -> int | None:
         """When something is to be done about it; None: now, and that is to close it."""
-        if self.heard_ms + IDLE_MS <= until_ms or (self.book.is_empty() and not self.seen):
+        if self.heard_ms + IDLE_MS <= until_ms or (self.aggregator.is_empty() and not self.seen):
             return None
         idle_ms = self.heard_ms + IDLE_MS
-        due = (idle_ms, max(self.seen.values(), default=idle_ms), self.book.due_ms() or idle_ms)
+        due = (idle_ms, max(self.seen.values(), default=idle_ms), self.aggregator.due_ms() or idle_ms)
         return max(min(due), until_ms) + 1
 
 
@@ -95,8 +97,8 @@ class Stored(NamedTuple):
 class Bucket:
     """The groups of one bucket. `state` is what `dump` returned after the call before; None: there was none."""
 
-    def __init__(self, shelf: Shelf, state: bytes | None) -> None:
-        self._shelf = shelf
+    def __init__(self, factory: AggregatorFactory, state: bytes | None) -> None:
+        self._factory = factory
         self._closed_ms = 0
         self._stored: dict[str, Stored] = {}
         if state is not None:
@@ -111,27 +113,29 @@ class Bucket:
             self._stored[group_id] = Stored(due_ms, bodies[start : start + size])
             start += size
 
-    def take(self, records: Iterable[Record], until_ms: int) -> tuple[list[Row], list[DeadLetter]]:
-        """Take `records` in, and close what is over at `until_ms`, the time up to which all has been told."""
-        letters: list[DeadLetter] = []
+    def take(self, records: Iterable[SourceRecord], until_ms: int) -> tuple[list[TableRow], list[DeadLetter]]:
+        """Take `records` in, and close what is over at `until_ms`, the time up to which all events have come."""
+        dead_letters: list[DeadLetter] = []
         events: defaultdict[str, list[GroupEvent]] = defaultdict(list)
         entries: dict[str, Entry] = {}
         for record in sorted(records):
             try:
                 event = read_event(record.key, record.value)
             except HistoryError as error:
-                letters.append(DeadLetter(record, str(error)))
+                dead_letters.append(DeadLetter(record, str(error)))
                 continue
             if event.dropped_count:
-                letters.append(
+                dead_letters.append(
                     DeadLetter(record, f"{event.dropped_count} events are missing here, of any groups")
                 )
                 continue
             entry = self._entry(entries, event.group_id)
             if entry.is_new(event, record.value or b""):
                 events[event.group_id].append(event)
-        rows = [row for group_id in events for row in _tell(entries[group_id].book, events[group_id])]
-        return rows + self._advance(entries, until_ms), letters
+        rows = [
+            row for group_id in events for row in _aggregate(entries[group_id].aggregator, events[group_id])
+        ]
+        return rows + self._advance(entries, until_ms), dead_letters
 
     def _entry(self, entries: dict[str, Entry], group_id: str) -> Entry:
         if group_id not in entries:
@@ -141,16 +145,16 @@ class Bucket:
     def _load(self, group_id: str) -> Entry:
         stored = self._stored.get(group_id)
         if stored is None:
-            return Entry(self._shelf.new(group_id, self._closed_ms))
-        heard_ms, seen, book = json.loads(zlib.decompress(stored.body))
-        return Entry(self._shelf.load(group_id, book), dict(seen), heard_ms)
+            return Entry(self._factory.new(group_id, self._closed_ms))
+        heard_ms, seen, aggregator = json.loads(zlib.decompress(stored.body))
+        return Entry(self._factory.load(group_id, aggregator), dict(seen), heard_ms)
 
-    def _advance(self, entries: dict[str, Entry], until_ms: int) -> list[Row]:
+    def _advance(self, entries: dict[str, Entry], until_ms: int) -> list[TableRow]:
         """Close what is over, of the groups that had events and of those that are due; keep the rest."""
         for group_id, stored in self._stored.items():
             if stored.due_ms <= until_ms:
                 self._entry(entries, group_id)
-        rows: list[Row] = []
+        rows: list[TableRow] = []
         for group_id, entry in entries.items():
             rows += entry.advance(until_ms)
             due_ms = entry.due_ms(until_ms)
@@ -167,7 +171,7 @@ class Bucket:
         return min((stored.due_ms for stored in self._stored.values()), default=None)
 
     def dump(self) -> bytes:
-        """The state for the next call. Never larger than the books of groups that may still be told of."""
+        """The state for the next call. Never larger than the aggregators of groups that may still have rows."""
         groups = [(group_id, each.due_ms, len(each.body)) for group_id, each in self._stored.items()]
         head = json.dumps(
             (FORMAT, self._closed_ms, groups)
@@ -175,5 +179,5 @@ class Bucket:
         return b"\n".join((head, b"".join(each.body for each in self._stored.values())))
 
 
-def _tell(book: Book, events: Sequence[GroupEvent]) -> list[Row]:
-    return [row for event in in_order(events) for row in book.tell(event)]
+def _aggregate(aggregator: GroupAggregator, events: Sequence[GroupEvent]) -> list[TableRow]:
+    return [row for event in in_order(events) for row in aggregator.add(event)]

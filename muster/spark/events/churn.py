@@ -1,7 +1,7 @@
 """How many members of a group came and went in each hour, by client.
 
-Every session that begins or ends counts in the hour in which it did. An hour is told when it is over; what is
-found out of it later, or comes late, is told as a further row of the same hour: rows add up.
+Every session that begins or ends counts in the hour in which it did. An hour gets its row when it is over;
+what is found out of it later, or comes late, is a further row of the same hour: rows add up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPIRED: Final = frozenset(
 """Causes by which a member is out for not being heard of in time. By any other it left, or was removed."""
 
 CLIENTS_MAX: Final = 1_000
-"""Clients of one group that are counted apart at a time; further ones are counted as nobody's."""
+"""Clients of one group that are counted apart at a time; further ones are counted under no client."""
 
 Client = tuple[int, str | None, str | None]  # The hour's begin, the client id and its host.
 
@@ -48,7 +48,7 @@ class Churn(NamedTuple):
 
 @dataclass(slots=True)
 class ChurnCounts:
-    """Of one group, by hour and client: joined, left, expired."""
+    """The counts of one group, by hour and client: joined, left, expired."""
 
     counts: dict[Client, list[int]] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class ChurnCounts:
         return self.counts.setdefault(key, [0, 0, 0])
 
     def close(self, group_id: str, until_ms: int) -> list[Churn]:
-        """What is known of hours that end until `until_ms`, and has not been told."""
+        """What is known of hours that end until `until_ms`, and has no row yet."""
         over = [key for key in self.counts if key[0] + HOUR_MS <= until_ms]
         return [
             Churn(key[0], key[0] + HOUR_MS, group_id, key[1], key[2], *self.counts.pop(key)) for key in over

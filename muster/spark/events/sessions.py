@@ -3,7 +3,7 @@
 A session begins with the event by which a member joins, and ends with the one that names it as a member no longer.
 An event names the first ten that it removes and counts all. Who the others are is found out as soon as it can be:
 when no more members are left of those it may have been than are missing. They then end with that event. In the
-same way, members that are missing for no reason told (events were dropped, or a crash took the last of them) end
+same way, members that are missing without an event (events were dropped, or a crash took the last of them) end
 with the first event that shows it, by `events_dropped` or `coordinator_restarted`.
 """
 
@@ -38,10 +38,10 @@ ACTS: Final = frozenset(
 """What only a member can do that stays one. Of other causes, and later ones, the event's member may be none."""
 
 MISSING: Final = (CauseKind.EVENTS_DROPPED.slug, CauseKind.COORDINATOR_RESTARTED.slug)
-"""By what members end of whom no event tells: the second if it shows after a restart."""
+"""The causes under which members end that no event names: the second if it shows after a restart."""
 
 MEMBERS_MAX: Final = 10_000
-"""Members of one group that are known at a time; others are told without their begin when they end."""
+"""Members of one group that are known at a time; the sessions of others have no begin when they end."""
 
 UNNAMED_MAX: Final = 100
 """Events of one group whose removed members are not all known yet; then the oldest is given up."""
@@ -67,8 +67,8 @@ class Session(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
-    """One that is a member, as far as is known."""
+class KnownMember:
+    """What is known of one present member."""
 
     client_id: str | None
     client_host: str | None
@@ -88,30 +88,30 @@ class Unnamed:
 
 
 @dataclass(slots=True)
-class MemberStory:
+class SessionFold:
     """Who is in one group, and who has just left it."""
 
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, KnownMember] = field(default_factory=dict)
     unnamed: list[Unnamed] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)  # When those that ended lately did, by member id.
     heard_ms: int = 0
 
-    def tell(self, event: GroupEvent) -> list[Session]:
+    def add(self, event: GroupEvent) -> list[Session]:
         """Take the group's next event; the sessions that ended with it, or are now known to have ended."""
-        ended = (self._end(member_id, event) for member_id in event.removed_member_ids)
-        told = [session for session in ended if session is not None]
+        removed = (self._end(member_id, event) for member_id in event.removed_member_ids)
+        ended = [session for session in removed if session is not None]
         if event.cause in JOINS:
             self._join(event)
         self._learn(event)
         if event.to_state == DEAD.value:
-            told += self._end_all(event)
+            ended += self._end_all(event)
         elif not self.heard_ms - LATE_MAX_MS <= event.wall_ms < self.heard_ms:
-            told += self._settle(event)
+            ended += self._settle(event)
             self.heard_ms = event.wall_ms
-        return told
+        return ended
 
     def forget_gone(self, until_ms: int) -> None:
-        """Whoever ended until then is not heard of again."""
+        """Forget the members whose sessions ended until then: no event will name them again."""
         self.gone = {member_id: ended for member_id, ended in self.gone.items() if ended > until_ms}
 
     def _join(self, event: GroupEvent) -> None:
@@ -120,7 +120,7 @@ class MemberStory:
             return  # Its end came first, out of order.
         if member_id in self.members or len(self.members) < MEMBERS_MAX:
             who = (event.client_id, event.client_host, event.group_instance_id)
-            self.members[member_id] = Member(*who, event.wall_ms, event.cause, event.wall_ms)
+            self.members[member_id] = KnownMember(*who, event.wall_ms, event.cause, event.wall_ms)
 
     def _learn(self, event: GroupEvent) -> None:
         """A member that joined before the topic begins, or by a dropped event, is met by what it does."""
@@ -131,19 +131,21 @@ class MemberStory:
             member.alive_ms = max(member.alive_ms, event.wall_ms)
         elif len(self.members) < MEMBERS_MAX:
             who = (event.client_id, event.client_host, event.group_instance_id)
-            self.members[member_id] = Member(*who, None, None, event.wall_ms)
+            self.members[member_id] = KnownMember(*who, None, None, event.wall_ms)
 
     def _end(self, member_id: str, event: GroupEvent) -> Session | None:
         if member_id in self.gone and member_id not in self.members:
-            return None  # Told before.
+            return None  # Its session has its row.
         member = self.members.pop(member_id, None)
         if member is None:
             is_named = member_id == event.member_id
             who = (event.client_id, event.client_host, event.group_instance_id) if is_named else (None,) * 3
-            member = Member(*who, None, None, 0)
+            member = KnownMember(*who, None, None, 0)
         return self._ended(event.group_id, member_id, member, event.wall_ms, event.cause)
 
-    def _ended(self, group_id: str, member_id: str, member: Member, ended_ms: int, cause: str) -> Session:
+    def _ended(
+        self, group_id: str, member_id: str, member: KnownMember, ended_ms: int, cause: str
+    ) -> Session:
         self.gone[member_id] = max(ended_ms, self.gone.get(member_id, 0))
         started = member.started_ms
         return Session(
@@ -168,7 +170,7 @@ class MemberStory:
         ]
 
     def _settle(self, event: GroupEvent) -> list[Session]:
-        """Compare the members that are known with their number, and end whoever can only be gone."""
+        """Compare the members that are known with their number, and end those that can only be gone."""
         unnamed = event.removed_count - len(event.removed_member_ids)
         if unnamed > 0:
             self.unnamed.append(Unnamed(event.wall_ms, event.cause, unnamed))
@@ -181,8 +183,8 @@ class MemberStory:
         return [session for each in list(self.unnamed) for session in self._resolve(each, event)]
 
     def _resolve(self, unnamed: Unnamed, event: GroupEvent) -> Iterable[Session]:
-        """End those that an event may have meant, once they are no more than it counted; with nobody left, all."""
-        # Who is missing went before the event that shows it, so whoever takes part in that one is not.
+        """End those that an event may have meant, once they are no more than it counted; of an empty group all."""
+        # Missing members went before the event that shows it, so none of them takes part in that one.
         until_ms = unnamed.ended_ms - (unnamed.cause in MISSING)
         meant = [name for name, member in self.members.items() if member.alive_ms <= until_ms]
         if event.member_count == 0:
@@ -200,8 +202,8 @@ class MemberStory:
         return [members, [astuple(each) for each in self.unnamed], list(self.gone.items()), self.heard_ms]
 
     @classmethod
-    def load(cls, dumped: list[Any]) -> MemberStory:
+    def load(cls, dumped: list[Any]) -> SessionFold:
         members, unnamed, gone, heard_ms = dumped
-        known = {member_id: Member(*rest) for member_id, *rest in members}
+        known = {member_id: KnownMember(*rest) for member_id, *rest in members}
         uncertain = [Unnamed(ended_ms, current_slug(cause), count) for ended_ms, cause, count in unnamed]
         return cls(known, uncertain, dict(gone), heard_ms)

@@ -1,4 +1,4 @@
-"""The stories in Spark: a stateful operator over buckets of groups, in append mode, and its rows as tables.
+"""Aggregation in Spark: a stateful operator over buckets of groups, in append mode, and its rows as tables.
 
 Rows leave as JSON under the name of their table, since one plan has one schema; `rows_of` makes columns of them.
 
@@ -19,8 +19,8 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from muster.spark.events.books import Row, Shelf
-from muster.spark.events.bucket import Bucket, DeadLetter, Record
+from muster.spark.events.aggregators import AggregatorFactory, TableRow
+from muster.spark.events.bucket import Bucket, DeadLetter, SourceRecord
 from muster.spark.events.worker import read_offsets_as_integers
 from muster.spark.tables import DEAD_LETTERS, TABLES
 
@@ -36,37 +36,37 @@ _STATE: Final = "bucket BINARY"
 _CLOCK: Final = "struct<bucket:int,partition:int,offset:bigint,timestamp_ms:bigint,key:binary,value:binary>"
 
 
-class StoryTeller:
+class BucketProcessor:
     """What Spark calls for each bucket that has records or is due, in a worker."""
 
-    def __init__(self, shelf: Shelf, topic: str) -> None:
-        self._shelf = shelf
+    def __init__(self, factory: AggregatorFactory, topic: str) -> None:
+        self._factory = factory
         self._topic = topic
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _in_a_worker, (self._shelf, self._topic)
+        return _in_a_worker, (self._factory, self._topic)
 
     def __call__(
         self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         until_ms = state.getCurrentWatermarkMs()
-        bucket = Bucket(self._shelf, bytes(state.get[0]) if state.exists else None)
+        bucket = Bucket(self._factory, bytes(state.get[0]) if state.exists else None)
         records = [] if state.hasTimedOut else [each for frame in frames for each in _records(frame)]
-        rows, letters = bucket.take(records, until_ms)
+        rows, dead_letters = bucket.take(records, until_ms)
         state.update((bucket.dump(),))
         if (due_ms := bucket.due_ms) is not None:
             state.setTimeoutTimestamp(max(due_ms, until_ms + 1))
-        told = [*rows, *(self._letter(letter) for letter in letters)]
-        if told:
+        rows += [self._dead_letter_row(each) for each in dead_letters]
+        if rows:
             yield pd.DataFrame(
                 {
-                    "table": [row.table for row in told],
-                    "row": [json.dumps(row.columns, ensure_ascii=False) for row in told],
+                    "table": [row.table for row in rows],
+                    "row": [json.dumps(row.columns, ensure_ascii=False) for row in rows],
                 }
             )
 
-    def _letter(self, letter: DeadLetter) -> Row:
-        record = letter.record
+    def _dead_letter_row(self, dead_letter: DeadLetter) -> TableRow:
+        record = dead_letter.record
         columns = {
             "seen_at": record.timestamp_ms,
             "source_topic": self._topic,
@@ -74,28 +74,30 @@ class StoryTeller:
             "source_offset": record.offset,
             "key": _base64(record.key),
             "value": _base64(record.value),
-            "reason": letter.reason,
+            "reason": dead_letter.reason,
         }
-        return Row(DEAD_LETTERS.name, columns)
+        return TableRow(DEAD_LETTERS.name, columns)
 
 
-def _in_a_worker(shelf: Shelf, topic: str) -> StoryTeller:
-    """A `StoryTeller` where Spark has sent it, which is before the worker reads its first rows."""
+def _in_a_worker(factory: AggregatorFactory, topic: str) -> BucketProcessor:
+    """A `BucketProcessor` where Spark has sent it, which is before the worker reads its first rows."""
     read_offsets_as_integers()
-    return StoryTeller(shelf, topic)
+    return BucketProcessor(factory, topic)
 
 
-def _records(frame: pd.DataFrame) -> Iterable[Record]:
+def _records(frame: pd.DataFrame) -> Iterable[SourceRecord]:
     numbers = (frame[name].tolist() for name in ("partition", "offset", "timestamp_ms"))
     texts = ([None if each is None else bytes(each) for each in frame[name]] for name in ("key", "value"))
-    return map(Record._make, zip(*numbers, *texts, strict=True))
+    return map(SourceRecord._make, zip(*numbers, *texts, strict=True))
 
 
 def _base64(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
-def tell_stories(records: DataFrame, shelf: Shelf, topic: str, watermark_ms: int) -> DataFrame:
+def aggregate_events(
+    records: DataFrame, factory: AggregatorFactory, topic: str, watermark_ms: int
+) -> DataFrame:
     """The rows of Spark's Kafka source as rows of tables, as JSON: `table` and `row`."""
     clock = F.struct(
         F.least("timestamp", F.current_timestamp()).alias("at"), F.lit(None).cast(_CLOCK).alias("record")
@@ -110,20 +112,20 @@ def tell_stories(records: DataFrame, shelf: Shelf, topic: str, watermark_ms: int
     )
     timeless = F.struct(F.lit(None).cast("timestamp").alias("at"), record.alias("record"))
     both = records.select(F.explode(F.array(clock, timeless)).alias("both")).select("both.*")
-    told = both.withWatermark("at", f"{watermark_ms} milliseconds").where(F.col("at").isNull())
-    buckets = told.select("at", "record.*").groupBy("bucket")
-    teller = StoryTeller(shelf, topic)
+    timed = both.withWatermark("at", f"{watermark_ms} milliseconds").where(F.col("at").isNull())
+    buckets = timed.select("at", "record.*").groupBy("bucket")
+    processor = BucketProcessor(factory, topic)
     options = _OUTPUT, _STATE, "append", "EventTimeTimeout"
-    return buckets.applyInPandasWithState(teller, *options)  # type: ignore[arg-type]  # An object that is called will do.
+    return buckets.applyInPandasWithState(processor, *options)  # type: ignore[arg-type]  # An object that is called will do.
 
 
-def rows_of(told: DataFrame, table: str) -> DataFrame:
-    """Those of `tell_stories` that are for `table`, in its columns, but for a column `job`."""
+def rows_of(aggregated: DataFrame, table: str) -> DataFrame:
+    """Those of `aggregate_events` that are for `table`, in its columns, but for a column `job`."""
     columns = [column for column in TABLES[table].columns if column.name != "job"]
     plain = ", ".join(
         f"{each.name} {'BIGINT' if each.type == 'TIMESTAMP' else each.type}" for each in columns
     )
-    of_table = told.where(F.col("table") == table).select(F.from_json("row", plain).alias("row"))
+    of_table = aggregated.where(F.col("table") == table).select(F.from_json("row", plain).alias("row"))
     return of_table.select(
         *(
             F.timestamp_millis(f"row.{each.name}").alias(each.name)

@@ -49,7 +49,7 @@ class StormWindows:
     """What one group spent in the windows that are not over yet: rebalances and ms, by start of the window."""
 
     open: dict[int, list[int]] = field(default_factory=dict)
-    closed_ms: int = 0  # Windows that end until here are over and told.
+    closed_ms: int = 0  # Windows that end until here are over, and have their rows.
 
     def add(self, start_ms: int, end_ms: int, rule: StormRule) -> None:
         """A rebalance is over that took from `start_ms` to `end_ms`."""

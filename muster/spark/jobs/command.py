@@ -1,4 +1,4 @@
-"""`muster spark run`, from its options to its last line: checks, then Spark, then the job, telling as it goes."""
+"""`muster spark run`, from its options to its last line: checks, then Spark, then the job, a line per batch."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from muster.sentences import say
 from muster.spark.errors import PassingError
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RefusedRunError, RunOptions
-from muster.spark.jobs.runner import Progress, run
-from muster.spark.jobs.source import claim, find_source
+from muster.spark.jobs.runner import RunProgress, run
+from muster.spark.jobs.source import claim, identify_topic
 from muster.spark.session import spark_session
 from muster.spark.tables import CHECKPOINTS
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Teller:
-    """Says how far a run is: a line per batch, in place on a terminal, or a JSON object per line."""
+class ProgressPrinter:
+    """Prints how far a run is: a line per batch, in place on a terminal, or a JSON object per line."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -38,7 +38,7 @@ class Teller:
         self._began = time.monotonic()
         self._newest_line = ""
 
-    def tell(self, progress: Progress) -> None:
+    def show(self, progress: RunProgress) -> None:
         per_second = round(progress.records / max(time.monotonic() - self._began, 0.001))
         if self._as_json:
             print(json.dumps(self._figures(progress, per_second)), flush=True)
@@ -58,7 +58,7 @@ class Teller:
         if self._console.is_terminal and not self._as_json and self._newest_line:
             self._console.print()
 
-    def _figures(self, progress: Progress, per_second: int) -> dict[str, object]:
+    def _figures(self, progress: RunProgress, per_second: int) -> dict[str, object]:
         return {
             "batches": progress.batches,
             "records": progress.records,
@@ -77,32 +77,32 @@ def shown(wall_ms: int | None) -> str:
 
 
 def run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -> None:
-    """Run a job until it is done or told to stop.
+    """Run a job until it is done, or a signal stops it.
 
     Raises RefusedRunError before Spark starts, JobFailedError after.
     """
     job = load_job(name)
     try:
-        source = find_source(options.bootstrap, job.topic, options.kafka)
+        source = identify_topic(options.bootstrap, job.topic, options.kafka)
     except PassingError as error:
         raise RefusedRunError(str(error)) from None
-    with _alone(options.out, name):
+    with _output_lock(options.out, name):
         claim(options.out, name, source)
         settings = {} if master is None else {"spark.master": master}
         # Spark 4.0 leaves a folder `artifacts` behind wherever its JVM was started (SPARK-52396).
         with TemporaryDirectory(prefix="muster-spark-") as scratch, chdir(scratch):
             spark = spark_session(f"muster: {name}", settings)
-            teller = Teller(as_json)
+            printer = ProgressPrinter(as_json)
             try:
-                with _told_to_stop() as stopped:
-                    run(spark, job, options, teller.tell, stopped)
+                with _stop_on_signal() as stopped:
+                    run(spark, job, options, printer.show, stopped)
             finally:
-                teller.end()
+                printer.end()
                 spark.stop()
 
 
 @contextmanager
-def _alone(out: str, name: str) -> Iterator[None]:
+def _output_lock(out: str, name: str) -> Iterator[None]:
     """Hold the job's lock on the folder: two runs of one checkpoint would write over each other."""
     lock = Path(out, CHECKPOINTS, f"{name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -115,8 +115,8 @@ def _alone(out: str, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set. Entered after Spark has put its own handler there."""
+def _stop_on_signal() -> Iterator[threading.Event]:
+    """The event that SIGTERM and Ctrl-C set. To be entered after Spark has put its own handler there."""
     stopped = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

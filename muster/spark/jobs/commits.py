@@ -1,4 +1,4 @@
-"""The job `commits`: how often each group commits, by the minute, and who does so more often than anybody needs.
+"""The job `commits`: how often each group commits, by the minute, and which ones do so more often than is of use.
 
 Every commit is a record for each of its partitions in `__consumer_offsets`. A group is noisy in a minute in which
 one of its partitions is committed more than `--noisy-per-second` times a second on average: a client that commits
@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from muster.spark.batch_files import write_batch
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.minute_job import minute_job
-from muster.spark.jobs.minutes import Snapshot, States, merged
+from muster.spark.jobs.minutes import MinutesSnapshot, States, merged
 from muster.spark.tables import COMMITS
 
 NAME: Final = "commits"
 
 
 def _finish(
-    states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step
+    states: States, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
 ) -> tuple[str, ...]:
     minute = F.unix_micros("minute")
     closed = rows.where((minute >= before.closed_until_us) & (minute < after.closed_until_us))

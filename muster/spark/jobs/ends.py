@@ -2,7 +2,7 @@
 
 The log's end at a time is the offset of the first record that is not older, or the end as it is now if there is
 none. Ends only grow, so where two minutes have the same one all between them do, and nothing is asked for those:
-partitions that nobody writes to cost two questions, whatever the span. Of records that retention has removed no
+partitions without new records cost two questions, whatever the span. Of records that retention has removed no
 time is known: an answer that is the log's beginning says nothing, unless that is offset 0. A topic that is not
 there has no ends.
 """
@@ -18,9 +18,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
-from muster.spark.decoding.lag import UNKNOWN, Where
+from muster.spark.decoding.lag import UNKNOWN
 from muster.spark.decoding.windows import Ints
 from muster.spark.errors import PassingError
+from protocol.topic_partition import TopicPartition
 
 MAX_LOOKUPS: Final = 500_000
 """Questions per step: some minutes of a broker's time. What is not asked for is UNKNOWN; the newest go first."""
@@ -38,28 +39,28 @@ class Found:
     """`ends[where][i]` is the log's end at `times_ms[i]`, or UNKNOWN; `missing` topics have none."""
 
     times_ms: Ints
-    ends: dict[Where, Ints] = field(default_factory=dict)
+    ends: dict[TopicPartition, Ints] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     skipped: int = 0  # Minutes of partitions that were too many to ask for.
 
 
 @dataclass(frozen=True, slots=True)
-class _Gap:
+class _OpenInterval:
     """Between these indexes a partition's ends are not known yet, and differ."""
 
-    where: Where
+    where: TopicPartition
     low: int
     high: int
 
 
 class LogEnds:
-    """Asks one cluster, anew in each step."""
+    """Asks one cluster for log ends; each step asks again."""
 
     def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
         self._admin = new_admin(bootstrap, kafka)
         self._asked = 0
 
-    def at(self, times_ms: Sequence[int], wanted: Iterable[Where]) -> Found:
+    def at(self, times_ms: Sequence[int], wanted: Iterable[TopicPartition]) -> Found:
         """The ends of the logs at those times, ascending. Raises PassingError if the cluster does not answer."""
         found = Found(np.asarray(times_ms, np.int64))
         there = self._there(wanted, found)
@@ -72,7 +73,7 @@ class LogEnds:
         self._fill(found, now, begins)
         return found
 
-    def _there(self, wanted: Iterable[Where], found: Found) -> list[Where]:
+    def _there(self, wanted: Iterable[TopicPartition], found: Found) -> list[TopicPartition]:
         """Those of the partitions that the cluster has."""
         try:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
@@ -81,17 +82,19 @@ class LogEnds:
         there = []
         for topic, partition in sorted(set(wanted)):
             if topic in topics and partition in topics[topic].partitions:
-                there.append((topic, partition))
+                there.append(TopicPartition(topic, partition))
             else:
                 found.missing.add(topic)
         return there
 
-    def _fill(self, found: Found, now: Mapping[Where, int], begins: Mapping[Where, int]) -> None:
+    def _fill(
+        self, found: Found, now: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]
+    ) -> None:
         """The two outer times of each partition, then the middle of each gap, level by level."""
         last = len(found.times_ms) - 1
         ends = [(where, index) for where in begins for index in sorted({0, last})]
         self._look_up(found, ends, now, begins)
-        gaps = [_Gap(where, 0, last) for where in begins]
+        gaps = [_OpenInterval(where, 0, last) for where in begins]
         while gaps := [gap for gap in gaps if self._is_open(found, gap)]:
             gaps.sort(key=lambda gap: -gap.high)
             room = max(MAX_LOOKUPS - self._asked, 0)
@@ -102,10 +105,10 @@ class LogEnds:
             gaps = [
                 half
                 for gap, (where, middle) in zip(gaps, middles, strict=True)
-                for half in (_Gap(where, gap.low, middle), _Gap(where, middle, gap.high))
+                for half in (_OpenInterval(where, gap.low, middle), _OpenInterval(where, middle, gap.high))
             ]
 
-    def _is_open(self, found: Found, gap: _Gap) -> bool:
+    def _is_open(self, found: Found, gap: _OpenInterval) -> bool:
         """Whether something is still to be asked within; where both sides are equal, all between is, too."""
         ends = found.ends.get(gap.where)
         if ends is None or gap.high - gap.low < 2:
@@ -118,12 +121,12 @@ class LogEnds:
     def _look_up(
         self,
         found: Found,
-        places: Sequence[tuple[Where, int]],
-        now: Mapping[Where, int],
-        begins: Mapping[Where, int],
+        places: Sequence[tuple[TopicPartition, int]],
+        now: Mapping[TopicPartition, int],
+        begins: Mapping[TopicPartition, int],
     ) -> None:
         """Ask for the ends at those times. A request has each partition once, so there is one per time."""
-        by_index: dict[int, list[Where]] = {}
+        by_index: dict[int, list[TopicPartition]] = {}
         for where, index in places:
             by_index.setdefault(index, []).append(where)
         for index, wheres in by_index.items():
@@ -133,9 +136,9 @@ class LogEnds:
                 # The end as it was asked for before: whatever came since is not older either.
                 found.ends[where][index] = now[where] if offset < 0 else end
 
-    def _ask(self, specs: Mapping[Where, OffsetSpec], found: Found) -> dict[Where, int]:
+    def _ask(self, specs: Mapping[TopicPartition, OffsetSpec], found: Found) -> dict[TopicPartition, int]:
         """One answer per partition; those whose topic has gone meanwhile are taken out. Raises PassingError."""
-        offsets: dict[Where, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         pairs = list(specs.items())
         for first in range(0, len(pairs), MAX_PER_REQUEST):
             some = pairs[first : first + MAX_PER_REQUEST]

@@ -1,4 +1,4 @@
-"""A batch of stories into its tables: what the two jobs on `__group_events` have in common."""
+"""Writes a batch of aggregated rows into its tables: what the two jobs on `__group_events` have in common."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from muster.spark.tables import DEAD_LETTERS
 def writer(job: str, *tables: str) -> Callable[[DataFrame, Step], Wrote]:
     """A job's `write`. The batch is evaluated once: its state must not be written twice."""
 
-    def write(told: DataFrame, step: Step) -> Wrote:
-        told.persist()
+    def write(aggregated: DataFrame, step: Step) -> Wrote:
+        aggregated.persist()
         try:
             for table in tables:
-                write_batch(rows_of(told, table), step.options.out, table, step.batch_id, job=job)
-            return Wrote(write_dead_letters(rows_of(told, DEAD_LETTERS.name), step, job))
+                write_batch(rows_of(aggregated, table), step.options.out, table, step.batch_id, job=job)
+            return Wrote(write_dead_letters(rows_of(aggregated, DEAD_LETTERS.name), step, job))
         finally:
-            told.unpersist()
+            aggregated.unpersist()
 
     return write

@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """What to tell of a step."""
+    """What a step wrote, for the line that is shown of it."""
 
     dead_letters: int = 0
     records: int | None = None  # Of the topic; None: as many as Spark's source had rows.
@@ -44,7 +44,7 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PassPlan:
     """The plan of a pass. Its query ends by itself, or is to be ended when its source has come to `until`."""
 
     rows: DataFrame
@@ -63,7 +63,7 @@ class Job:
     topic: str
     tables: tuple[str, ...]
     says: str
-    build: Callable[[Step], Reading | None]
+    build: Callable[[Step], PassPlan | None]
     write: Callable[[DataFrame, Step], Wrote]
     close: Callable[[Step], Wrote] | None = None
     prepare: Callable[[SparkSession], None] | None = None  # Called once per run, before the first pass.
@@ -79,8 +79,8 @@ def load_job(name: str) -> Job:
 def write_dead_letters(rows: DataFrame, step: Step, job: str) -> int:
     """Write those of `rows` that have a `reason` to the table; returns how many. `rows` should be persisted."""
     columns = [column.name for column in DEAD_LETTERS.columns if column.name != "job"]
-    letters = rows.where(F.col("reason").isNotNull()).select(F.lit(job).alias("job"), *columns)
-    count = letters.count()
+    dead_letters = rows.where(F.col("reason").isNotNull()).select(F.lit(job).alias("job"), *columns)
+    count = dead_letters.count()
     if count:
-        write_batch(letters, step.options.out, DEAD_LETTERS.name, step.batch_id, job=job)
+        write_batch(dead_letters, step.options.out, DEAD_LETTERS.name, step.batch_id, job=job)
     return count

@@ -16,25 +16,25 @@ from pyspark.sql import functions as F
 
 from muster.spark.batch_files import write_batch
 from muster.spark.decoding import lag
-from muster.spark.decoding.lag import Where
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.jobs.ends import Found, LogEnds
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.marks import frame_of, marks_of
 from muster.spark.jobs.minute_job import minute_job
-from muster.spark.jobs.minutes import KEY, Snapshot, States, merged
+from muster.spark.jobs.minutes import KEY, MinutesSnapshot, States, merged
 from muster.spark.tables import LAG, LOG_ENDS
+from protocol.topic_partition import TopicPartition
 
 NAME: Final = "lag"
 FORGOTTEN_DAYS: Final = 30
 """A group that is silent for longer is not carried on; Kafka has forgotten its offsets long before."""
 LOOK_BACK_MINUTES: Final = 60  # Log ends of before the job's first minute, for its seconds of lag.
 _DAY_US: Final = 24 * 60 * MINUTE_US
-NAMES_TOLD: Final = 5
+NAMES_SHOWN_MAX: Final = 5
 
 
 def _finish(
-    states: States, rows: DataFrame, before: Snapshot, after: Snapshot, step: Step
+    states: States, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
 ) -> tuple[str, ...]:
     known = merged(rows).persist()
     try:
@@ -74,7 +74,9 @@ def carried(rows: DataFrame, until_us: int) -> DataFrame:
     return ranked.where(is_open | ((F.col("rank") == 1) & stands)).drop("rank")
 
 
-def _write_minutes(spans: DataFrame, before: Snapshot, after: Snapshot, step: Step) -> tuple[str, ...]:
+def _write_minutes(
+    spans: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
+) -> tuple[str, ...]:
     spans = spans.persist()
     try:
         wanted = spans.groupBy("topic", "partition").agg(F.min("from_us").alias("from_us")).collect()
@@ -83,28 +85,29 @@ def _write_minutes(spans: DataFrame, before: Snapshot, after: Snapshot, step: St
         first_us = min(row.from_us for row in wanted)
         if before.sequence < 0:
             first_us -= LOOK_BACK_MINUTES * MINUTE_US
-        found = _ends(step, first_us, after.closed_until_us, [(row.topic, row.partition) for row in wanted])
+        partitions = [TopicPartition(row.topic, row.partition) for row in wanted]
+        found = _ends(step, first_us, after.closed_until_us, partitions)
         marks = marks_of(step, found, first_us, after)
         figures = spans.select(*lag.SPANS).mapInArrow(lag.rows(marks), lag.DDL)
         write_batch(figures, step.options.out, LAG.name, after.sequence, job=NAME)
         write_batch(frame_of(step.spark, found), step.options.out, LOG_ENDS.name, after.sequence, job=NAME)
     finally:
         spans.unpersist()
-    return _told(found)
+    return _notes(found)
 
 
-def _ends(step: Step, first_us: int, until_us: int, wanted: list[Where]) -> Found:
+def _ends(step: Step, first_us: int, until_us: int, wanted: list[TopicPartition]) -> Found:
     """Where the logs ended at the end of each minute from `first_us` on."""
     times_ms = range((first_us + MINUTE_US) // 1000, until_us // 1000 + 1, MINUTE_US // 1000)
     return LogEnds(step.options.bootstrap, step.options.kafka).at(times_ms, wanted)
 
 
-def _told(found: Found) -> tuple[str, ...]:
+def _notes(found: Found) -> tuple[str, ...]:
     notes = []
     if found.missing:
         names = sorted(found.missing)
-        more = f" and {len(names) - NAMES_TOLD} more" if len(names) > NAMES_TOLD else ""
-        notes.append(f"no log ends of topics that are not there: {', '.join(names[:NAMES_TOLD])}{more}")
+        more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+        notes.append(f"no log ends of topics that are not there: {', '.join(names[:NAMES_SHOWN_MAX])}{more}")
     if found.skipped:
         notes.append(f"{found.skipped:,} log ends were not asked for: too many at once")
     return tuple(notes)

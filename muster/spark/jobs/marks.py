@@ -14,20 +14,23 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from muster.spark.decoding.lag import HISTORY_MINUTES, UNKNOWN, Marks, Where
+from muster.spark.decoding.lag import HISTORY_MINUTES, UNKNOWN, Marks
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.hadoop_files import HadoopFiles
 from muster.spark.jobs.ends import Found
 from muster.spark.jobs.job import Step
-from muster.spark.jobs.minutes import Snapshot
+from muster.spark.jobs.minutes import MinutesSnapshot
 from muster.spark.tables import DAY, LOG_ENDS, arrow_schema, read_spark
+from protocol.topic_partition import TopicPartition
 
 _kept: dict[
-    str, tuple[int, dict[Where, Marks]]
+    str, tuple[int, dict[TopicPartition, Marks]]
 ] = {}  # By folder, the newest alone: which step's, and its marks.
 
 
-def marks_of(step: Step, found: Found, first_us: int, after: Snapshot) -> Mapping[Where, Marks]:
+def marks_of(
+    step: Step, found: Found, first_us: int, after: MinutesSnapshot
+) -> Mapping[TopicPartition, Marks]:
     """The marks of all partitions that `found` has, whose first time is the end of the minute `first_us`."""
     sequence, older = _kept.pop(step.options.out, (None, {}))
     if sequence != after.sequence - 1:
@@ -40,7 +43,7 @@ def marks_of(step: Step, found: Found, first_us: int, after: Snapshot) -> Mappin
     return marks
 
 
-def _read(spark: SparkSession, out: str, first_us: int) -> dict[Where, Marks]:
+def _read(spark: SparkSession, out: str, first_us: int) -> dict[TopicPartition, Marks]:
     """What the table has of the HISTORY_MINUTES before that minute."""
     if not HadoopFiles(spark, out).names(LOG_ENDS.name, f"{DAY}="):
         return {}
@@ -51,12 +54,12 @@ def _read(spark: SparkSession, out: str, first_us: int) -> dict[Where, Marks]:
         (F.col(DAY) >= day) & (minute_us >= since_us) & (minute_us < first_us)
     )
     table = rows.select("topic", "partition", minute_us.alias("minute_us"), "log_end_offset").toPandas()
-    marks: dict[Where, Marks] = {}
+    marks: dict[TopicPartition, Marks] = {}
     by_partition: Any = table.dropna().groupby(["topic", "partition"])
     for (topic, partition), some in by_partition:
         ends = np.full(HISTORY_MINUTES, UNKNOWN, np.int64)
         ends[(some.minute_us.to_numpy() - since_us) // MINUTE_US] = some.log_end_offset.to_numpy(np.int64)
-        marks[topic, int(partition)] = Marks(since_us, ends)
+        marks[TopicPartition(topic, int(partition))] = Marks(since_us, ends)
     return marks
 
 

@@ -1,6 +1,6 @@
 """Job `members`: every session of a member that has ended, and how many came and went in each hour, by client.
 
-A session is told in the batch that has its end, an hour when some event, of any group, is a watermark's delay
+A session gets its row in the batch that has its end, an hour when some event, of any group, is a watermark's delay
 past it.
 """
 
@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.history.events import TOPIC
-from muster.spark.events.books import MemberShelf
-from muster.spark.events.stateful import tell_stories
+from muster.spark.events.aggregators import MemberAggregatorFactory
+from muster.spark.events.stateful import aggregate_events
 from muster.spark.jobs.event_tables import writer
-from muster.spark.jobs.job import Job, Reading, Step
+from muster.spark.jobs.job import Job, PassPlan, Step
 from muster.spark.jobs.kafka_source import read_topic
 from muster.spark.tables import CHURN, DEAD_LETTERS, MEMBERS
 
 
-def build(step: Step) -> Reading:
-    """Rows of all its tables, as `tell_stories` has them."""
-    return Reading(tell_stories(read_topic(step), MemberShelf(), step.topic, step.options.watermark_ms))
+def build(step: Step) -> PassPlan:
+    """Rows of all its tables, as `aggregate_events` has them."""
+    return PassPlan(
+        aggregate_events(read_topic(step), MemberAggregatorFactory(), step.topic, step.options.watermark_ms)
+    )
 
 
 JOB: Final = Job(

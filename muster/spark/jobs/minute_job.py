@@ -8,23 +8,23 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
-from muster.spark.jobs.job import Job, Reading, Step, Wrote, write_dead_letters
-from muster.spark.jobs.minutes import Snapshot, States, advance, figures_of, seen_in
+from muster.spark.jobs.job import Job, PassPlan, Step, Wrote, write_dead_letters
+from muster.spark.jobs.minutes import MinutesSnapshot, States, advance, figures_of, seen_in
 from muster.spark.jobs.offsets_log import TOPIC, prepare, read_figures, read_up_to
 from muster.spark.tables import DEAD_LETTERS
 
-Finish: TypeAlias = Callable[[States, DataFrame, Snapshot, Snapshot, Step], tuple[str, ...]]
+Finish: TypeAlias = Callable[[States, DataFrame, MinutesSnapshot, MinutesSnapshot, Step], tuple[str, ...]]
 """Given all rows that are known, write the minutes that are over by the second snapshot and were not by the first,
-save the second, and return what is to be told."""
+save the second, and return sentences to show."""
 
 
 def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *, late: str | None) -> Job:
     """A job that has `finish` for each batch, and for each pass in which time alone ends a minute.
 
-    `late` is what to tell of commits of minutes that were over; None: they are of use all the same.
+    `late` is what to say of commits of minutes that were over; None: they are of use all the same.
     """
 
-    def build(step: Step) -> Reading | None:
+    def build(step: Step) -> PassPlan | None:
         return read_figures(step, name)
 
     def write(batch: DataFrame, step: Step) -> Wrote:
@@ -34,9 +34,9 @@ def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *,
         try:
             seen = seen_in(batch, before)
             after = advance(before, step, seen.newest_us, read_up_to(step, name))
-            letters = 0
+            dead_letters = 0
             if seen.dead_letters:
-                letters = write_dead_letters(
+                dead_letters = write_dead_letters(
                     batch.select("about.*"), replace(step, batch_id=after.sequence), name
                 )
             notes = finish(states, figures_of(batch).unionByName(states.rows(before)), before, after, step)
@@ -44,7 +44,9 @@ def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *,
             batch.unpersist()
         if late and seen.late:
             notes += (f"{seen.late:,} {late}",)
-        return Wrote(letters, seen.records, max(seen.newest_us.values(), default=0) // 1000 or None, notes)
+        return Wrote(
+            dead_letters, seen.records, max(seen.newest_us.values(), default=0) // 1000 or None, notes
+        )
 
     def close(step: Step) -> Wrote:
         states = States(step.spark, step.options.out, name)

@@ -4,7 +4,7 @@ Spark's watermark is the newest time of all partitions. Over a history of severa
 side by side but not in step, it would call minutes over that one of them has not reached, and drop its records
 in silence. Here a minute is over when every partition of the topic has passed it by the watermark's delay, and
 a partition that has been read to its end has passed the time at which that was its end. So a minute ends also
-when nobody commits.
+when no group commits.
 
 The state is a sequence of snapshots, `_state/JOB/000000000042`: rows as Parquet, and what else there is to know
 as JSON beside them, which is written last. A step reads the newest one from before its batch, and writes the
@@ -33,7 +33,7 @@ ROWS: Final = ddl_of(FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MinutesSnapshot:
     """All that a step leaves behind but the rows. Minutes that begin before `closed_until_us` are over."""
 
     sequence: int = -1
@@ -50,21 +50,21 @@ class States:
         self._folder = f"{STATE}/{job}"
         self._files = HadoopFiles(spark, out)
 
-    def before(self, batch_id: int) -> Snapshot:
+    def before(self, batch_id: int) -> MinutesSnapshot:
         """The newest that has nothing of the batch, or of later ones; an empty one at the beginning."""
         for name in reversed(self._files.names(self._folder)):
             if name.endswith(".json"):
-                found = Snapshot(**self._files.read_json(f"{self._folder}/{name}"))
+                found = MinutesSnapshot(**self._files.read_json(f"{self._folder}/{name}"))
                 if found.batch_id < batch_id:
                     return found
-        return Snapshot()
+        return MinutesSnapshot()
 
-    def rows(self, snapshot: Snapshot) -> DataFrame:
+    def rows(self, snapshot: MinutesSnapshot) -> DataFrame:
         if snapshot.sequence < 0:
             return self._spark.createDataFrame([], ROWS)
         return self._spark.read.schema(ROWS).parquet(self._files.url(self._name(snapshot.sequence)))
 
-    def save(self, snapshot: Snapshot, rows: DataFrame) -> None:
+    def save(self, snapshot: MinutesSnapshot, rows: DataFrame) -> None:
         """Make `snapshot` the newest, and remove what no step can ask for any more."""
         name = self._name(snapshot.sequence)
         rows.write.mode("overwrite").parquet(self._files.url(name))
@@ -87,13 +87,13 @@ class Seen:
     late: int  # Commits of minutes that were over.
 
 
-def seen_in(batch: DataFrame, snapshot: Snapshot) -> Seen:
+def seen_in(batch: DataFrame, snapshot: MinutesSnapshot) -> Seen:
     """One pass over a batch, which should be persisted."""
     is_late = F.unix_micros("minute") < snapshot.closed_until_us
     found = batch.groupBy("about.source_partition").agg(
         F.max(F.when(F.col("about.reason").isNull(), F.unix_micros("about.seen_at"))).alias("newest"),
         F.sum("about.records").alias("records"),
-        F.count("about.reason").alias("letters"),
+        F.count("about.reason").alias("dead_letters"),
         F.sum(F.when(is_late, F.col("commits")).otherwise(0)).alias("late"),
     )
     rows = found.collect()
@@ -101,14 +101,14 @@ def seen_in(batch: DataFrame, snapshot: Snapshot) -> Seen:
     return Seen(
         {partition: us for partition, us in newest.items() if us is not None},
         sum(row.records or 0 for row in rows),
-        sum(row.letters for row in rows),
+        sum(row.dead_letters for row in rows),
         sum(row.late or 0 for row in rows),
     )
 
 
 def advance(
-    snapshot: Snapshot, step: Step, newest_us: Mapping[str, int], read: Mapping[int, int]
-) -> Snapshot:
+    snapshot: MinutesSnapshot, step: Step, newest_us: Mapping[str, int], read: Mapping[int, int]
+) -> MinutesSnapshot:
     """The next snapshot: every partition's clock as far as is known now, and the minutes that are over thereby."""
     clocks = dict(snapshot.clocks_us)
     for partition, end in step.log_ends.items():

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from muster.spark.decoding.log_source import NAME, REACH, OffsetsLog, Reach
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
-from muster.spark.jobs.job import Reading, Step
+from muster.spark.jobs.job import PassPlan, Step
 from muster.spark.jobs.source import find_reach
 from muster.spark.progress.checkpoint import batch_ids, is_whole_commit, parse_offsets
 from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.positions import CheckpointError
-from muster.spark.session import is_local, lend_python
+from muster.spark.session import install_python_shim, is_local
 from muster.spark.tables import checkpoint_path
 
 TOPIC: Final = "__consumer_offsets"
@@ -26,14 +26,14 @@ def prepare(spark: SparkSession) -> None:
     """Make a session ready to read the log. Raises SparkUnavailableError if its executors lack what that takes."""
     if not is_local(str(spark.sparkContext.master)):
         require_on_executors(spark, CLIENTS_NEED)
-        lend_python(spark)
+        install_python_shim(spark)
     spark.dataSource.register(OffsetsLog)
     spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Else Spark asks a source every 10 ms.
     # A batch is kept in memory while its tables are written, and not for longer.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
 
 
-def read_figures(step: Step, job: str) -> Reading | None:
+def read_figures(step: Step, job: str) -> PassPlan | None:
     """The rows of `decoding.offsets` of what is there now; None if there is nothing new. Raises PassingError."""
     begins, ends = find_reach(step.options.bootstrap, step.topic, step.log_ends, step.options.kafka)
     planned, is_done = _planned(step, job)
@@ -53,7 +53,7 @@ def read_figures(step: Step, job: str) -> Reading | None:
         now_us=time.time_ns() // 1000,
     )
     rows = step.spark.readStream.format(NAME).option(REACH, reach.to_json()).load()
-    return Reading(rows, ends)
+    return PassPlan(rows, ends)
 
 
 def read_up_to(step: Step, job: str) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """Job `rebalances`: every rebalance that has ended, with its cause, and windows in which a group did little else.
 
-A rebalance is told in the batch that has its end; a storm when its window is over, which is when some event, of
-any group, is a watermark's delay past it.
+A rebalance gets its row in the batch that has its end; a storm when its window is over, which is when some
+event, of any group, is a watermark's delay past it.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.history.events import TOPIC
-from muster.spark.events.books import RebalanceShelf
-from muster.spark.events.stateful import tell_stories
+from muster.spark.events.aggregators import RebalanceAggregatorFactory
+from muster.spark.events.stateful import aggregate_events
 from muster.spark.events.storms import StormRule
 from muster.spark.jobs.event_tables import writer
-from muster.spark.jobs.job import Job, Reading, Step
+from muster.spark.jobs.job import Job, PassPlan, Step
 from muster.spark.jobs.kafka_source import read_topic
 from muster.spark.tables import DEAD_LETTERS, REBALANCES, STORMS
 
 
-def build(step: Step) -> Reading:
-    """Rows of all its tables, as `tell_stories` has them."""
+def build(step: Step) -> PassPlan:
+    """Rows of all its tables, as `aggregate_events` has them."""
     rule = StormRule(step.options.storm_window_ms, step.options.storm_share)
-    return Reading(
-        tell_stories(read_topic(step), RebalanceShelf(rule), step.topic, step.options.watermark_ms)
+    return PassPlan(
+        aggregate_events(
+            read_topic(step), RebalanceAggregatorFactory(rule), step.topic, step.options.watermark_ms
+        )
     )
 
 

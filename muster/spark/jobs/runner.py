@@ -1,7 +1,7 @@
-"""Runs a job: passes over its topic, each a query from the checkpoint on to what is there now, until told to stop.
+"""Runs a job: passes over its topic, each a query from the checkpoint on to what is there now, until a stop.
 
 A continuous run is a pass every so often rather than one endless query: at the end of a pass it is known that
-everything written before it began has been read, so a minute can be over though nobody commits any more, which
+everything written before it began has been read, so a minute can be over though no group commits any more, which
 no watermark of Spark's can know. When a pass fails for a reason that passes (a broker that restarts), the next
 one begins where the checkpoint is, after a wait that doubles; anything else ends the run with a sentence.
 """
@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.spark.errors import PassingError
-from muster.spark.jobs.job import Job, Reading, Step, Wrote
+from muster.spark.jobs.job import Job, PassPlan, Step, Wrote
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.source import log_ends
 from muster.spark.progress.positions import CheckpointError
@@ -48,7 +48,7 @@ class JobFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """How far a run has come, all its passes together; `notes` are of the newest step alone."""
 
     batches: int = 0
@@ -62,14 +62,15 @@ def run(
     spark: SparkSession,
     job: Job,
     options: RunOptions,
-    tell: Callable[[Progress], None],
+    on_progress: Callable[[RunProgress], None],
     stopped: threading.Event | None = None,
-) -> Progress:
+) -> RunProgress:
     """Run `job` once, or every `options.every_ms` until `stopped`; what is in progress then is finished first.
 
-    `tell` is called after each batch, and with a note when something is to be tried again. Raises JobFailedError.
+    `on_progress` is called after each batch, and with a note when something is to be tried again.
+    Raises JobFailedError.
     """
-    return _Run(spark, job, options, tell, stopped or threading.Event()).run()
+    return _Run(spark, job, options, on_progress, stopped or threading.Event()).run()
 
 
 class _Run:
@@ -78,20 +79,20 @@ class _Run:
         spark: SparkSession,
         job: Job,
         options: RunOptions,
-        tell: Callable[[Progress], None],
+        on_progress: Callable[[RunProgress], None],
         stopped: threading.Event,
     ) -> None:
         self._spark = spark
         self._job = job
         self._options = options
-        self._tell = tell
+        self._on_progress = on_progress
         self._stopped = stopped
-        self._progress = Progress()
+        self._progress = RunProgress()
         self._wrote: dict[int, Wrote] = {}
         self._newest_batch = -1
         self._failure: Exception | None = None  # Of `write`, which Spark only shows as text.
 
-    def run(self) -> Progress:
+    def run(self) -> RunProgress:
         if self._job.prepare is not None:
             self._job.prepare(self._spark)
         retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
@@ -133,7 +134,7 @@ class _Run:
         if self._job.close is not None and not self._stopped.is_set():
             self._say(self._job.close(replace(step, batch_id=self._newest_batch)))
 
-    def _start(self, reading: Reading, step: Step) -> StreamingQuery:
+    def _start(self, reading: PassPlan, step: Step) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
             try:
                 each = replace(step, spark=batch.sparkSession, batch_id=batch_id)
@@ -151,16 +152,16 @@ class _Run:
 
     def _await(self, query: StreamingQuery, until: Mapping[int, int] | None) -> None:
         """Wait for the query's end, or end it at `until`; between two batches, if the run is to stop."""
-        told: set[int] = set()
+        counted: set[int] = set()
         stop_by: float | None = None
         over = False
         while not over:
             try:
                 over = bool(query.awaitTermination(_POLL_S))
             finally:  # Of a query that failed, too.
-                fresh = [each for each in query.recentProgress if each["batchId"] not in told]
+                fresh = [each for each in query.recentProgress if each["batchId"] not in counted]
                 for batch in fresh:
-                    told.add(batch["batchId"])
+                    counted.add(batch["batchId"])
                     self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
             if until is not None and any(_is_at(batch, until) for batch in fresh):
                 query.stop()
@@ -188,7 +189,7 @@ class _Run:
             newest_ms=max(known, default=None),
             notes=wrote.notes,
         )
-        self._tell(self._progress)
+        self._on_progress(self._progress)
 
     def _sorted_out(self, error: PySparkException) -> PassingError | JobFailedError:
         """Whether it passes: by what `write` raised, or by Kafka's exceptions among the causes."""
@@ -202,7 +203,7 @@ class _Run:
 
 
 def wall_ms() -> int:
-    """The time of day."""
+    """The time of day, in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 

@@ -2,7 +2,7 @@
 
 A checkpoint holds offsets, which mean nothing in another topic: beside it lies which topic of which cluster it is
 about, and a run on any other is refused. So is one whose checkpoint is gone while its tables are not, which would
-write everything a second time. Clients are made anew each time: librdkafka's may stay silent after a restart.
+write everything a second time. Clients are made again each time: librdkafka's may stay silent after a restart.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
-from muster.spark.decoding.lag import Where
 from muster.spark.errors import PassingError
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
+from protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TopicIdentity:
     """Which topic a checkpoint is about. The topic id is "" on clusters that have none."""
 
     cluster_id: str
@@ -31,8 +31,8 @@ class Source:
     topic_id: str
 
 
-def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
-    """The topic as the cluster describes it. Raises RefusedRunError, PassingError where nobody answers."""
+def identify_topic(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> TopicIdentity:
+    """The topic as the cluster describes it. Raises RefusedRunError, PassingError without an answer."""
     admin = new_admin(bootstrap, kafka)
     try:
         found = admin.list_topics(topic, timeout=TIMEOUT_S).topics.get(topic)
@@ -42,7 +42,7 @@ def find_source(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Source:
         cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result()
     except KafkaException as error:
         raise PassingError(f"{bootstrap} does not answer: {in_words(error)}") from None
-    return Source(str(cluster.cluster_id), topic, str(described.topic_id))
+    return TopicIdentity(str(cluster.cluster_id), topic, str(described.topic_id))
 
 
 def find_reach(
@@ -50,7 +50,7 @@ def find_reach(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Where each partition begins, and the last stable offset, up to which it can be read. Raises PassingError."""
     admin = new_admin(bootstrap, kafka)
-    everywhere = [(topic, partition) for partition in partitions]
+    everywhere = [TopicPartition(topic, partition) for partition in partitions]
     begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST), committed_only=True)
     return begins, _offsets_at(admin, dict.fromkeys(everywhere, LATEST), committed_only=True)
 
@@ -61,22 +61,24 @@ def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, 
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     except KafkaException as error:
-        raise PassingError(f"the partitions of {topic} could not be had: {in_words(error)}") from None
-    return _offsets_at(admin, {(topic, partition): LATEST for partition in known}, committed_only=False)
+        raise PassingError(f"the partitions of {topic} could not be fetched: {in_words(error)}") from None
+    return _offsets_at(
+        admin, {TopicPartition(topic, partition): LATEST for partition in known}, committed_only=False
+    )
 
 
 def _offsets_at(
-    admin: AdminClient, wanted: dict[Where, OffsetSpec], *, committed_only: bool
+    admin: AdminClient, wanted: dict[TopicPartition, OffsetSpec], *, committed_only: bool
 ) -> dict[int, int]:
     """The offset asked for by partition, of one topic."""
     try:
         offsets = log_offsets(admin, wanted, committed_only=committed_only).all()
         return {partition: offset for (_, partition), offset in offsets.items()}
     except KafkaException as error:
-        raise PassingError(f"the ends of the log could not be had: {in_words(error)}") from None
+        raise PassingError(f"the ends of the log could not be fetched: {in_words(error)}") from None
 
 
-def claim(out: str, job: str, source: Source) -> None:
+def claim(out: str, job: str, source: TopicIdentity) -> None:
     """Note beside a new checkpoint whose it is; raises RefusedRunError if it, or what is there, is another's."""
     checkpoint = Path(checkpoint_path(out, job))
     note = checkpoint.with_name(f"{job}.source.json")
@@ -87,7 +89,7 @@ def claim(out: str, job: str, source: Source) -> None:
                 "Remove the tables, or choose another --out"
             )
     elif note.exists():
-        before = Source(**json.loads(note.read_text()))
+        before = TopicIdentity(**json.loads(note.read_text()))
         if before != source:
             raise RefusedRunError(_differs(out, job, before, source))
     note.parent.mkdir(parents=True, exist_ok=True)
@@ -99,9 +101,9 @@ def _has_tables(out: str, job: str) -> bool:
     return ledgers.is_dir() and any(ledgers.iterdir())
 
 
-def _differs(out: str, job: str, before: Source, now: Source) -> str:
+def _differs(out: str, job: str, before: TopicIdentity, now: TopicIdentity) -> str:
     if before.cluster_id != now.cluster_id:
         what = f"of cluster {before.cluster_id}, and this is cluster {now.cluster_id}"
     else:
-        what = f"of another {now.topic} (topic id {before.topic_id}): it was deleted and made anew since"
+        what = f"of another {now.topic} (topic id {before.topic_id}): it was deleted and created again since"
     return f"{out} has the progress of the job {job} on a topic {what}. Choose another --out"

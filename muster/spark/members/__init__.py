@@ -8,24 +8,24 @@ group on the coordinator, for lag tools and for other members alike. What they p
 from muster.spark.members.driver import run, stop
 from muster.spark.members.plan import MemberContext, MembersError, SupersededError
 from muster.spark.members.report import (
+    MemberRebalance,
     MemberReport,
     OffsetRange,
-    Partition,
-    Rebalance,
     RebalanceKind,
     RunReport,
 )
+from protocol.topic_partition import TopicPartition
 
 __all__ = [
     "MemberContext",
+    "MemberRebalance",
     "MemberReport",
     "MembersError",
     "OffsetRange",
-    "Partition",
-    "Rebalance",
     "RebalanceKind",
     "RunReport",
     "SupersededError",
+    "TopicPartition",
     "run",
     "stop",
 ]

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from muster.spark.clients import LATEST, committed_offsets, in_words, log_offsets
 from muster.spark.members.plan import MembersError, Plan, stop_group_id
-from muster.spark.members.report import Partition
+from protocol.topic_partition import TopicPartition
 
 TIMEOUT_S: Final = 20.0
 _NO_SUCH_GROUP: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_MEMBER_ID)
@@ -47,6 +47,7 @@ def check_options(plan: Plan, attempts: int) -> None:
 
 
 def require_positive(name: str, value: float) -> None:
+    """Raises MembersError unless `value` is above zero."""
     if not value > 0:
         raise MembersError(f"{name} must be above zero, not {value!r}")
 
@@ -59,7 +60,7 @@ def check_settings(plan: Plan) -> None:
         raise MembersError(f"the client refuses its settings: {in_words(error)}") from error
 
 
-class Cluster:
+class ClusterQueries:
     """What the driver asks of the cluster. Any answer that does not come raises MembersError."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
@@ -68,14 +69,14 @@ class Cluster:
         self._settings: dict[str, str | int | float | bool] = {**kept, "bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._settings)
 
-    def partitions_of(self, topics: Iterable[str]) -> list[Partition]:
+    def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics. Raises MembersError that names those which are not there."""
         futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_S)
-        found: list[Partition] = []
+        found: list[TopicPartition] = []
         unknown: list[str] = []
         for topic, future in futures.items():
             try:
-                found += [(topic, each.id) for each in future.result().partitions]
+                found += [TopicPartition(topic, each.id) for each in future.result().partitions]
             except KafkaException as error:
                 if error.args[0].code() not in (
                     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -87,7 +88,9 @@ class Cluster:
             raise MembersError(f"{self._bootstrap} has no topic {' and no topic '.join(sorted(unknown))}")
         return found
 
-    def log_ends(self, partitions: Iterable[Partition], *, committed_only: bool) -> dict[Partition, int]:
+    def log_ends(
+        self, partitions: Iterable[TopicPartition], *, committed_only: bool
+    ) -> dict[TopicPartition, int]:
         """Where each log ends now; `committed_only` as readers of committed transactions see it."""
         wanted = dict.fromkeys(partitions, LATEST)
         try:
@@ -95,17 +98,17 @@ class Cluster:
         except KafkaException as error:
             raise self._unanswered("listing offsets", error) from error
 
-    def committed(self, group_id: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What the group has committed of `partitions`, be a transaction open that would move it or not."""
         own = {"group.id": group_id, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
         consumer = Consumer({**self._settings, **own})
         wanted = list(partitions)
 
-        def ask() -> dict[Partition, int]:
+        def ask() -> dict[TopicPartition, int]:
             return committed_offsets(consumer, wanted, TIMEOUT_S).all()
 
         try:
-            answer: dict[Partition, int] | None = self._of_coordinator(
+            answer: dict[TopicPartition, int] | None = self._of_coordinator(
                 f"fetching the offsets of group {group_id}", ask
             )
         finally:
@@ -160,15 +163,18 @@ _CONNECTION_SETTINGS: Final = (
 )
 
 
-def check_committed(group_id: str, committed: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+def check_committed(
+    group_id: str, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
     """Raises MembersError where the group is beyond the end of a log: it has read another log of that name."""
     beyond = [
-        f"{topic}-{partition} at {committed[topic, partition]}, and the log ends at {end}"
-        for (topic, partition), end in sorted(ends.items())
-        if committed.get((topic, partition), 0) > end
+        f"{where} at {committed[where]}, and the log ends at {end}"
+        for where, end in sorted(ends.items())
+        if committed.get(where, 0) > end
     ]
     if beyond:
         more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
         raise MembersError(
-            f"group {group_id} is on {beyond[0]}{more}: was the topic made anew? Reset the group's offsets first"
+            f"group {group_id} is on {beyond[0]}{more}: was the topic created again? "
+            "Reset the group's offsets first"
         )

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from muster.spark.clients import in_words
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
-from muster.spark.members.checks import Cluster, check_committed, check_options, check_settings
+from muster.spark.members.checks import ClusterQueries, check_committed, check_options, check_settings
 from muster.spark.members.member import run_member
 from muster.spark.members.plan import (
     BATCH_ROWS,
@@ -94,11 +94,11 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
             offsets=[TopicPartition(topic, 0, 0, f"stop at {asked_at}")], asynchronous=False
         )
     except KafkaException as error:
-        raise MembersError(f"telling group {group_id} to stop: {in_words(error)}") from error
+        raise MembersError(f"asking group {group_id} to stop: {in_words(error)}") from error
     finally:
         consumer.close()
     if answers[0].error is not None:
-        raise MembersError(f"telling group {group_id} to stop: {answers[0].error.str()}")
+        raise MembersError(f"asking group {group_id} to stop: {answers[0].error.str()}")
 
 
 def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: bool) -> RunReport:
@@ -106,7 +106,7 @@ def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: boo
     check_options(plan, attempts)
     check_settings(plan)
     check_spark(spark, plan.members)
-    cluster = Cluster(plan.bootstrap, plan.settings)
+    cluster = ClusterQueries(plan.bootstrap, plan.settings)
     plan = prepare(cluster, plan, continuous=continuous)
     try:
         return _run_attempts(spark.sparkContext, plan, attempts)
@@ -114,7 +114,7 @@ def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: boo
         cluster.forget_stop(plan.group_id)
 
 
-def prepare(cluster: Cluster, plan: Plan, *, continuous: bool) -> Plan:
+def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
     """The plan with the log ends of now. Raises MembersError if the topics or the group are not fit for it."""
     partitions = cluster.partitions_of(plan.topics)
     cluster.check_group(plan.group_id)
@@ -149,7 +149,7 @@ def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport
     """Run all members to their end, again if one of them dies. Raises MembersError if that does not help.
 
     Spark itself gives up a barrier stage with results when one of its tasks fails: what tasks have done by then
-    may not be fit to be done again. Here it is: whoever comes next begins where the group has committed.
+    may not be fit to be done again. Here it is: the next attempt begins where the group has committed.
     """
     failures: list[str] = []
     while True:
@@ -158,8 +158,8 @@ def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport
         except Py4JJavaError as error:
             failures.append(failure_reason(str(error.java_exception.getMessage())))
             if len(failures) == attempts:
-                told = f"the members of group {plan.group_id} failed, in attempt {attempts} of {attempts}"
-                raise MembersError(f"{told}: {failures[-1]}") from error
+                failed = f"the members of group {plan.group_id} failed, in attempt {attempts} of {attempts}"
+                raise MembersError(f"{failed}: {failures[-1]}") from error
             # The other tasks of the attempt are being killed; an executor that died is being replaced.
             require_slots(context, plan.members, RETRY_SLOTS_S)
         else:

@@ -3,7 +3,7 @@
 *Done* is what the group's offsets say, since they are what all members have in common, and what a retry of the
 stage begins with: every partition is committed up to the log end known at the start. Where a store of the user's
 decides on positions, the group's offsets may be ahead of it; then only commits with this run's mark count.
-*Stop* is a commit to a group of its own (`plan.stop_group_id`), for nobody outside can commit to a group
+*Stop* is a commit to a group of its own (`plan.stop_group_id`), for no client outside can commit to a group
 that has members.
 """
 
@@ -13,14 +13,15 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 
 from muster.spark.members.plan import MembersError, Plan
-from muster.spark.members.report import Partition
+from protocol.topic_partition import TopicPartition
 
 ASK_INTERVAL_S: Final = 0.5
 ANSWER_TIMEOUT_S: Final = 2.0  # Of one question: a member that waits for an answer does not poll.
-_TOLD_PARTITIONS: Final = 5
+_PARTITIONS_SHOWN_MAX: Final = 5
 
 
 class GroupWatch:
@@ -32,7 +33,7 @@ class GroupWatch:
         self._stop_group = Consumer(plan.watch_settings())
         self._next_ask_s = {"done": 0.0, "stop": 0.0}
         self._answered_s = self._moved_s = time.monotonic()
-        self._offsets: dict[Partition, int] = {}
+        self._offsets: dict[TopicPartition, int] = {}
         self._is_done = self._is_stopped = False
 
     def close(self) -> None:
@@ -45,7 +46,7 @@ class GroupWatch:
     def is_stopped(self) -> bool:
         """Whether `members.stop` was called for the group."""
         if not self._is_stopped and self._may_ask("stop"):
-            asked = [TopicPartition(topic, 0) for topic in self._plan.topics]
+            asked = [ClientPartition(topic, 0) for topic in self._plan.topics]
             answer = self._ask(self._stop_group, asked)
             self._is_stopped = any(each.offset >= 0 for each in answer)
         return self._is_stopped
@@ -54,7 +55,7 @@ class GroupWatch:
         """Whether all that the run is to read is committed. Raises MembersError when the group stands still."""
         ends = self._plan.ends
         if ends is not None and not self._is_done and self._may_ask("done"):
-            answer = self._ask(self._consumer, [TopicPartition(*where) for where in ends])
+            answer = self._ask(self._consumer, [ClientPartition(*where) for where in ends])
             if answer:
                 self._is_done = not unfinished(self._plan, answer)
                 self._note(answer)
@@ -67,7 +68,7 @@ class GroupWatch:
         self._next_ask_s[question] = now_s + ASK_INTERVAL_S
         return True
 
-    def _ask(self, consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    def _ask(self, consumer: Consumer, partitions: list[ClientPartition]) -> list[ClientPartition]:
         """What is committed; nothing where there is no answer now. Raises if there is none for long."""
         try:
             answer = consumer.committed(partitions, ANSWER_TIMEOUT_S)
@@ -84,9 +85,9 @@ class GroupWatch:
         self._answered_s = time.monotonic()
         return answer
 
-    def _note(self, answer: list[TopicPartition]) -> None:
+    def _note(self, answer: list[ClientPartition]) -> None:
         """Remember what moves. Raises MembersError if nothing has moved for `stall_timeout_s`."""
-        offsets = {(each.topic, each.partition): each.offset for each in answer}
+        offsets = {TopicPartition(each.topic, each.partition): each.offset for each in answer}
         if offsets != self._offsets:
             self._offsets = offsets
             self.moved()
@@ -95,28 +96,29 @@ class GroupWatch:
             raise MembersError(stalled(self._plan, answer, still_s))
 
 
-def unfinished(plan: Plan, committed: list[TopicPartition]) -> list[TopicPartition]:
+def unfinished(plan: Plan, committed: list[ClientPartition]) -> list[ClientPartition]:
     """The partitions of which something is still to be read, or to be committed."""
-    ends: Mapping[Partition, int] = plan.ends or {}
+    ends: Mapping[TopicPartition, int] = plan.ends or {}
 
-    def is_finished(each: TopicPartition) -> bool:
+    def is_finished(each: ClientPartition) -> bool:
         if plan.positions is not None:
             return bool(each.metadata == plan.end_mark)
-        return bool(each.offset >= ends[each.topic, each.partition])
+        return bool(each.offset >= ends[TopicPartition(each.topic, each.partition)])
 
     return [each for each in committed if not is_finished(each)]
 
 
-def stalled(plan: Plan, committed: list[TopicPartition], still_s: float) -> str:
+def stalled(plan: Plan, committed: list[ClientPartition], still_s: float) -> str:
     """The sentence for a group that has committed nothing for long, and has work to do."""
     ends = plan.ends or {}
     left = unfinished(plan, committed)
-    told = [
-        f"{each.topic}-{each.partition} at {max(each.offset, 0)} of {ends[each.topic, each.partition]}"
-        for each in left[:_TOLD_PARTITIONS]
+    shown = [
+        f"{where} at {max(each.offset, 0)} of {ends[where]}"
+        for each in left[:_PARTITIONS_SHOWN_MAX]
+        for where in (TopicPartition(each.topic, each.partition),)
     ]
-    more = f" and {len(left) - len(told)} more" if len(left) > len(told) else ""
+    more = f" and {len(left) - len(shown)} more" if len(left) > len(shown) else ""
     return (
         f"group {plan.group_id} has not moved for {still_s:.0f} s, and {len(left)} partitions "
-        f"are not at their ends: {', '.join(told)}{more}"
+        f"are not at their ends: {', '.join(shown)}{more}"
     )

@@ -1,7 +1,7 @@
 """The life of one member: a stock consumer that joins the group, hands batches on, commits, and leaves.
 
 All members end together. One that has nothing left to read stays in the group, for its leaving would only move
-partitions about, until the group's offsets say that everything is done (`group_watch`), or until it is told to
+partitions about, until the group's offsets say that everything is done (`group_watch`), or until it is asked to
 stop; then it waits, still in the group, until all members know, and they leave at once.
 """
 
@@ -16,24 +16,25 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
 
 from muster.spark.members.arrow_rows import record_batch
 from muster.spark.members.group_watch import GroupWatch
 from muster.spark.members.plan import MemberContext, MembersError, Plan, SupersededError
 from muster.spark.members.report import (
     KEPT_REBALANCES,
+    MemberRebalance,
     MemberReport,
-    Partition,
-    Rebalance,
     RebalanceKind,
 )
-from muster.spark.members.share import Batch, Progress, Share
+from muster.spark.members.share import ProcessedOffset, RowBatch, Share
+from protocol.topic_partition import TopicPartition
 
 POLL_S: Final = 0.1
 SUPERSEDED_MAX: Final = 10  # In a row: a store that refuses every batch is no other member's doing.
 
-# The group has moved on without this member, or is about to: its rows are, or may be, somebody else's.
+# The group has moved on without this member, or is about to: its rows are, or may be, another member's.
 _REFUSED: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -42,7 +43,7 @@ _REFUSED: Final = frozenset(
         KafkaError._ASSIGNMENT_LOST,
     }
 )
-# Nobody knows whether it was committed: the coordinator is away, busy or new. The same commit again does no harm.
+# It may have been committed or not: the coordinator is away, busy or new. The same commit again does no harm.
 _UNANSWERED: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -63,7 +64,7 @@ def run_member(plan: Plan) -> MemberReport:
 
     context = BarrierTaskContext.get()
     task = Task(context.partitionId(), context.taskAttemptId(), context.barrier)
-    return Member(plan, task).run()
+    return ExecutorMember(plan, task).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class _Counts:
     superseded_in_a_row: int = 0
 
 
-class Member:
+class ExecutorMember:
     """One member of one attempt; `run` is its whole life."""
 
     def __init__(self, plan: Plan, task: Task) -> None:
@@ -99,7 +100,7 @@ class Member:
             plan.group_id, plan.run_id, task.member, plan.members, task.task_attempt_id
         )
         self._counts = _Counts()
-        self._rebalances: deque[Rebalance] = deque(maxlen=KEPT_REBALANCES)
+        self._rebalances: deque[MemberRebalance] = deque(maxlen=KEPT_REBALANCES)
         self._member_id = ""
         self._is_stopped = self._is_idle = False
         self._next_commit_s = self._answered_s = time.monotonic()
@@ -146,11 +147,11 @@ class Member:
         self._share.processed(batch)
         resting = self._share.at_rest()
         if resting:
-            self._consumer.pause([TopicPartition(*where) for where in resting])
+            self._consumer.pause([ClientPartition(*where) for where in resting])
         if resting or time.monotonic() >= self._next_commit_s:
             self._commit(self._share.uncommitted())
 
-    def _records(self, messages: Iterable[Message]) -> Iterator[tuple[Partition, int, Message]]:
+    def _records(self, messages: Iterable[Message]) -> Iterator[tuple[TopicPartition, int, Message]]:
         """The rows among what a consumer returns. Raises KafkaException for an error that does not pass."""
         for message in messages:
             error = message.error()
@@ -161,7 +162,7 @@ class Member:
             elif error.code() != KafkaError._MAX_POLL_EXCEEDED:  # `on_lost` has been called for that.
                 raise KafkaException(error)
 
-    def _is_processed(self, batch: Batch[Message]) -> bool:
+    def _is_processed(self, batch: RowBatch[Message]) -> bool:
         """Hand the batch over; False if another member has done it, and this one goes back to the positions."""
         try:
             self._plan.process(record_batch(batch.rows), replace(self._context, ranges=batch.ranges))
@@ -170,53 +171,52 @@ class Member:
             self._counts.superseded_in_a_row += 1
             if self._counts.superseded_in_a_row >= SUPERSEDED_MAX:
                 raise MembersError(f"{SUPERSEDED_MAX} batches in a row were superseded: {error}") from error
-            self._go_back([(span.topic, span.partition) for span in batch.ranges])
+            self._go_back([span.topic_partition for span in batch.ranges])
             return False
         self._counts.batches += 1
         self._counts.superseded_in_a_row = 0
         return True
 
-    def _go_back(self, partitions: list[Partition]) -> None:
-        """Read on from where the positions are now. Raises MembersError if one of them is not told."""
+    def _go_back(self, partitions: list[TopicPartition]) -> None:
+        """Read on from where the positions are now. Raises MembersError if one of them has none."""
         positions = self._positions(partitions)
         if positions.keys() != set(partitions):
-            raise MembersError("process raised SupersededError, and no positions tell where to go on")
+            raise MembersError("process raised SupersededError, and no positions say where to go on")
         self._share.assign(positions)
         for (topic, partition), offset in positions.items():
-            self._consumer.seek(TopicPartition(topic, partition, offset))
+            self._consumer.seek(ClientPartition(topic, partition, offset))
 
-    def _positions(self, partitions: list[Partition]) -> dict[Partition, int]:
+    def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """What the user's `positions` says of them."""
         if self._plan.positions is None:
             return {}
         found = self._plan.positions(partitions, self._context)
         return {where: found[where] for where in partitions if where in found}
 
-    def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        partitions = [(each.topic, each.partition) for each in assigned]
+    def _on_assign(self, consumer: Consumer, assigned: list[ClientPartition]) -> None:
+        partitions = [_where(each) for each in assigned]
         self._note(RebalanceKind.ASSIGNED, partitions)
         positions = self._positions(partitions)
         self._share.assign({where: positions.get(where) for where in partitions})
         for each in assigned:
-            if (each.topic, each.partition) in positions:
-                each.offset = positions[each.topic, each.partition]
+            each.offset = positions.get(_where(each), each.offset)
         if self._plan.is_cooperative:
             consumer.incremental_assign(assigned)
         else:
             consumer.assign(assigned)
 
-    def _on_revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
-        """Somebody else gets these: he is to begin where we are, not where we last committed."""
-        partitions = [(each.topic, each.partition) for each in revoked]
+    def _on_revoke(self, consumer: Consumer, revoked: list[ClientPartition]) -> None:
+        """Another member gets these: it is to begin where this one is, not where it last committed."""
+        partitions = [_where(each) for each in revoked]
         self._commit(self._share.uncommitted(partitions))
         self._give_up(consumer, RebalanceKind.REVOKED, revoked)
 
-    def _on_lost(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: Consumer, lost: list[ClientPartition]) -> None:
         """The group has given us up: a commit would be refused."""
         self._give_up(consumer, RebalanceKind.LOST, lost)
 
-    def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[TopicPartition]) -> None:
-        partitions = [(each.topic, each.partition) for each in gone]
+    def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[ClientPartition]) -> None:
+        partitions = [_where(each) for each in gone]
         self._note(kind, partitions)
         self._share.release(partitions)
         if self._plan.is_cooperative:
@@ -224,12 +224,12 @@ class Member:
         else:
             consumer.unassign()
 
-    def _note(self, kind: RebalanceKind, partitions: list[Partition]) -> None:
+    def _note(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
         self._counts.rebalances += 1
         self._member_id = self._consumer.memberid() or self._member_id
-        self._rebalances.append(Rebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
+        self._rebalances.append(MemberRebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
 
-    def _commit(self, progress: list[Progress]) -> None:
+    def _commit(self, progress: list[ProcessedOffset]) -> None:
         """Commit, and wait for the answer. What the group refuses, or does not answer, stays to be committed."""
         now_s = time.monotonic()
         self._next_commit_s = now_s + self._plan.commit_interval_s
@@ -250,10 +250,10 @@ class Member:
                 raise
         self._answered_s = time.monotonic()
 
-    def _commit_now(self, progress: list[Progress]) -> None:
+    def _commit_now(self, progress: list[ProcessedOffset]) -> None:
         mark = self._plan.end_mark
         offsets = [
-            TopicPartition(each.topic, each.partition, each.offset, mark if each.is_at_end else "")
+            ClientPartition(each.topic, each.partition, each.offset, mark if each.is_at_end else "")
             for each in progress
         ]
         for answer in self._consumer.commit(offsets=offsets, asynchronous=False):
@@ -304,8 +304,12 @@ class Member:
         )
 
 
-def _partition(message: Message) -> Partition:
-    return cast(str, message.topic()), cast(int, message.partition())
+def _where(client_partition: ClientPartition) -> TopicPartition:
+    return TopicPartition(client_partition.topic, client_partition.partition)
+
+
+def _partition(message: Message) -> TopicPartition:
+    return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
 
 
 def _settle(future: Future[None], call: Callable[[], None]) -> None:

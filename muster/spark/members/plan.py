@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from muster.spark.members.report import OffsetRange, Partition
+from muster.spark.members.report import OffsetRange
+from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ class MembersError(Exception):
 
 
 class SupersededError(Exception):
-    """For `process` to raise: somebody else has gone on from where this batch begins, and nothing was stored.
+    """For `process` to raise: another member has gone on from where this batch begins, and nothing was stored.
 
     The member goes back to where `positions` says.
     """
@@ -49,11 +50,11 @@ class SupersededError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """Whom `process` works for. `task_attempt_id` is unique in the Spark application.
+    """The member that `process` works for. `task_attempt_id` is unique in the Spark application.
 
     `ranges` are the offsets of the batch at hand, one range for each of its partitions. As long as a member owns a
     partition each range begins where the one before it ended, the first where `positions` said: a store that
-    keeps the end of the last range can tell by its beginning whether the next one is to be written.
+    keeps the end of the last range knows by its beginning whether the next one is to be written.
     """
 
     group_id: str
@@ -66,7 +67,7 @@ class MemberContext:
 
 Process = Callable[["pa.RecordBatch", MemberContext], None]
 """Called with the rows of a batch, as `arrow_rows.SCHEMA`. When it returns, they are processed."""
-Positions = Callable[[Sequence[Partition], MemberContext], Mapping[Partition, int]]
+Positions = Callable[[Sequence[TopicPartition], MemberContext], Mapping[TopicPartition, int]]
 """Called on assignment: where to begin, if not where the group is. A negative offset is the beginning of a log."""
 
 
@@ -81,7 +82,7 @@ class Plan:
     members: int
     process: Process
     positions: Positions | None = None
-    ends: Mapping[Partition, int] | None = None
+    ends: Mapping[TopicPartition, int] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     batch_rows: int = BATCH_ROWS
     commit_interval_s: float = COMMIT_INTERVAL_S
@@ -119,7 +120,7 @@ class Plan:
 
 
 def stop_group_id(group_id: str) -> str:
-    """The group whose first commit tells the members of `group_id` to stop. It never has members."""
+    """The group whose first commit asks the members of `group_id` to stop. It never has members."""
     return f"{group_id}.stop"
 
 

@@ -1,4 +1,4 @@
-"""What a run of members tells when it is over: what each member read, and which rebalances it saw.
+"""What a run of members reports when it is over: what each member read, and which rebalances it saw.
 
 Plain dataclasses: members send them from their executors to the driver. A member that lives for weeks keeps its
 newest ranges and rebalances only, and the counts of all.
@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-Partition = tuple[str, int]
-"""A topic's name and a partition's number."""
+from protocol.topic_partition import TopicPartition
 
 KEPT_RANGES: Final = 1000  # Of each member. A range grows until its partition changes hands.
 KEPT_REBALANCES: Final = 1000
@@ -33,6 +32,10 @@ class OffsetRange:
     end_offset: int
     rows: int
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
 
 class RebalanceKind(StrEnum):
     ASSIGNED = "assigned"
@@ -41,12 +44,12 @@ class RebalanceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalance:
+class MemberRebalance:
     """One change of what a member owns, in milliseconds since 1970 by its executor's clock."""
 
     kind: RebalanceKind
     at_ms: int
-    partitions: tuple[Partition, ...]
+    partitions: tuple[TopicPartition, ...]
 
     @property
     def at(self) -> datetime:
@@ -67,10 +70,10 @@ class MemberReport:
     member_id: str
     host: str
     task_attempt_id: int
-    rows_by_partition: dict[Partition, int]
+    rows_by_partition: dict[TopicPartition, int]
     batches: int
     ranges: tuple[OffsetRange, ...]
-    rebalances: tuple[Rebalance, ...]
+    rebalances: tuple[MemberRebalance, ...]
     rebalance_count: int
     commits: int
     commits_refused: int
@@ -94,7 +97,7 @@ class RunReport:
     group_id: str
     run_id: str
     failures: tuple[str, ...]
-    ends: dict[Partition, int]
+    ends: dict[TopicPartition, int]
     members: tuple[MemberReport, ...]
 
     @property
@@ -111,9 +114,9 @@ class RunReport:
     def is_stopped(self) -> bool:
         return any(member.is_stopped for member in self.members)
 
-    def rows_by_partition(self) -> dict[Partition, int]:
+    def rows_by_partition(self) -> dict[TopicPartition, int]:
         """The rows of all members together, sorted by topic and partition."""
-        total: Counter[Partition] = Counter()
+        total: Counter[TopicPartition] = Counter()
         for member in self.members:
             total.update(member.rows_by_partition)
         return dict(sorted(total.items()))
@@ -121,8 +124,8 @@ class RunReport:
     def lines(self) -> Iterator[str]:
         """A sentence for the run and one for each member."""
         ending = "stopped" if self.is_stopped else "at the end"
-        told = f"{self.group_id}: {self.rows:,} rows by {len(self.members)} members, {ending}"
-        yield told if self.attempts == 1 else f"{told}, in attempt {self.attempts}"
+        outcome = f"{self.group_id}: {self.rows:,} rows by {len(self.members)} members, {ending}"
+        yield outcome if self.attempts == 1 else f"{outcome}, in attempt {self.attempts}"
         for member in self.members:
             yield (
                 f"member {member.member} on {member.host}: {member.rows:,} rows of "

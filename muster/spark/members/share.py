@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from muster.spark.members.report import KEPT_RANGES, OffsetRange, Partition
+from muster.spark.members.report import KEPT_RANGES, OffsetRange
+from protocol.topic_partition import TopicPartition
 
 R = TypeVar("R")
 """A row, whatever it is."""
@@ -23,13 +24,17 @@ class OutOfOrderError(Exception):
     """The consumer returned a row twice or backwards: committing would lose rows."""
 
 
-class Progress(NamedTuple):
+class ProcessedOffset(NamedTuple):
     """An offset to commit: all rows before it are processed. At the end, if the run has one and this is it."""
 
     topic: str
     partition: int
     offset: int
     is_at_end: bool
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(slots=True)
@@ -55,7 +60,7 @@ class _Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Generic[R]):
+class RowBatch(Generic[R]):
     """Rows in the order in which they came, and for each partition the range they lie in."""
 
     rows: list[R]
@@ -65,13 +70,13 @@ class Batch(Generic[R]):
 class Share:
     """What one member owns. `ends` are the log ends of a run that has them; None for one that goes on."""
 
-    def __init__(self, ends: Mapping[Partition, int] | None) -> None:
+    def __init__(self, ends: Mapping[TopicPartition, int] | None) -> None:
         self._ends = ends
-        self._owned: dict[Partition, _Owned] = {}
-        self.rows: Counter[Partition] = Counter()
+        self._owned: dict[TopicPartition, _Owned] = {}
+        self.rows: Counter[TopicPartition] = Counter()
         self._closed: deque[OffsetRange] = deque(maxlen=KEPT_RANGES)
 
-    def assign(self, positions: Mapping[Partition, int | None]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Own these, too, beginning at the given offset, or where the group is (None or negative)."""
         self.release(positions)
         for where, position in positions.items():
@@ -80,17 +85,17 @@ class Share:
             known = position if position is not None and position >= 0 else None
             self._owned[where] = _Owned(end, chain=known, taken=known)
 
-    def release(self, partitions: Iterable[Partition]) -> None:
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Own these no longer: what is not committed of them is the next owner's."""
         for where in partitions:
             owned = self._owned.pop(where, None)
             if owned is not None and owned.read is not None:
                 self._closed.append(owned.read)
 
-    def take(self, records: Iterable[tuple[Partition, int, R]]) -> Batch[R]:
+    def take(self, records: Iterable[tuple[TopicPartition, int, R]]) -> RowBatch[R]:
         """Those of `records` (partition, offset, row) that are to be processed. Raises OutOfOrderError."""
         rows: list[R] = []
-        found: dict[Partition, list[int]] = {}  # First offset, offset behind the last, rows.
+        found: dict[TopicPartition, list[int]] = {}  # First offset, offset behind the last, rows.
         for where, offset, row in records:
             owned = self._owned.get(where)
             if owned is None:
@@ -99,48 +104,48 @@ class Share:
                 owned.reach(offset)
                 continue
             if owned.taken is not None and offset < owned.taken:
-                raise OutOfOrderError(f"{where[0]}-{where[1]}: offset {offset} behind {owned.taken}")
+                raise OutOfOrderError(f"{where}: offset {offset} behind {owned.taken}")
             owned.taken = offset + 1
             rows.append(row)
             span = found.setdefault(where, [offset, 0, 0])
             span[1:] = offset + 1, span[2] + 1
-        return Batch(rows, tuple(self._range(where, *span) for where, span in found.items()))
+        return RowBatch(rows, tuple(self._range(where, *span) for where, span in found.items()))
 
-    def _range(self, where: Partition, first: int, end: int, rows: int) -> OffsetRange:
+    def _range(self, where: TopicPartition, first: int, end: int, rows: int) -> OffsetRange:
         """Ranges of one owner join up: each begins where the one before it ended."""
         chain = self._owned[where].chain
         return OffsetRange(*where, first if chain is None else chain, end, rows)
 
-    def reach(self, where: Partition, offset: int) -> None:
+    def reach(self, where: TopicPartition, offset: int) -> None:
         """The broker says that there is nothing to read before `offset` but what was returned."""
         if where in self._owned:
             self._owned[where].reach(offset)
 
-    def processed(self, batch: Batch[R]) -> None:
+    def processed(self, batch: RowBatch[R]) -> None:
         """The batch, and with it all that was taken, is processed."""
         for span in batch.ranges:
-            owned = self._owned[span.topic, span.partition]
+            owned = self._owned[span.topic_partition]
             owned.chain = span.end_offset
             owned.read = span if owned.read is None else _joined(owned.read, span)
-            self.rows[span.topic, span.partition] += span.rows
+            self.rows[span.topic_partition] += span.rows
         for owned in self._owned.values():
             owned.processed = owned.taken
 
-    def uncommitted(self, among: Sequence[Partition] | None = None) -> list[Progress]:
+    def uncommitted(self, among: Sequence[TopicPartition] | None = None) -> list[ProcessedOffset]:
         """What is processed and not committed, of all partitions or `among` some."""
         wanted = self._owned if among is None else [where for where in among if where in self._owned]
         found = ((where, self._owned[where]) for where in wanted)
         return [
-            Progress(*where, owned.processed, owned.is_at_end)
+            ProcessedOffset(*where, owned.processed, owned.is_at_end)
             for where, owned in found
             if owned.processed is not None and owned.processed != owned.committed
         ]
 
-    def committed(self, progress: Iterable[Progress]) -> None:
+    def committed(self, progress: Iterable[ProcessedOffset]) -> None:
         for each in progress:
-            self._owned[each.topic, each.partition].committed = each.offset
+            self._owned[each.topic_partition].committed = each.offset
 
-    def at_rest(self) -> list[Partition]:
+    def at_rest(self) -> list[TopicPartition]:
         """Partitions that have come to their end since this was last asked: nothing more is wanted of them."""
         found = [where for where, owned in self._owned.items() if owned.is_at_end and not owned.is_paused]
         for where in found:

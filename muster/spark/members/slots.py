@@ -15,7 +15,7 @@ from muster.spark.members.plan import MembersError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# What Spark tells of running tasks is as late as its listener bus is, seldom by more than 0.1 s.
+# What Spark reports of running tasks is as late as its listener bus is, seldom by more than 0.1 s.
 SETTLE_S: Final = 1.0
 # Executors of a cluster register one by one after the context has started, which does not wait for them.
 EXECUTORS_START_S: Final = 60.0  # Seen to take half of that on a busy machine.

@@ -11,18 +11,18 @@ rules, `group_progress` takes one step, and `follower` takes them whenever there
 from muster.spark.progress.follower import Follower, follow
 from muster.spark.progress.positions import (
     CheckpointError,
-    Conflict,
     ConflictError,
     LiveMembersError,
+    OffsetConflict,
     ProgressError,
 )
 
 __all__ = [
     "CheckpointError",
-    "Conflict",
     "ConflictError",
     "Follower",
     "LiveMembersError",
+    "OffsetConflict",
     "ProgressError",
     "follow",
 ]

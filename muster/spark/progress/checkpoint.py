@@ -14,9 +14,9 @@ import re
 from contextlib import suppress
 from typing import Final, Protocol
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import CheckpointError, Positions, Standing, earliest
+from protocol.topic_partition import TopicPartition
 
 OFFSETS_VERSION_MAX: Final = 1
 COMMITS_VERSION_MAX: Final = 2  # 2 from Spark 4.0 on, if the state store's checkpoints are of its format 2.
@@ -27,8 +27,8 @@ _BATCH_FILE: Final = re.compile(r"\d+", re.ASCII)
 _VERSION: Final = re.compile(r"v(\d+)", re.ASCII)
 
 
-class Files(Protocol):
-    """The files of one checkpoint, by paths relative to it. Both raise PassingError if they cannot be had."""
+class CheckpointFolder(Protocol):
+    """The files of one checkpoint, by paths relative to it. Both raise PassingError if they are out of reach."""
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder; nothing if there is no such folder."""
@@ -44,7 +44,7 @@ class _DeletedMeanwhile(Exception):
 class Checkpoint:
     """How far the query of a checkpoint has come."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: CheckpointFolder) -> None:
         self._files = files
 
     def standing(self) -> Standing:

@@ -16,7 +16,7 @@ class CheckpointFiles:
         try:
             self._files = HadoopFiles(spark, root)
         except HadoopError as error:
-            raise ProgressError(f"the checkpoint {root!r} is not to be had: {error}") from None
+            raise ProgressError(f"the checkpoint {root!r} is out of reach: {error}") from None
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder; nothing if there is no such folder. Raises PassingError."""

@@ -24,13 +24,13 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.checkpoint_files import CheckpointFiles
 from muster.spark.progress.group_offsets import GroupOffsets
 from muster.spark.progress.group_progress import GroupProgress
 from muster.spark.progress.positions import ProgressError
+from protocol.topic_partition import TopicPartition
 
 FLUSH_TIMEOUT_S: Final = 10.0
 START_TIMEOUT_S: Final = 30.0
@@ -65,7 +65,7 @@ def follow(
 
     Raises ProgressError, of which ConflictError if the group stands later than the checkpoint in any partition
     (unless `on_conflict` is "reset"), LiveMembersError if it has members, CheckpointError if the checkpoint
-    cannot be understood; and ProgressError, too, if the cluster is not to be had within `start_timeout_s`.
+    cannot be understood; and ProgressError, too, if the cluster is out of reach for `start_timeout_s`.
     """
     root = os.fspath(checkpoint)
     wanted = None if topics is None else frozenset([topics] if isinstance(topics, str) else topics)
@@ -116,7 +116,7 @@ class Follower:
 
     @property
     def error(self) -> str | None:
-        """What is wrong now, in a sentence; None again once all is well."""
+        """The present problem, in a sentence; None again once all is well."""
         return self._error
 
     @property
@@ -164,7 +164,7 @@ class Follower:
             return self._answered >= asked
 
     def close(self, timeout_s: float = FLUSH_TIMEOUT_S) -> bool:
-        """Flush, and follow no longer. Whether the flush succeeded is told, and logged if not."""
+        """Flush, and follow no longer. Returns whether the flush succeeded; it is logged if not."""
         if self._state == "closed":
             return self._answered >= self._asked
         deadline_s = time.monotonic() + timeout_s
@@ -217,7 +217,7 @@ class Follower:
                 self._step()
             except PassingError as error:
                 self._on_failure(error)
-            except Exception as error:  # Told and logged: a thread has nobody to raise it to.
+            except Exception as error:  # Recorded and logged: a thread has no caller to raise it to.
                 self._on_refusal(error)
                 break
             else:
@@ -248,7 +248,7 @@ class Follower:
             self._changed.notify_all()
 
     def _on_failure(self, error: PassingError) -> None:
-        """Told when it begins and when the query has ended over it, and not at every try."""
+        """Record the failure; log it when it begins and when the query has ended over it, not at every try."""
         with self._changed:
             if self._failures == 0 or self._has_ended:
                 what = (

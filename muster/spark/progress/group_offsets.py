@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import confluent_kafka
 from confluent_kafka import (
@@ -24,18 +24,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from muster.groups.admin import TopicPartition
 from muster.spark.clients import committed_offsets, in_words
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed
-
-if TYPE_CHECKING:
-    from muster.spark.decoding.lag import Where
+from protocol.topic_partition import TopicPartition
 
 ANSWER_TIMEOUT_S: Final = 10.0
 _NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.
 _PATIENCE: Final[Mapping[str, Any]] = {"request_timeout": _NEVER_S}
-# A dead broker is told by an error; librdkafka's own log would say it again, on standard error, every second.
+# A dead broker shows by an error; librdkafka's own log would say it again, on standard error, every second.
 _DEFAULTS: Final = {"client.id": "muster-progress", "log_level": 0}
 
 T = TypeVar("T")
@@ -81,7 +78,7 @@ class GroupOffsets:
         except KafkaException as error:
             raise self._failed(error) from error
         self._check(offsets.refused)
-        return {TopicPartition(*where): offset for where, offset in offsets.found.items()}
+        return offsets.found
 
     def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
         """What the group has committed in `topics`, or in every topic of the cluster. Raises PassingError."""
@@ -105,7 +102,11 @@ class GroupOffsets:
             done = self._answer(lambda admin: admin.alter_consumer_group_offsets(asked, **_PATIENCE))
         except KafkaException as error:
             raise self._failed(error) from error
-        refused = {(at.topic, at.partition): at.error for at in done.topic_partitions if at.error is not None}
+        refused = {
+            TopicPartition(at.topic, at.partition): at.error
+            for at in done.topic_partitions
+            if at.error is not None
+        }
         return self._check(refused)
 
     def close(self) -> None:
@@ -114,14 +115,14 @@ class GroupOffsets:
         if consumer is not None:
             consumer.close()
 
-    def _check(self, errors: Mapping[Where, KafkaError]) -> frozenset[TopicPartition]:
+    def _check(self, errors: Mapping[TopicPartition, KafkaError]) -> frozenset[TopicPartition]:
         """The partitions that are unknown to the cluster. Raises what any other error among them means."""
         if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in errors.values()):
             self.require_no_members()  # Raises, naming them; unless they have just left.
         for (topic, partition), error in errors.items():
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise self._failed(f"{topic}-{partition}: {error.str()}")
-        return frozenset(TopicPartition(*where) for where in errors)
+        return frozenset(errors)
 
     def _answer(self, ask: Callable[[AdminClient], dict[str, Future[T]]]) -> T:
         """What the cluster answers about the group. Raises PassingError without an answer, KafkaException."""
@@ -153,5 +154,5 @@ class GroupOffsets:
         return PassingError(f"{reason} ({more})" if more else reason)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason is told by another one.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason comes with another one.
             self._said = error.str()

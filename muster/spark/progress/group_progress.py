@@ -1,7 +1,7 @@
 """One step at a time, a group is brought to where a checkpoint stands. No threads, no waiting, no clock.
 
 Before a commit the group is asked where it stands: Kafka has no commit with a condition, so this is how it shows
-that somebody else commits to it as well.
+that another client commits to it as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from muster.groups.admin import TopicPartition
 from muster.spark.progress.positions import (
     ConflictError,
     Positions,
@@ -21,26 +20,27 @@ from muster.spark.progress.positions import (
     listed,
     of_topics,
 )
+from protocol.topic_partition import TopicPartition
 
-REFRESH_EVERY_S: Final = 3_600.0  # Offsets that nobody commits again expire, by default in 7 days.
+REFRESH_EVERY_S: Final = 3_600.0  # Offsets that are not committed again expire, by default in 7 days.
 
 _log = logging.getLogger(__name__)
 _START_ADVICE: Final = (
     "If the group shall go back to where the query stands, follow it with on_conflict='reset'"
 )
 _LATER_ADVICE: Final = (
-    "Somebody else commits to it, or a topic was made anew: nothing more is committed to it"
+    "Another client commits to it, or a topic was created again: nothing more is committed to it"
 )
 
 
 class Query(Protocol):
-    """What is asked of a checkpoint. Raises PassingError and CheckpointError."""
+    """The questions to a checkpoint. Raises PassingError and CheckpointError."""
 
     def standing(self) -> Standing: ...
 
 
-class Group(Protocol):
-    """What is asked of a group. Raises PassingError and LiveMembersError."""
+class OffsetStore(Protocol):
+    """The committed offsets of one group, to read and to commit. Raises PassingError and LiveMembersError."""
 
     @property
     def group_id(self) -> str: ...
@@ -58,7 +58,7 @@ UNKNOWN: Final = Standing(None, {})
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ProgressSnapshot:
     """How far query and group were found, or brought, in the last step."""
 
     standing: Standing = UNKNOWN
@@ -79,7 +79,12 @@ class GroupProgress:
     """
 
     def __init__(
-        self, query: Query, group: Group, topics: frozenset[str] | None = None, *, may_reset: bool = False
+        self,
+        query: Query,
+        group: OffsetStore,
+        topics: frozenset[str] | None = None,
+        *,
+        may_reset: bool = False,
     ) -> None:
         self._query = query
         self._group = group
@@ -87,17 +92,17 @@ class GroupProgress:
         self._may_reset = may_reset
         self._is_compared = False
         self._asked_at_s: float | None = None
-        self.last = Snapshot()
+        self.last = ProgressSnapshot()
 
     def step(self, now_s: float) -> None:
         """Look where the query stands, and bring the group there if it is not. Raises PassingError, ProgressError.
 
-        A step that fails leaves `last` with what it had found; the next one begins anew.
+        A step that fails leaves `last` with what it had found; the next one starts from the beginning.
         """
         found = self._query.standing()
         standing = Standing(found.batch_id, of_topics(found.offsets, self._topics))
         before = self.last
-        self.last = Snapshot(standing, before.committed, before.missing)
+        self.last = ProgressSnapshot(standing, before.committed, before.missing)
         is_stale = self._asked_at_s is None or now_s - self._asked_at_s >= REFRESH_EVERY_S
         if is_stale or self.last.pending or standing != before.standing:
             self._bring(standing, refresh=is_stale)
@@ -117,11 +122,11 @@ class GroupProgress:
                 "group %s: left out, for the cluster does not have them: %s", self._group.group_id, names
             )
         committed = {where: offset for where, offset in standing.offsets.items() if where not in missing}
-        self.last = Snapshot(standing, committed if standing.batch_id is not None else {}, missing)
+        self.last = ProgressSnapshot(standing, committed if standing.batch_id is not None else {}, missing)
         self._may_reset = self._may_reset and standing.batch_id is None
 
     def _require_no_conflict(self, standing: Standing, group: Positions) -> None:
-        """Raises ConflictError, unless it may be resolved by a reset, which is told."""
+        """Raises ConflictError, unless it may be resolved by a reset, which is logged."""
         found = conflicts(standing, group) if not (standing.is_fresh and self._is_compared) else []
         if found and not self._may_reset:
             advice = _LATER_ADVICE if self._is_compared else _START_ADVICE

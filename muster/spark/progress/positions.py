@@ -1,7 +1,7 @@
 """Where a query stands, where its group stands, and what follows from the two. Plain values, no Spark, no Kafka.
 
 A position is a partition's next offset, in a checkpoint as in a group: everything before it is done. A group may
-be moved forwards without a word, and backwards only if somebody says so.
+be moved forwards without a word, and backwards only if the user asks for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from muster.groups.admin import TopicPartition
+from protocol.topic_partition import TopicPartition
 
 Positions: TypeAlias = Mapping[TopicPartition, int]
 
@@ -48,7 +48,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class OffsetConflict:
     """A partition in which the group stands later than the checkpoint; None where that knows nothing yet."""
 
     topic: str
@@ -64,28 +64,28 @@ class Conflict:
 class ConflictError(ProgressError):
     """The group would have to move backwards."""
 
-    def __init__(self, group_id: str, conflicts: Sequence[Conflict], advice: str) -> None:
+    def __init__(self, group_id: str, conflicts: Sequence[OffsetConflict], advice: str) -> None:
         self.conflicts = tuple(conflicts)
         super().__init__(f"group {group_id} stands later than the checkpoint: {listed(conflicts)}. {advice}")
 
 
-def conflicts(standing: Standing, group: Positions) -> list[Conflict]:
+def conflicts(standing: Standing, group: Positions) -> list[OffsetConflict]:
     """Where following `standing` would move `group` backwards, sorted.
 
     A checkpoint that knows nothing yet is in conflict with all that the group has: the query may begin anywhere,
     and as a rule begins at the beginning.
     """
     if standing.is_fresh:
-        return [Conflict(*where, None, offset) for where, offset in sorted(group.items())]
+        return [OffsetConflict(*where, None, offset) for where, offset in sorted(group.items())]
     return [
-        Conflict(*where, offset, group[where])
+        OffsetConflict(*where, offset, group[where])
         for where, offset in sorted(standing.offsets.items())
         if offset < group.get(where, 0)
     ]
 
 
 def due(standing: Standing, group: Positions) -> dict[TopicPartition, int]:
-    """What the group has to be told: ends of the finished batch that it does not have. Nothing before one."""
+    """What has to be committed: ends of the finished batch that the group does not have. Nothing before one."""
     if standing.batch_id is None:
         return {}
     return {where: offset for where, offset in standing.offsets.items() if group.get(where) != offset}

@@ -1,4 +1,4 @@
-"""What `muster spark report` does: refuses wrong options, makes the page, puts it in its place, tells of it."""
+"""What `muster spark report` does: refuses wrong options, makes the page, puts it in its place."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NEEDED: Final = ("pyarrow", "pandas", "plotly")
 def write_report(
     tables: Path, out: Path, groups: Sequence[str], begin: str | None, end: str | None, title: str
 ) -> str:
-    """Make the page `out` of the tables; returns a line that tells of it. Raises ReportError, a sentence.
+    """Make the page `out` of the tables; returns a line about it. Raises ReportError, a sentence.
 
-    What could not be read is told on standard error, and on the page.
+    What could not be read is listed on standard error, and on the page.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:

@@ -102,7 +102,7 @@ def _digest(script: str) -> str:
 
 def _span(span_ms: list[int] | None) -> str:
     if span_ms is None:
-        return "The tables tell of nothing in this time."
+        return "The tables have nothing in this time."
     begin, end = (_shown(each) for each in span_ms)
     return f"{begin} to {end} UTC"
 

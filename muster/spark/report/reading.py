@@ -1,7 +1,7 @@
 """Tables as a reader of a running job finds them: batches of Arrow, one file after the other, in bounded memory.
 
 Times come as integers, ms since 1970. A file that cannot be read, or that goes while it is read, is left out and
-told as a problem: it never ends a report. What begins with _ or . is none of a table's, as Spark has it.
+listed as a problem: it never ends a report. What begins with _ or . is none of a table's, as Spark has it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH_ROWS: Final = 131_072
 PROBLEMS_MAX: Final = 20
 """Files that are named as unreadable; beyond it they are counted."""
 
-MISSING_TOLD: Final = 5
+MISSING_NAMED_MAX: Final = 5
 """Groups that are named as in none of the tables."""
 GROUP: Final = "group_id"
 _DAY_PREFIX: Final = "day="
@@ -65,9 +65,9 @@ class TablesReader:
 
     @property
     def problems(self) -> list[str]:
-        told = list(self._problems.values())
-        more = len(told) - PROBLEMS_MAX
-        return told if more <= 0 else [*told[:PROBLEMS_MAX], f"{more} more files could not be read."]
+        problems = list(self._problems.values())
+        more = len(problems) - PROBLEMS_MAX
+        return problems if more <= 0 else [*problems[:PROBLEMS_MAX], f"{more} more files could not be read."]
 
     def days(self, table: str) -> list[date | None]:
         """The days of the selection that the table has files for; None stands for files outside of any day."""

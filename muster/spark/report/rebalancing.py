@@ -21,7 +21,7 @@ BARS_MAX: Final = 3_000
 STORMS_PER_GROUP: Final = 20
 STORMS_MAX: Final = 600
 CAUSES_MAX: Final = 30
-"""Different causes that are told apart; Muster has 27."""
+"""Different causes that are counted apart; Muster has 27."""
 
 OTHER_CAUSES: Final = "other_causes"
 
@@ -46,7 +46,7 @@ class Rebalancing:
 
 
 def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Rebalancing:
-    """Read `rebalances` twice: of all groups what is counted, of `groups` all that the longest have to tell."""
+    """Read `rebalances` twice: of all groups what is counted, of `groups` all columns of the longest."""
     sums = {"duration_ms": "sum", ROWS: "sum"}
     causes = Totals([GROUP, "cause"], {**sums, "longest_ms": "max"})
     pace = Totals([GROUP, AT, "cause"], sums)

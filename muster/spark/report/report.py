@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pandas as pd
 
+from muster.spark.report.dead_letters import dead_letters
 from muster.spark.report.errors import ReportError
-from muster.spark.report.letters import dead_letters
 from muster.spark.report.membership import LENGTHS_MS, churners, sessions
-from muster.spark.report.reading import GROUP, MISSING_TOLD, Selection, TablesReader
+from muster.spark.report.reading import GROUP, MISSING_NAMED_MAX, Selection, TablesReader
 from muster.spark.report.rebalancing import rebalancing, storms
 from muster.spark.report.series import AT, BAR_STEPS_MAX, LINE_STEPS_MAX, Steps, series
-from muster.spark.report.survey import Survey, survey, unknown_groups
+from muster.spark.report.survey import GroupSurvey, survey, unknown_groups
 from muster.spark.report.texts import REASON_MAX_CHARS, Texts
 from muster.spark.report.totals import KEYS_MAX, ROWS
 
@@ -34,7 +34,7 @@ Column = tuple[str, Callable[[Any], Any]]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A page's figures, and what is to be told of how they were come by: sentences."""
+    """A page's figures, and sentences about what is missing from them."""
 
     document: Document
     problems: list[str]
@@ -48,11 +48,11 @@ def make_report(folder: Path, selection: Selection) -> Report:
     found = survey(reader)
     missing = unknown_groups(reader, found)
     if missing and len(missing) == len(selection.groups):
-        raise ReportError(f"no table tells of {_listed(missing)}{_within(selection)}")
+        raise ReportError(f"no table knows {_listed(missing)}{_within(selection)}")
     texts = Texts()
     document = _figures(reader, found, texts)
     document["texts"] = texts.shown
-    problems = [f"No table tells of {_listed(missing)}{_within(selection)}."] if missing else []
+    problems = [f"No table knows {_listed(missing)}{_within(selection)}."] if missing else []
     if found.is_cut:
         problems.append(
             f"There are more groups than the {KEYS_MAX:,} that are counted; the least are left out."
@@ -61,16 +61,16 @@ def make_report(folder: Path, selection: Selection) -> Report:
     return Report(document, problems, len(found.groups), document["headline"]["rebalances"])
 
 
-def _figures(reader: TablesReader, found: Survey, texts: Texts) -> Document:
+def _figures(reader: TablesReader, found: GroupSurvey, texts: Texts) -> Document:
     groups = found.detailed()
     positions = {group: texts.position(group) for group in groups}
     lines = Steps.over(found.span_ms or (0, 0), LINE_STEPS_MAX)
     bars = Steps.over(found.span_ms or (0, 0), BAR_STEPS_MAX)
-    letters, letters_count = dead_letters(reader)
+    letters, dead_letter_count = dead_letters(reader)
     of_group = texts.position
     return {
         "span": list(found.span_ms) if found.span_ms else None,
-        "headline": _headline(found, texts, letters_count),
+        "headline": _headline(found, texts, dead_letter_count),
         "groups": _groups(found, positions),
         "group_count": len(found.groups),
         "lag": _lines(reader, "lag", lines, groups, {"lag_records": "sum", "lag_seconds": "max"}, of_group),
@@ -86,7 +86,7 @@ def _figures(reader: TablesReader, found: Survey, texts: Texts) -> Document:
     }  # fmt: skip
 
 
-def _headline(found: Survey, texts: Texts, dead: int) -> Document:
+def _headline(found: GroupSurvey, texts: Texts, dead: int) -> Document:
     groups = found.groups
     worst = {
         name: {
@@ -102,7 +102,7 @@ def _headline(found: Survey, texts: Texts, dead: int) -> Document:
     return {**totals, "groups": len(groups), "worst": worst, "dead_letters": dead}
 
 
-def _groups(found: Survey, positions: Mapping[str, int]) -> Document:
+def _groups(found: GroupSurvey, positions: Mapping[str, int]) -> Document:
     rows = found.groups.reindex(list(positions))
     figures = {name: [number(value) for value in rows[name]] for name in GROUP_FIGURES}
     return {"group": list(positions.values()), **figures}
@@ -167,7 +167,7 @@ def _members(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Docum
     }
 
 
-def _noisy(found: Survey, texts: Texts) -> Document:
+def _noisy(found: GroupSurvey, texts: Texts) -> Document:
     """Groups in detail are in `groups`; these are the foremost of all."""
     foremost = found.groups[found.groups["per_second"] > 0].nlargest(25, "per_second").reset_index()
     return columns(
@@ -208,8 +208,8 @@ def _causes_of(texts: Texts) -> Callable[[Iterable[str] | None], list[int]]:
 
 def _listed(groups: Sequence[str]) -> str:
     shown = Texts()
-    names = [repr(shown.shown[shown.position(group)]) for group in groups[:MISSING_TOLD]]
-    more = len(groups) - MISSING_TOLD
+    names = [repr(shown.shown[shown.position(group)]) for group in groups[:MISSING_NAMED_MAX]]
+    more = len(groups) - MISSING_NAMED_MAX
     return f"the group{'s' * (len(groups) > 1)} {', '.join(names)}" + (
         f" and {more} others" if more > 0 else ""
     )

@@ -42,8 +42,8 @@ _WORST: Final = ("lag_records", "lag_seconds")
 
 
 @dataclass(slots=True)
-class Survey:
-    """`groups` has a row per group id, 0 where a table does not tell of it; `span_ms` is first and last moment.
+class GroupSurvey:
+    """`groups` has a row per group id, 0 where a table does not have it; `span_ms` is first and last moment.
 
     `worst` has the row of `lag` with the largest lag_records and lag_seconds, if there is any lag.
     """
@@ -58,7 +58,7 @@ class Survey:
         return standing_out(self.groups, DETAILED_GROUPS_MAX)
 
 
-def survey(reader: TablesReader) -> Survey:
+def survey(reader: TablesReader) -> GroupSurvey:
     """Read every table but the dead letters once; they belong to no group, and clients choose their times."""
     frames, spans, is_cut = [], [], False
     worst = {name: Foremost(name, 1) for name in _WORST}
@@ -73,13 +73,13 @@ def survey(reader: TablesReader) -> Survey:
         frames.append(totals.result().rename(columns=names).set_index(GROUP))
         is_cut |= totals.is_cut
     found = {name: kept.result() for name, kept in worst.items()}
-    return Survey(
+    return GroupSurvey(
         _together(frames), _span(spans), {name: rows[0] for name, rows in found.items() if rows}, is_cut
     )
 
 
 def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = MEASURES) -> list[str]:
-    """At most `groups_max` group ids, by turns the next of each measure; those with nothing to tell come last."""
+    """At most `groups_max` group ids, by turns the next of each measure; those without any figures come last."""
     orders = [
         groups[name][groups[name] > 0].nlargest(groups_max).index for name in measures if name in groups
     ]
@@ -89,8 +89,8 @@ def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] 
     return list(dict.fromkeys([*turns, *sorted(groups.index[:groups_max])]))[:groups_max]
 
 
-def unknown_groups(reader: TablesReader, found: Survey) -> list[str]:
-    """Of the groups that were asked for, those that no table tells of."""
+def unknown_groups(reader: TablesReader, found: GroupSurvey) -> list[str]:
+    """The groups that were asked for and that no table has."""
     return [group for group in reader.selection.groups if group not in found.groups.index]
 
 

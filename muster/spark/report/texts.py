@@ -1,4 +1,4 @@
-"""Texts that others chose, made fit to be shown: cut, and with everything visible that plays tricks on the eye."""
+"""Texts that clients chose, made fit to be shown: cut, and with every character visible."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BYTES_PER_CHAR: Final = 3  # As JSON, on average: a text of escapes only is cut
 _TRICKS: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that are not seen, or change what is seen around them: controls, right-to-left marks, ..."""
 
-NOBODY: Final = -1
-"""The position of a null."""
+NO_TEXT: Final = -1
+"""The position that stands for a null."""
 
 
 class Texts:
     """Every text of the page once, by position: rows of a table say the position.
 
-    Texts are told apart by all their characters, also where only the beginning is shown.
+    Texts differ by all their characters, also where only the beginning is shown.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class Texts:
         self._positions: dict[str, int] = {}
 
     def position(self, text: object, max_chars: int = NAME_MAX_CHARS) -> int:
-        """Where the text is; NOBODY for None and whatever else is no text."""
+        """Where the text is; NO_TEXT for None and whatever else is no text."""
         if not isinstance(text, str):
-            return NOBODY
+            return NO_TEXT
         found = self._positions.get(text)
         if found is None:
             found = self._positions[text] = len(self.shown)

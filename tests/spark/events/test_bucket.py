@@ -12,28 +12,32 @@ import pytest
 from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind as Kind
 from coordinator.history.events import encode_event
-from muster.spark.events.books import MemberShelf, RebalanceShelf, Shelf
-from muster.spark.events.bucket import IDLE_MS, Bucket, Record
+from muster.spark.events.aggregators import (
+    AggregatorFactory,
+    MemberAggregatorFactory,
+    RebalanceAggregatorFactory,
+)
+from muster.spark.events.bucket import IDLE_MS, Bucket, SourceRecord
 from muster.spark.events.storms import StormRule
-from tests.spark.events.stories import Chronicle, T, event, records
+from tests.spark.events.histories import Chronicle, T, event, records
 from tests.spark.events.test_rebalances import END, RESTART, WHOLE
 
-REBALANCES = RebalanceShelf(StormRule(300_000, 0.2))
-SHELVES: tuple[Shelf, Shelf] = (REBALANCES, MemberShelf())
+REBALANCES = RebalanceAggregatorFactory(StormRule(300_000, 0.2))
+FACTORIES: tuple[AggregatorFactory, AggregatorFactory] = (REBALANCES, MemberAggregatorFactory())
 HOUR = 3_600_000
 
 
 class Stream:
     """A bucket from batch to batch as in Spark: the time is a batch behind, and a call may be for it alone."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, factory: AggregatorFactory) -> None:
+        self.factory = factory
         self.state: bytes | None = None
         self.due_ms: int | None = None
 
-    def batch(self, batch: list[Record], until_ms: int) -> list[tuple[str, str]]:
+    def batch(self, batch: list[SourceRecord], until_ms: int) -> list[tuple[str, str]]:
         """The rows as they are written."""
-        bucket = Bucket(self.shelf, self.state)
+        bucket = Bucket(self.factory, self.state)
         rows, letters = bucket.take(batch, until_ms)
         assert letters == []
         self.state, self.due_ms = bucket.dump(), bucket.due_ms
@@ -51,15 +55,15 @@ def history(seed: int) -> list[GroupEvent]:
     return sorted(mixed, key=lambda each: each.wall_ms)
 
 
-@pytest.mark.parametrize("shelf", SHELVES)
+@pytest.mark.parametrize("factory", FACTORIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_rows_are_the_same_however_the_stream_is_cut(seed: int, shelf: Shelf) -> None:
+def test_the_rows_are_the_same_however_the_stream_is_cut(seed: int, factory: AggregatorFactory) -> None:
     chance = random.Random(seed)
     topic = records(history(seed))
     end_ms = topic[-1].timestamp_ms + 3 * HOUR
-    whole = Stream(shelf)
+    whole = Stream(factory)
     expected = whole.batch(topic, 0) + whole.batch([], end_ms)
-    cut, found, until_ms, at = Stream(shelf), [], 0, 0
+    cut, found, until_ms, at = Stream(factory), [], 0, 0
     while at < len(topic):
         batch = topic[at : at + chance.randrange(1, 40)]
         at += len(batch)
@@ -73,10 +77,10 @@ def test_the_rows_are_the_same_however_the_stream_is_cut(seed: int, shelf: Shelf
     assert len(found) > 20
 
 
-@pytest.mark.parametrize("shelf", SHELVES)
-def test_records_that_come_twice_count_once(shelf: Shelf) -> None:
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_records_that_come_twice_count_once(factory: AggregatorFactory) -> None:
     topic = records(history(3))
-    once, twice = Stream(shelf), Stream(shelf)
+    once, twice = Stream(factory), Stream(factory)
     until_ms = topic[-1].timestamp_ms - 60_000
     expected = once.batch(topic, 0) + once.batch([], until_ms)
     again = [each._replace(offset=each.offset + 10_000) for each in topic[-20:]]
@@ -99,9 +103,9 @@ def test_a_clock_that_is_set_back_changes_no_order() -> None:
     assert [json.loads(row)["generation_id"] for _, row in rows] == [2, 3]
 
 
-@pytest.mark.parametrize("shelf", SHELVES)
-def test_groups_that_are_gone_leave_nothing_behind(shelf: Shelf) -> None:
-    stream = Stream(shelf)
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_groups_that_are_gone_leave_nothing_behind(factory: AggregatorFactory) -> None:
+    stream = Stream(factory)
     lives = [
         event(0, "Empty PreparingRebalance", Kind.MEMBER_JOINED, member_id="a", member_count=1),
         event(9, "PreparingRebalance Empty", Kind.GROUP_EMPTIED, removed_count=1, removed_member_ids=("a",)),
@@ -123,8 +127,8 @@ def test_groups_that_are_gone_leave_nothing_behind(shelf: Shelf) -> None:
 
 
 def test_a_group_of_which_nothing_is_heard_is_forgotten_in_the_end() -> None:
-    for shelf, begin in zip(SHELVES, (WHOLE[0], replace(WHOLE[1], member_count=1)), strict=True):
-        stream = Stream(shelf)
+    for factory, begin in zip(FACTORIES, (WHOLE[0], replace(WHOLE[1], member_count=1)), strict=True):
+        stream = Stream(factory)
         stream.batch(records([begin]), 0)
         stream.batch([], T + IDLE_MS - HOUR)
         assert stream.due_ms is not None
@@ -133,7 +137,7 @@ def test_a_group_of_which_nothing_is_heard_is_forgotten_in_the_end() -> None:
 
 
 def test_a_member_of_a_quiet_group_is_remembered_for_weeks() -> None:
-    stream = Stream(MemberShelf())
+    stream = Stream(MemberAggregatorFactory())
     joined = event(0, "Stable PreparingRebalance", Kind.MEMBER_JOINED, member_id="a", member_count=1)
     left = event(IDLE_MS // 2, "Stable Empty", Kind.MEMBER_LEFT, removed_count=1, removed_member_ids=("a",))
     stream.batch(records([joined]), 0)
@@ -173,7 +177,7 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_what_is_no_event_is_a_dead_letter_and_nothing_else(what: str) -> None:
-    bad = Record(0, 1, T, b"g", BAD[what])
+    bad = SourceRecord(0, 1, T, b"g", BAD[what])
     good = [each._replace(offset=each.offset + 2) for each in records(WHOLE)]
     rows, letters = Bucket(REBALANCES, None).take([bad, *good], 0)
     assert [each.record for each in letters] == [bad]
@@ -189,7 +193,7 @@ def test_a_record_without_its_groups_key_is_a_dead_letter() -> None:
 
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
-    record = Record(0, 0, T, b"g", without(END, mood="good", cause="moon_phase"))
+    record = SourceRecord(0, 0, T, b"g", without(END, mood="good", cause="moon_phase"))
     rows, letters = Bucket(REBALANCES, None).take([record], 0)
     assert (len(rows), letters) == (1, [])
 

@@ -12,14 +12,14 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import RENAMED_SLUGS
 from coordinator.groups.causes import CauseKind as Kind
 from coordinator.history.events import encode_event
-from muster.groups.chapters import chapters
 from muster.groups.history import Newest
 from muster.groups.history_tables import local_time, rebalance_table
+from muster.groups.rebalance_views import rebalance_views
 from muster.groups.rebalances import UNKNOWN, Rebalance, RebalanceFold
-from muster.spark.events.books import RebalanceShelf
-from muster.spark.events.bucket import Bucket, Record
+from muster.spark.events.aggregators import RebalanceAggregatorFactory
+from muster.spark.events.bucket import Bucket, SourceRecord
 from muster.spark.events.storms import StormRule
-from tests.spark.events.stories import Chronicle, T, event, records
+from tests.spark.events.histories import Chronicle, T, event, records
 
 SPENT = {"PreparingRebalance": 900, "CompletingRebalance": 100}
 BEGIN = event(0, "Stable PreparingRebalance", Kind.SESSION_EXPIRED, member_id="b", client_id="b-1")
@@ -55,7 +55,7 @@ def history(seed: int) -> list[GroupEvent]:
     return chronicle.driver.history
 
 
-def told(events: list[GroupEvent], fold: RebalanceFold | None = None) -> list[Rebalance]:
+def folded(events: list[GroupEvent], fold: RebalanceFold | None = None) -> list[Rebalance]:
     """The rebalances in `events`; the fold is dumped and loaded before each, as between batches."""
     fold = fold or RebalanceFold()
     found: list[Rebalance] = []
@@ -66,7 +66,7 @@ def told(events: list[GroupEvent], fold: RebalanceFold | None = None) -> list[Re
 
 
 def test_a_rebalance_is_told_with_its_end_and_all_that_happened_within() -> None:
-    assert told(WHOLE) == [
+    assert folded(WHOLE) == [
         Rebalance(
             group_id="g",
             generation_id=2,
@@ -97,18 +97,18 @@ def test_a_real_history_has_a_rebalance_for_each_end_that_it_has(seed: int) -> N
     events = history(seed)
     ends = [each for each in events if each.rebalance_cause is not None]
     assert ends
-    found = told(events)
+    found = folded(events)
     assert [(each.cause, each.ended_at, each.duration_ms, each.outcome) for each in found] == [
         (each.rebalance_cause, each.wall_ms, sum(each.rebalance_ms.values()), each.to_state) for each in ends
     ]
-    for each, chapter in zip(found, (one for one in chapters(events) if one.rebalance), strict=False):
-        first = chapter.first
+    for each, view in zip(found, (one for one in rebalance_views(events) if one.rebalance), strict=False):
+        first = view.first
         assert (each.started_at, each.reason, each.member_id) == (
             first.wall_ms,
             first.reason,
             first.member_id,
         )
-        joins = [one for one in chapter.events if one.from_state == "PreparingRebalance"]
+        joins = [one for one in view.events if one.from_state == "PreparingRebalance"]
         last = [one.last_member_id for one in joins if one.last_member_id is not None]
         assert each.last_member_id == (last[-1] if last else None)
 
@@ -159,22 +159,24 @@ def whole(events: list[GroupEvent], chance: random.Random) -> list[GroupEvent]:
     return events
 
 
-def of_the_command(topic: list[Record]) -> tuple[list[Rebalance], list[list[str]]]:
+def of_the_command(topic: list[SourceRecord]) -> tuple[list[Rebalance], list[list[str]]]:
     """The rebalances that `muster groups history` finds to be over, and the cells in which it shows them."""
     newest = Newest("g", 100_000)
     for each in topic:
         newest.add(each.key, each.value)
     over = [
-        each for each in chapters(newest.history().as_it_happened()) if each.is_rebalance and each.is_over
+        each
+        for each in rebalance_views(newest.history().as_it_happened())
+        if each.is_rebalance and each.is_over
     ]
     columns = [list(map(str, column.cells)) for column in rebalance_table(over).columns]
     cells = [list(row) for row in zip(*columns, strict=True)]
     return [each.rebalance for each in over if each.rebalance is not None], cells
 
 
-def of_the_job(topic: list[Record]) -> list[Rebalance]:
+def of_the_job(topic: list[SourceRecord]) -> list[Rebalance]:
     """Those that the job `rebalances` writes into its table."""
-    rows, _ = Bucket(RebalanceShelf(StormRule(300_000, 0.2)), None).take(topic, 0)
+    rows, _ = Bucket(RebalanceAggregatorFactory(StormRule(300_000, 0.2)), None).take(topic, 0)
     return [Rebalance(**row.columns) for row in rows if row.table == "rebalances"]
 
 
@@ -202,8 +204,8 @@ def as_shown(row: Rebalance, cells: list[str]) -> list[str]:
 def test_the_command_and_the_job_find_the_same_rebalances_in_one_topic(seed: int, wrong: Wrong) -> None:
     chance = random.Random(seed)
     topic = records(wrong(history(seed), chance))
-    topic.append(Record(0, len(topic), T, b"g", encode_event(BEGIN)[1].replace(b'"Stable"', b"true")))
-    topic.append(Record(0, len(topic), T, b"g", encode_event(replace(END, group_id="another"))[1]))
+    topic.append(SourceRecord(0, len(topic), T, b"g", encode_event(BEGIN)[1].replace(b'"Stable"', b"true")))
+    topic.append(SourceRecord(0, len(topic), T, b"g", encode_event(replace(END, group_id="another"))[1]))
     found, cells = of_the_command(topic)
     assert len(found) > 5
     assert found == of_the_job(topic)
@@ -212,7 +214,7 @@ def test_the_command_and_the_job_find_the_same_rebalances_in_one_topic(seed: int
 
 def test_a_gap_in_a_rebalance_makes_no_two_of_it() -> None:
     gap = GroupEvent("", -1, "", "", "7 events of any groups were dropped", COMPLETE.wall_ms, dropped_count=7)
-    read = chapters([BEGIN, JOINED, gap, COMPLETE, END])
+    read = rebalance_views([BEGIN, JOINED, gap, COMPLETE, END])
     assert [(each.is_rebalance, each.is_over, len(each.events)) for each in read] == [
         (True, True, 4), (False, True, 1)
     ]  # fmt: skip
@@ -220,7 +222,7 @@ def test_a_gap_in_a_rebalance_makes_no_two_of_it() -> None:
 
 def test_what_cuts_a_rebalance_off_ends_its_chapter() -> None:
     again = replace(BEGIN, wall_ms=T + 5_000)
-    read = chapters([BEGIN, JOINED, RESTART, BEGIN, again, JOINED])
+    read = rebalance_views([BEGIN, JOINED, RESTART, BEGIN, again, JOINED])
     outcomes = [each.rebalance and each.rebalance.outcome for each in read]
     assert outcomes == ["Dead", None, UNKNOWN, "PreparingRebalance"]
     assert [each.is_over for each in read] == [True, True, True, False]
@@ -228,7 +230,7 @@ def test_what_cuts_a_rebalance_off_ends_its_chapter() -> None:
 
 @pytest.mark.parametrize("first", [1, 2, 3])
 def test_one_that_began_before_the_topic_is_told_with_what_its_end_knows(first: int) -> None:
-    (found,) = told(WHOLE[first:])
+    (found,) = folded(WHOLE[first:])
     assert (found.cause, found.duration_ms, found.started_at) == ("session_expired", 1_000, T)
     assert (found.reason, found.member_id, found.outcome) == ("session expired", None, "Stable")
     assert found.causes[0] == "session_expired"
@@ -244,13 +246,13 @@ def test_attempts_are_counted_and_the_last_join_phase_tells_who_was_last() -> No
     )
     second = replace(COMPLETE, generation_id=3, wall_ms=T + 1_500, last_member_id="c", last_arrival_ms=5)
     end = replace(END, generation_id=3, wall_ms=T + 1_600)
-    (found,) = told([BEGIN, COMPLETE, again, second, end])
+    (found,) = folded([BEGIN, COMPLETE, again, second, end])
     assert (found.attempts, found.last_member_id, found.last_arrival_ms) == (2, "c", 5)
     assert found.causes == ["session_expired", "member_left"]
 
 
 def test_a_restart_ends_what_was_running() -> None:
-    (found,) = told([BEGIN, RESTART])
+    (found,) = folded([BEGIN, RESTART])
     assert (found.cause, found.outcome, found.duration_ms) == ("session_expired", "Dead", 700)
     assert (found.join_ms, found.sync_ms, found.ended_at) == (700, 0, T + 700)
     assert found.causes == ["session_expired", "coordinator_restarted"]
@@ -260,45 +262,45 @@ def test_one_whose_end_was_dropped_lasts_until_it_was_last_heard_of() -> None:
     later = [
         replace(each, generation_id=each.generation_id + 1, wall_ms=each.wall_ms + 60_000) for each in WHOLE
     ]
-    lost, found = told([BEGIN, JOINED, COMPLETE, *later])
+    lost, found = folded([BEGIN, JOINED, COMPLETE, *later])
     assert (lost.outcome, lost.duration_ms, lost.cause) == (UNKNOWN, 900, "session_expired")
     assert (found.outcome, found.started_at) == ("Stable", T + 60_000)
 
 
 def test_what_comes_again_or_late_begins_nothing() -> None:
-    assert len(told([COMPLETE, END])) == 1
-    assert told(WHOLE, RebalanceFold(None, 2, END.wall_ms)) == []
+    assert len(folded([COMPLETE, END])) == 1
+    assert folded(WHOLE, RebalanceFold(None, 2, END.wall_ms)) == []
 
 
 def test_a_rebalance_in_the_ms_of_the_last_ones_end_is_another() -> None:
     begin = replace(BEGIN, generation_id=2, wall_ms=END.wall_ms, cause="member_left")
     end = replace(END, generation_id=3, rebalance_cause="member_left")
-    assert [each.cause for each in told([*WHOLE, begin, end])] == ["session_expired", "member_left"]
+    assert [each.cause for each in folded([*WHOLE, begin, end])] == ["session_expired", "member_left"]
 
 
 def test_generations_begin_anew_with_a_group_that_was_deleted() -> None:
     deleted = event(2_000, "Empty Dead", Kind.GROUP_DELETED, generation_id=2)
     again = [replace(each, generation_id=0, wall_ms=T) for each in (BEGIN, END)]
-    assert len(told([*WHOLE, deleted, *again])) == 2
+    assert len(folded([*WHOLE, deleted, *again])) == 2
 
 
 def test_a_cause_that_is_not_known_yet_passes_through() -> None:
     begin = replace(BEGIN, cause="moon_phase", reason="the moon is full")
-    (found,) = told([begin, COMPLETE, replace(END, rebalance_cause="moon_phase")])
+    (found,) = folded([begin, COMPLETE, replace(END, rebalance_cause="moon_phase")])
     assert (found.cause, found.reason, found.causes) == ("moon_phase", "the moon is full", ["moon_phase"])
 
 
 def test_an_event_beside_a_rebalance_is_none() -> None:
-    assert told([event(0, "Stable", Kind.STATIC_MEMBER_REPLACED, removed_count=1)]) == []
+    assert folded([event(0, "Stable", Kind.STATIC_MEMBER_REPLACED, removed_count=1)]) == []
 
 
 @pytest.mark.parametrize(("former", "today"), RENAMED_SLUGS.items())
 def test_a_former_cause_is_in_the_rows_under_its_name_of_today(former: str, today: str) -> None:
     """In events of an older version, and in the state that a job of an older version left in its checkpoint."""
     began, ended = replace(BEGIN, cause=former), replace(END, rebalance_cause=former)
-    bucket = Bucket(RebalanceShelf(StormRule(600_000, 0.2)), None)
-    rows, letters = bucket.take(records([began, JOINED, COMPLETE, ended]), 0)
-    assert letters == []
+    bucket = Bucket(RebalanceAggregatorFactory(StormRule(600_000, 0.2)), None)
+    rows, dead_letters = bucket.take(records([began, JOINED, COMPLETE, ended]), 0)
+    assert dead_letters == []
     (found,) = (row.columns for row in rows if row.table == "rebalances")
     assert (found["cause"], found["causes"]) == (today, [today, "member_joined"])
 

@@ -14,9 +14,9 @@ for found in pkgutil.walk_packages(muster.spark.__path__, "muster.spark."):
     importlib.import_module(found.name)
 print("arrow_to_pandas" in vars(Serializer))
 
-from muster.spark.events.books import MemberShelf
-from muster.spark.events.stateful import StoryTeller
-sent = pickle.dumps(StoryTeller(MemberShelf(), "topic"))
+from muster.spark.events.aggregators import MemberAggregatorFactory
+from muster.spark.events.stateful import BucketProcessor
+sent = pickle.dumps(BucketProcessor(MemberAggregatorFactory(), "topic"))
 print("arrow_to_pandas" in vars(Serializer))
 received = [pickle.loads(sent), pickle.loads(sent)]
 print("arrow_to_pandas" in vars(Serializer), {each._topic for each in received})

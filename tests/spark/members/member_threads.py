@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from muster.spark.members.checks import Cluster
+from muster.spark.members.checks import ClusterQueries
 from muster.spark.members.driver import prepare
-from muster.spark.members.member import Member, Task
+from muster.spark.members.member import ExecutorMember, Task
 from muster.spark.members.plan import MemberContext, Plan, Positions, effective_settings
 from muster.spark.members.report import MemberReport
 
@@ -62,7 +62,7 @@ def plan_for(
         settings=effective,
         **options,
     )
-    return prepare(Cluster(bootstrap, effective), plan, continuous=continuous)
+    return prepare(ClusterQueries(bootstrap, effective), plan, continuous=continuous)
 
 
 def run_threads(plan: Plan) -> list[MemberReport]:
@@ -73,7 +73,7 @@ def run_threads(plan: Plan) -> list[MemberReport]:
         def arrive() -> None:
             barrier.wait(60)
 
-        return Member(plan, Task(number, number, arrive)).run()
+        return ExecutorMember(plan, Task(number, number, arrive)).run()
 
     with ThreadPoolExecutor(plan.members) as pool:
         return list(pool.map(live, range(plan.members)))

@@ -1,4 +1,4 @@
-"""What the driver asks before a run: answers that pass are asked for again, refusals are told."""
+"""What the driver asks before a run: answers that pass are asked for again, refusals are reported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from muster.spark.members import checks
-from muster.spark.members.checks import Cluster, check_committed
+from muster.spark.members.checks import ClusterQueries, check_committed
 from muster.spark.members.plan import MembersError, effective_settings
+from protocol.topic_partition import TopicPartition
 
 
 class Coordinator:
@@ -23,29 +24,29 @@ class Coordinator:
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    """Nobody is there, and nothing of it is asked."""
-    return Cluster("127.0.0.1:1", {"log_level": "0"})
+def cluster() -> ClusterQueries:
+    """A cluster that is not there, and is not asked anything."""
+    return ClusterQueries("127.0.0.1:1", {"log_level": "0"})
 
 
-def test_a_coordinator_that_is_on_its_way_is_asked_again(cluster: Cluster) -> None:
+def test_a_coordinator_that_is_on_its_way_is_asked_again(cluster: ClusterQueries) -> None:
     """Seen with Kafka 4.3.1: the first group of a new cluster hears NOT_COORDINATOR."""
     ask = Coordinator(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
     assert cluster._of_coordinator("asking", ask) == "here"
 
 
-def test_a_group_that_is_not_there_has_no_answer(cluster: Cluster) -> None:
+def test_a_group_that_is_not_there_has_no_answer(cluster: ClusterQueries) -> None:
     assert cluster._of_coordinator("asking", Coordinator(KafkaError.GROUP_ID_NOT_FOUND)) is None
 
 
-def test_an_error_that_does_not_pass_is_told_at_once(cluster: Cluster) -> None:
+def test_an_error_that_does_not_pass_is_told_at_once(cluster: ClusterQueries) -> None:
     ask = Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(MembersError, match=r"^asking on 127.0.0.1:1: .*uthorization failed"):
         cluster._of_coordinator("asking", ask)
 
 
 def test_a_coordinator_that_never_comes_is_given_up(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "TIMEOUT_S", 0.0)
     with pytest.raises(MembersError, match=r"asking on 127.0.0.1:1"):
@@ -53,10 +54,11 @@ def test_a_coordinator_that_never_comes_is_given_up(
 
 
 def test_a_group_beyond_the_end_of_logs_names_the_first_and_counts_the_others() -> None:
-    ends = {("t", 0): 5, ("t", 1): 5, ("t", 2): 5}
-    check_committed("g", {("t", 0): 5, ("other", 0): 99}, ends)
+    first, second, third = (TopicPartition("t", number) for number in range(3))
+    ends = {first: 5, second: 5, third: 5}
+    check_committed("g", {first: 5, TopicPartition("other", 0): 99}, ends)
     with pytest.raises(MembersError, match=r"t-1 at 6, and the log ends at 5 \(and 1 more\)"):
-        check_committed("g", {("t", 1): 6, ("t", 2): 7}, ends)
+        check_committed("g", {second: 6, third: 7}, ends)
 
 
 def test_where_a_store_decides_nothing_is_skipped_in_silence() -> None:

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.observer import Observer, unique
@@ -18,6 +19,7 @@ from harness.processes import ServerProcess, wait_until
 from muster.spark.members import stop
 from muster.spark.members.plan import MemberContext, MembersError, SupersededError
 from muster.spark.members.report import MemberReport, RebalanceKind
+from protocol.topic_partition import TopicPartition
 from tests.spark.members.member_threads import Sink, plan_for, run_threads
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -79,7 +81,7 @@ def test_two_members_read_every_row_once_and_leave_together(
     reports = run_threads(plan)
     assert values(sink) == written
     assert observer.committed(group, topic) == observer.log_ends(topic, PARTITIONS)
-    assert observer.state(group) == "EMPTY", "nobody has stayed behind"
+    assert observer.state(group) == "EMPTY", "no member has stayed behind"
     assert sum(report.rows for report in reports) == 400
     read = sorted((span.partition, span.rows) for report in reports for span in report.ranges)
     assert sum(rows for _, rows in read) == 400
@@ -153,7 +155,7 @@ def test_what_retention_has_removed_is_left_out_and_an_emptied_log_has_an_end(
 def remove_before(broker: ServerProcess, topic: str, offsets: dict[int, int]) -> None:
     """What retention does in time, at once."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    asked = [ClientPartition(topic, partition, offset) for partition, offset in offsets.items()]
     for future in admin.delete_records(asked, request_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S)
 
@@ -213,7 +215,7 @@ class Store:
     """A store with offsets of its own, as a database would have it: rows and offsets change as one."""
 
     def __init__(self) -> None:
-        self.next_offsets: dict[tuple[str, int], int] = {}
+        self.next_offsets: dict[TopicPartition, int] = {}
         self.rows: list[tuple[int, str]] = []
         self.asked: list[str] = []
         self.lock = threading.Lock()
@@ -221,15 +223,15 @@ class Store:
     def process(self, batch: pa.RecordBatch, context: MemberContext) -> None:
         with self.lock:
             for span in context.ranges:
-                where = span.topic, span.partition
+                where = span.topic_partition
                 if self.next_offsets.get(where, span.start_offset) != span.start_offset:
                     raise SupersededError(f"{where} is at {self.next_offsets[where]}")
-            self.next_offsets |= {(span.topic, span.partition): span.end_offset for span in context.ranges}
+            self.next_offsets |= {span.topic_partition: span.end_offset for span in context.ranges}
             self.rows += [(row["partition"], row["value"].decode()) for row in batch.to_pylist()]
 
     def positions(
-        self, partitions: Sequence[tuple[str, int]], context: MemberContext
-    ) -> dict[tuple[str, int], int]:
+        self, partitions: Sequence[TopicPartition], context: MemberContext
+    ) -> dict[TopicPartition, int]:
         with self.lock:
             return {where: self.next_offsets.get(where, -2) for where in partitions}
 
@@ -238,7 +240,7 @@ def test_a_store_decides_where_to_go_on_whatever_the_group_has_committed(
     broker: ServerProcess, observer: Observer, topic: str, group: str
 ) -> None:
     written, store = write(observer, topic, 40), Store()
-    store.next_offsets = {(topic, 0): 4, (topic, 1): 10}
+    store.next_offsets = {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 10}
     observer.commit(group, topic, {0: 10, 1: 2, 2: 10, 3: 10})
     plan = plan_for(broker.bootstrap, group, topic, store.process, members=2, positions=store.positions)
     run_threads(plan)
@@ -261,7 +263,7 @@ def test_a_batch_that_another_member_has_stored_is_left_out(
     def process(batch: pa.RecordBatch, context: MemberContext) -> None:
         if not store.rows:
             store.rows.append((0, "stored by another"))
-            store.next_offsets[topic, 0] = 15
+            store.next_offsets[TopicPartition(topic, 0)] = 15
         store.process(batch, context)
 
     (report,) = run_threads(
@@ -282,7 +284,7 @@ def test_a_store_that_refuses_every_batch_ends_the_run(
 
     with pytest.raises(MembersError, match="10 batches in a row were superseded: always"):
         run_threads(plan_for(broker.bootstrap, group, topic, refuse, positions=Store().positions))
-    with pytest.raises(MembersError, match="no positions tell where to go on"):
+    with pytest.raises(MembersError, match="no positions say where to go on"):
         run_threads(plan_for(broker.bootstrap, group, topic, refuse))
 
 

@@ -97,8 +97,8 @@ def test_the_last_attempt_tells_why(
     def fail(batch: Any, context: Any) -> None:
         raise ValueError("always")
 
-    told = f"the members of group {group} failed, in attempt 1 of 1: ValueError: always"
-    with pytest.raises(MembersError, match=f"^{told}$"):
+    failed = f"the members of group {group} failed, in attempt 1 of 1: ValueError: always"
+    with pytest.raises(MembersError, match=f"^{failed}$"):
         members.run(spark, broker.bootstrap, group, [topic], 1, fail, attempts=1, settings=QUICK)
 
 
@@ -221,12 +221,12 @@ def test_a_group_that_is_beyond_a_log_is_refused(
 
 
 def test_the_reason_of_a_failure_is_the_exception_of_the_python_task() -> None:
-    told = (
+    message = (
         "Job aborted due to stage failure: barrier task ResultTask(2, 0) finished unsuccessfully.\n"
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
         '  File "worker.py", line 1, in main\n    process()\n'
         "ValueError: no good\n\n\tat org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:581)\n"
     )
-    assert failure_reason(told) == "ValueError: no good"
+    assert failure_reason(message) == "ValueError: no good"
     lost = "Job aborted due to stage failure: Executor 1 lost (exit code 137)\nDriver stacktrace:"
     assert failure_reason(lost) == "Job aborted due to stage failure: Executor 1 lost (exit code 137)"

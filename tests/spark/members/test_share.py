@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from muster.spark.members.report import OffsetRange
-from muster.spark.members.share import OutOfOrderError, Progress, Share
+from muster.spark.members.share import OutOfOrderError, ProcessedOffset, Share
+from protocol.topic_partition import TopicPartition
 
-A, B = ("t", 0), ("t", 1)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def records(where: tuple[str, int], *offsets: int) -> list[tuple[tuple[str, int], int, str]]:
+def records(where: TopicPartition, *offsets: int) -> list[tuple[TopicPartition, int, str]]:
     return [(where, offset, f"{where[1]}-{offset}") for offset in offsets]
 
 
-def owning(*positions: int | None, ends: dict[tuple[str, int], int] | None = None) -> Share:
+def owning(*positions: int | None, ends: dict[TopicPartition, int] | None = None) -> Share:
     """A share that owns the first partitions of `t`, from the given positions on."""
     share = Share(ends)
-    share.assign({("t", number): position for number, position in enumerate(positions)})
+    share.assign({TopicPartition("t", number): position for number, position in enumerate(positions)})
     return share
 
 
@@ -33,7 +34,7 @@ def test_only_what_is_processed_is_offered_for_a_commit_and_only_once() -> None:
     batch = share.take(records(A, 0, 1))
     assert share.uncommitted() == []
     share.processed(batch)
-    assert share.uncommitted() == [Progress("t", 0, 2, False)]
+    assert share.uncommitted() == [ProcessedOffset("t", 0, 2, False)]
     share.committed(share.uncommitted())
     assert share.uncommitted() == []
 
@@ -43,7 +44,7 @@ def test_the_ranges_of_one_owner_join_up_over_offsets_that_have_no_rows() -> Non
     share.processed(share.take(records(A, 5, 6)))
     share.reach(A, 9)  # Markers of transactions lie at 7 and 8.
     share.processed(share.take([]))
-    assert share.uncommitted() == [Progress("t", 0, 9, False)]
+    assert share.uncommitted() == [ProcessedOffset("t", 0, 9, False)]
     batch = share.take(records(A, 10))
     assert batch.ranges == (OffsetRange("t", 0, 7, 11, 1),)
     share.processed(batch)
@@ -66,9 +67,9 @@ def test_rows_behind_the_end_are_not_taken_and_show_that_it_is_reached() -> None
     assert batch.rows == ["0-0", "0-1"]
     assert share.at_rest() == [], "nothing is processed yet"
     share.processed(batch)
-    assert share.uncommitted() == [Progress("t", 0, 2, True)]
+    assert share.uncommitted() == [ProcessedOffset("t", 0, 2, True)]
     assert share.at_rest() == [A]
-    assert share.at_rest() == [], "told once"
+    assert share.at_rest() == [], "reported once"
 
 
 def test_a_partition_that_ends_with_markers_is_at_its_end_by_the_brokers_word() -> None:
@@ -80,7 +81,7 @@ def test_a_partition_that_ends_with_markers_is_at_its_end_by_the_brokers_word() 
     share.reach(A, 8)
     share.processed(share.take([]))
     assert share.at_rest() == [A]
-    assert share.uncommitted() == [Progress("t", 0, 5, True)]
+    assert share.uncommitted() == [ProcessedOffset("t", 0, 5, True)]
 
 
 def test_a_log_without_rows_is_at_its_end_as_soon_as_the_broker_says_so() -> None:
@@ -88,13 +89,13 @@ def test_a_log_without_rows_is_at_its_end_as_soon_as_the_broker_says_so() -> Non
     assert share.at_rest() == []
     share.reach(A, 0)
     share.processed(share.take([]))
-    assert share.uncommitted() == [Progress("t", 0, 0, True)]
+    assert share.uncommitted() == [ProcessedOffset("t", 0, 0, True)]
 
 
 def test_a_store_that_is_at_the_end_already_has_it_committed_there() -> None:
     share = owning(5, ends={A: 5})
     share.processed(share.take([]))
-    assert share.uncommitted() == [Progress("t", 0, 5, True)]
+    assert share.uncommitted() == [ProcessedOffset("t", 0, 5, True)]
 
 
 def test_a_partition_made_after_the_start_has_nothing_for_a_run_with_ends() -> None:
@@ -115,7 +116,7 @@ def test_rows_of_a_partition_that_was_taken_away_are_left_to_its_next_owner() ->
 def test_a_revocation_asks_for_its_partitions_alone() -> None:
     share = owning(None, None)
     share.processed(share.take([*records(A, 0), *records(B, 4)]))
-    assert share.uncommitted([B, ("elsewhere", 0)]) == [Progress("t", 1, 5, False)]
+    assert share.uncommitted([B, TopicPartition("elsewhere", 0)]) == [ProcessedOffset("t", 1, 5, False)]
 
 
 def test_a_row_that_comes_twice_or_backwards_is_never_committed_over() -> None:

@@ -4,7 +4,7 @@
 
 Each batch writes the places of its records (topic, partition, offset) into a folder of its own, named after it,
 and replaces what an earlier attempt left there. The job ends when the topic has been read. Every batch takes
-SECONDS longer than it needs to: time for somebody to kill the driver in the middle of one.
+SECONDS longer than it needs to: time to kill the driver in the middle of one.
 """
 
 from __future__ import annotations

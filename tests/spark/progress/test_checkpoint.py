@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.checkpoint import LOOKS_MAX, Checkpoint
 from muster.spark.progress.positions import CheckpointError, Positions, Standing
+from protocol.topic_partition import TopicPartition
 
 ABOUT_BATCH = (
     '{"batchWatermarkMs":0,"batchTimestampMs":1795313904488,"conf":{"spark.sql.shuffle.partitions":"2"}}'

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from muster.groups.admin import TopicPartition
 from muster.spark.errors import PassingError
 from muster.spark.progress.group_progress import REFRESH_EVERY_S, GroupProgress
 from muster.spark.progress.positions import (
     SHOWN_MAX,
-    Conflict,
     ConflictError,
+    OffsetConflict,
     Positions,
     Standing,
     conflicts,
@@ -21,6 +20,7 @@ from muster.spark.progress.positions import (
     earliest,
     listed,
 )
+from protocol.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 FRESH = Standing(None, {})
@@ -67,18 +67,22 @@ class Group:
     ("standing", "group", "found"),
     [
         (FRESH, {}, []),
-        (FRESH, {A0: 5}, [Conflict("a", 0, None, 5)]),
-        (FRESH, {A0: 0}, [Conflict("a", 0, None, 0)]),
+        (FRESH, {A0: 5}, [OffsetConflict("a", 0, None, 5)]),
+        (FRESH, {A0: 0}, [OffsetConflict("a", 0, None, 0)]),
         (Standing(3, {A0: 5}), {}, []),
         (Standing(3, {A0: 5}), {A0: 5}, []),
         (Standing(3, {A0: 5}), {A0: 4, A1: 9, B0: 9}, []),
-        (Standing(3, {A0: 5, A1: 0}), {A0: 6, A1: 1}, [Conflict("a", 0, 5, 6), Conflict("a", 1, 0, 1)]),
+        (
+            Standing(3, {A0: 5, A1: 0}),
+            {A0: 6, A1: 1},
+            [OffsetConflict("a", 0, 5, 6), OffsetConflict("a", 1, 0, 1)],
+        ),
         (Standing(None, {A0: 5}), {A0: 5}, []),
-        (Standing(None, {A0: 5}), {A0: 6}, [Conflict("a", 0, 5, 6)]),
+        (Standing(None, {A0: 5}), {A0: 6}, [OffsetConflict("a", 0, 5, 6)]),
     ],
 )
 def test_a_group_that_stands_later_is_a_conflict(
-    standing: Standing, group: Positions, found: list[Conflict]
+    standing: Standing, group: Positions, found: list[OffsetConflict]
 ) -> None:
     assert conflicts(standing, group) == found
 
@@ -132,7 +136,7 @@ def test_a_checkpoint_behind_the_group_is_refused_with_both_positions() -> None:
     group = Group({A0: 10, A1: 30})
     with pytest.raises(ConflictError, match=r"a-1 \(checkpoint: 20, group: 30\)") as refused:
         GroupProgress(Query(Standing(4, {A0: 20, A1: 20})), group).step(0)
-    assert refused.value.conflicts == (Conflict("a", 1, 20, 30),)
+    assert refused.value.conflicts == (OffsetConflict("a", 1, 20, 30),)
     assert "on_conflict='reset'" in str(refused.value)
     assert group.commits == []
 
@@ -160,7 +164,7 @@ def test_a_reset_moves_the_group_back_once_and_says_so(caplog: pytest.LogCapture
     assert "set back, as was asked: a-0 (checkpoint: 20, group: 30)" in caplog.text
     query.now = Standing(5, {A0: 40})
     group.offsets[A0] = 50
-    with pytest.raises(ConflictError, match="Somebody else commits to it"):
+    with pytest.raises(ConflictError, match="Another client commits to it"):
         progress.step(1)
 
 

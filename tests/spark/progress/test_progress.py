@@ -17,12 +17,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from harness.observer import Observer, unique
 from harness.processes import ServerProcess, wait_until
-from muster.groups.admin import TopicPartition
 from muster.spark import progress
 from muster.spark.progress import Follower
 from muster.spark.progress.checkpoint import Checkpoint
 from muster.spark.progress.checkpoint_files import CheckpointFiles
-from muster.spark.progress.positions import Conflict, ConflictError, LiveMembersError, ProgressError
+from muster.spark.progress.positions import ConflictError, LiveMembersError, OffsetConflict, ProgressError
+from protocol.topic_partition import TopicPartition
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.topics import PARTITIONS, Topic, run_to_end
 
@@ -148,7 +148,7 @@ def test_a_checkpoint_behind_the_group_is_refused_before_the_query_starts_and_ma
     observer.commit(job.group, topic.name, ahead)
     with pytest.raises(ConflictError) as refused:
         job.follow()
-    assert refused.value.conflicts == (Conflict(topic.name, 1, 10, 25),)
+    assert refused.value.conflicts == (OffsetConflict(topic.name, 1, 10, 25),)
     assert f"{topic.name}-1 (checkpoint: 10, group: 25)" in str(refused.value)
     assert observer.committed(job.group, topic.name) == ahead
     with job.follow(on_conflict="reset"):
@@ -269,7 +269,7 @@ def test_a_broker_that_comes_back_gets_the_newest_offsets(
             other.kill()
             topic.write(*values(30))
             wait_until(lambda: plain(follower.pending, topic.name) == end(60), "a commit waits", DEADLINE_S)
-            wait_until(lambda: follower.error, "the error is told", DEADLINE_S)
+            wait_until(lambda: follower.error, "the error is reported", DEADLINE_S)
             assert not follower.flush(1.0)
             assert (follower.state, plain(follower.committed, topic.name)) == ("following", end(30))
             other.start()

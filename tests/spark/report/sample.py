@@ -1,7 +1,7 @@
 """Tables as the jobs write them, of groups that never were: seeded, consistent with each other, small.
 
 Members come and go, each time with a rebalance that ends a session or begins one; consumers fall behind while
-their group rebalances or stands still. So what one table tells can be found in the others. Written without Spark.
+their group rebalances or stands still. So what one table has can be found in the others. Written without Spark.
 """
 
 from __future__ import annotations

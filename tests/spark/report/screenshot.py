@@ -1,4 +1,4 @@
-"""The pictures of docs/spark-report.md, made anew: python -m tests.spark.report.screenshot [TABLES]
+"""The pictures of docs/spark-report.md, taken again: python -m tests.spark.report.screenshot [TABLES]
 
 Without TABLES they are of the tests' sample: ten groups that never were, over a day.
 """

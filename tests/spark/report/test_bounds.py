@@ -47,7 +47,7 @@ def many_groups(
     of_rebalance = np.minimum(chance.geometric(0.002, rebalance_rows), groups) - 1
     ended = (BEGIN_MS + chance.integers(0, WEEK_MINUTES, rebalance_rows) * MINUTE_MS) * 1000
     ms, clients = chance.integers(1, 60_000, rebalance_rows), names[of_rebalance] + "-client"
-    # Whoever chooses ids may choose them long, and of what JSON and HTML have to escape.
+    # Clients may choose long ids, and of what JSON and HTML have to escape.
     reasons = np.array(
         [f"member left: {each} {'</script>' * 30}" for each in range(rebalance_rows)], dtype=object
     )

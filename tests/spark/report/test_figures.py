@@ -35,16 +35,20 @@ def frame(document: Document, table: str) -> pd.DataFrame:
     return found
 
 
-def told(sample: Sample, table: str) -> pd.DataFrame:
+def rows_of(sample: Sample, table: str) -> pd.DataFrame:
     return pd.DataFrame(sample.rows[table])
 
 
 def test_the_headline_is_the_sum_of_the_tables(sample: Sample, report: Report) -> None:
-    headline, rebalances, lag = report.document["headline"], told(sample, "rebalances"), told(sample, "lag")
+    headline, rebalances, lag = (
+        report.document["headline"],
+        rows_of(sample, "rebalances"),
+        rows_of(sample, "lag"),
+    )
     assert headline["groups"] == len(KINDS)
     assert headline["rebalances"] == len(rebalances) > 200
     assert headline["lost_ms"] == rebalances["duration_ms"].sum()
-    assert headline["storms"] == len(told(sample, "storms")) > 0
+    assert headline["storms"] == len(rows_of(sample, "storms")) > 0
     assert headline["dead_letters"] == 23
     worst = lag.loc[lag["lag_records"].idxmax()]
     shown = headline["worst"]["lag_records"]
@@ -57,16 +61,17 @@ def test_the_headline_is_the_sum_of_the_tables(sample: Sample, report: Report) -
 
 def test_every_group_has_its_own_figures(sample: Sample, report: Report) -> None:
     shown = frame(report.document, "groups").set_index("group").astype(float).fillna(0)
-    lost = told(sample, "rebalances").groupby("group_id")["duration_ms"].agg(["sum", "size"])
+    lost = rows_of(sample, "rebalances").groupby("group_id")["duration_ms"].agg(["sum", "size"])
     assert shown["lost_ms"].to_dict() == lost["sum"].to_dict()
     assert shown["rebalances"].to_dict() == lost["size"].to_dict()
     assert (
-        shown["commits"].to_dict() == told(sample, "commits").groupby("group_id")["commits"].sum().to_dict()
+        shown["commits"].to_dict()
+        == rows_of(sample, "commits").groupby("group_id")["commits"].sum().to_dict()
     )
-    noisy = told(sample, "commits").groupby("group_id")["noisy"].sum()
+    noisy = rows_of(sample, "commits").groupby("group_id")["noisy"].sum()
     assert shown["noisy_minutes"].to_dict() == noisy.to_dict()
     assert noisy["recommendations"] > 0
-    churn = told(sample, "churn").groupby("group_id")[["joined", "left", "expired"]].sum().sum(axis=1)
+    churn = rows_of(sample, "churn").groupby("group_id")[["joined", "left", "expired"]].sum().sum(axis=1)
     assert shown["churn"][churn.index].to_dict() == churn.to_dict()
 
 
@@ -74,7 +79,9 @@ def test_lag_over_time_is_the_worst_minute_of_each_step(sample: Sample, report: 
     steps = report.document["lag"]
     assert (steps["begin"], steps["width"]) == (BEGIN_MS, 5 * MINUTE_MS)
     by_minute = (
-        told(sample, "lag").groupby(["group_id", "minute"]).agg({"lag_records": "sum", "lag_seconds": "max"})
+        rows_of(sample, "lag")
+        .groupby(["group_id", "minute"])
+        .agg({"lag_records": "sum", "lag_seconds": "max"})
     )
     expected = by_minute.reset_index()
     expected["step"] = (expected["minute"] - BEGIN_MS) // steps["width"]
@@ -90,20 +97,20 @@ def test_lag_over_time_is_the_worst_minute_of_each_step(sample: Sample, report: 
 
 def test_causes_count_and_add_up_for_all_and_for_each_group(sample: Sample, report: Report) -> None:
     shown = frame(report.document, "causes")
-    by_cause = told(sample, "rebalances").groupby("cause")["duration_ms"].agg(["size", "sum", "max"])
+    by_cause = rows_of(sample, "rebalances").groupby("cause")["duration_ms"].agg(["size", "sum", "max"])
     of_all = shown[shown["group_id"].isna()].set_index("cause")
     assert of_all["rows"].to_dict() == by_cause["size"].to_dict()
     assert of_all["duration_ms"].to_dict() == by_cause["sum"].to_dict()
     assert of_all["longest_ms"].to_dict() == by_cause["max"].to_dict()
     of_each = shown.dropna(subset="group_id").set_index(["group_id", "cause"])["rows"]
-    assert of_each.to_dict() == told(sample, "rebalances").groupby(["group_id", "cause"]).size().to_dict()
+    assert of_each.to_dict() == rows_of(sample, "rebalances").groupby(["group_id", "cause"]).size().to_dict()
 
 
 def test_time_lost_over_time_has_every_rebalance_in_the_step_that_it_ended_in(
     sample: Sample, report: Report
 ) -> None:
     shown, width = frame(report.document, "pace"), report.document["pace"]["width"]
-    rebalances = told(sample, "rebalances")
+    rebalances = rows_of(sample, "rebalances")
     expected = rebalances.groupby([rebalances["ended_at"] // width * width, "cause"])["duration_ms"].sum()
     assert (
         shown[shown["group_id"].isna()].set_index(["at_ms", "cause"])["duration_ms"].to_dict()
@@ -134,7 +141,7 @@ def test_every_rebalance_of_a_small_table_is_a_bar_with_all_that_is_known(
 
 
 def test_sessions_are_counted_by_length_and_end(sample: Sample, report: Report) -> None:
-    members = told(sample, "members")
+    members = rows_of(sample, "members")
     limits = report.document["lengths"]["limits"]
     lengths = [8 if pd.isna(ms) else sum(ms >= limit for limit in limits) for ms in members["duration_ms"]]
     expected = members.groupby([pd.Series(lengths, name="length"), "ended_by"]).size()
@@ -148,7 +155,7 @@ def test_sessions_are_counted_by_length_and_end(sample: Sample, report: Report) 
 
 def test_churners_are_by_client_and_host_the_foremost_first(sample: Sample, report: Report) -> None:
     keys = ["group_id", "client_id", "client_host"]
-    expected = told(sample, "churn").groupby(keys)[["joined", "left", "expired"]].sum()
+    expected = rows_of(sample, "churn").groupby(keys)[["joined", "left", "expired"]].sum()
     shown = frame(report.document, "churn").set_index(keys)
     for name in expected:
         assert shown[name].to_dict() == expected[name][shown.index].to_dict()
@@ -162,7 +169,7 @@ def test_dead_letters_are_by_reason(sample: Sample, report: Report) -> None:
     )
     assert len(shown) == len(letters["rows"])
     keys = ["job", "source_topic", "reason"]
-    expected = told(sample, "dead_letters").groupby(keys)["seen_at"].agg(["size", "max"])
+    expected = rows_of(sample, "dead_letters").groupby(keys)["seen_at"].agg(["size", "max"])
     rows = zip(shown, letters["rows"], letters["seen_at"], strict=True)
     assert {tuple(texts[each] for each in key): (count, last) for key, count, last in rows} == {
         key: (row["size"], row["max"]) for key, row in expected.iterrows()
@@ -172,7 +179,7 @@ def test_dead_letters_are_by_reason(sample: Sample, report: Report) -> None:
 def test_a_selection_is_of_groups_and_of_a_time_whose_end_is_exclusive(sample: Sample, tables: Path) -> None:
     begin, end = BEGIN_MS + 3 * HOUR_MS, BEGIN_MS + 20 * HOUR_MS
     found = make_report(tables, Selection(("billing", "fraud-scoring"), begin, end)).document
-    rows = told(sample, "rebalances")
+    rows = rows_of(sample, "rebalances")
     rows = rows[
         rows["group_id"].isin(["billing", "fraud-scoring"])
         & (rows["ended_at"] >= begin)
@@ -180,18 +187,18 @@ def test_a_selection_is_of_groups_and_of_a_time_whose_end_is_exclusive(sample: S
     ]
     assert found["headline"]["rebalances"] == len(rows)
     assert found["headline"]["groups"] == 2
-    letters = told(sample, "dead_letters")["seen_at"]
+    letters = rows_of(sample, "dead_letters")["seen_at"]
     assert found["headline"]["dead_letters"] == ((letters >= begin) & (letters < end)).sum()
     exactly = make_report(tables, Selection((), None, int(rows["ended_at"].iloc[0]))).document
-    all_rows = told(sample, "rebalances")["ended_at"]
+    all_rows = rows_of(sample, "rebalances")["ended_at"]
     assert exactly["headline"]["rebalances"] == (all_rows < rows["ended_at"].iloc[0]).sum()
 
 
 def test_a_group_that_is_in_no_table_is_refused_and_among_others_told(sample: Sample, tables: Path) -> None:
-    with pytest.raises(ReportError, match="no table tells of the group 'biling'"):
+    with pytest.raises(ReportError, match="no table knows the group 'biling'"):
         make_report(tables, Selection(("biling",)))
     found = make_report(tables, Selection(("billing", "x", "y")))
-    assert found.problems == ["No table tells of the groups 'x', 'y'."]
+    assert found.problems == ["No table knows the groups 'x', 'y'."]
     assert found.document["problems"] == found.problems
 
 

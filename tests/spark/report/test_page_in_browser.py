@@ -176,11 +176,11 @@ def test_hover_tells_what_is_known_of_a_rebalance(day: Page, sample: Sample) -> 
     page.get_by_role("button", name="audit-log").first.click()
     page.locator("#timeline-chart .bars .point path").first.hover(force=True)
     page.locator("#timeline-chart .hovertext").wait_for()
-    told = page.locator("#timeline-chart .hovertext").text_content() or ""
+    shown = page.locator("#timeline-chart .hovertext").text_content() or ""
     row = next(row for row in sample.rows["rebalances"] if row["group_id"] == "audit-log")
     for words in (row["cause"].replace("_", " "), "in audit-log", "UTC", "join ", "sync ", row["client_id"],
                   row["client_host"], "last to join: ", "generation ", "then Stable"):  # fmt: skip
-        assert words in told, told
+        assert words in shown, shown
 
 
 def test_both_schemes_and_both_widths_have_colours_and_widths_of_their_own(day: Page) -> None:
@@ -190,7 +190,7 @@ def test_both_schemes_and_both_widths_have_colours_and_widths_of_their_own(day: 
         document.querySelector('#lag-chart .xtick text').style.fill]"""
     light = page.evaluate(look)
     page.emulate_media(color_scheme="dark")
-    wait_until(lambda: page.evaluate(look)[2] != light[2], "the charts are drawn anew", DEADLINE_S)
+    wait_until(lambda: page.evaluate(look)[2] != light[2], "the charts are drawn again", DEADLINE_S)
     assert all(dark != bright for dark, bright in zip(page.evaluate(look), light, strict=True))
     page.set_viewport_size({"width": 390, "height": 800})
     width = "document.querySelector('#timeline-chart svg').clientWidth"
@@ -235,4 +235,4 @@ def test_empty_tables_and_damage_are_told_in_sentences(tmp_path: Path, open_page
     assert all(sentence.endswith(".") for sentence in sentences)
     assert page.locator(".chart:visible, .list:visible, .legend:visible").count() == 0
     assert "lag/<b>.parquet could not be read to its end" in page.locator(".warning").inner_text()
-    assert "The tables tell of nothing in this time." in page.locator("#span").inner_text()
+    assert "The tables have nothing in this time." in page.locator("#span").inner_text()

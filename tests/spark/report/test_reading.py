@@ -21,7 +21,7 @@ from muster.spark.report.errors import ReportError
 from muster.spark.report.page import filled, policy, write_page
 from muster.spark.report.reading import PROBLEMS_MAX, Selection, TablesReader
 from muster.spark.report.report import make_report
-from muster.spark.report.texts import NAME_MAX_CHARS, NOBODY, Texts, as_json, presentable
+from muster.spark.report.texts import NAME_MAX_CHARS, NO_TEXT, Texts, as_json, presentable
 from muster.spark.report.totals import ROWS, Foremost, Totals
 from muster.spark.tables import TABLES
 from tests.spark.report.sample import BEGIN_MS, HOUR_MS, KINDS, Sample, write_table
@@ -104,7 +104,7 @@ def test_the_command_makes_a_page_without_java_and_says_what_of(tmp_path: Path) 
         ({"begin": "2026-03-02", "end": "2026-03-02"}, "--from 2026-03-02 is not before --to 2026-03-02"),
         ({"out": "empty"}, "is a folder; --out is the page to write"),
         ({"out": "nowhere/page.html"}, "there is no folder"),
-        ({"groups": ["other"]}, "no table tells of the group 'other'"),
+        ({"groups": ["other"]}, "no table knows the group 'other'"),
     ],
 )
 def test_wrong_options_are_refused_in_a_sentence_and_what_is_there_stays(
@@ -280,7 +280,7 @@ def test_texts_are_kept_apart_by_all_their_characters_and_shown_cut() -> None:
     texts = Texts()
     long = "x" * NAME_MAX_CHARS
     positions = [texts.position(each) for each in (long + "a", long + "b", "short", "short", "", None, 7)]
-    assert positions == [0, 1, 2, 2, 3, NOBODY, NOBODY]
+    assert positions == [0, 1, 2, 2, 3, NO_TEXT, NO_TEXT]
     assert texts.shown[0] == f"{long}… (121 characters)"
     assert texts.shown[2:] == ["short", "(empty)"]
 

@@ -26,7 +26,7 @@ function drawLag() {
   const rows = ofChosen(tables.lag);
   if (!data.lag.group_id.length && !tables.groups.length) return show("lag", "The table lag is empty.");
   const { groups, all } = foremost(rows, (row) => Math.max(row.lag_records ?? 0, (row.lag_seconds ?? 0) * 10), LINES_MAX);
-  if (!groups.length) return show("lag", `No lag: as far as the table tells, ${chosen.size ? "the chosen groups are" : "every group is"} at the ends of its partitions.`.replace("are at the ends of its", "are at the ends of their"));
+  if (!groups.length) return show("lag", `No lag: as far as the table shows, ${chosen.size ? "the chosen groups are" : "every group is"} at the ends of its partitions.`.replace("are at the ends of its", "are at the ends of their"));
   const times = stepTimes("lag");
   const traces = groups.flatMap((group, index) => [["lag_records", "y", 1], ["lag_seconds", "y2", 1000]].map(([name, yaxis, factor]) => {
     const values = dense("lag", rows, group, name, factor);
@@ -52,7 +52,7 @@ function drawLag() {
 
 function drawTimeline() {
   const rows = ofChosen(tables.rebalances);
-  if (!rows.length) return show("timeline", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table tells of none.");
+  if (!rows.length) return show("timeline", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table has none.");
   const lost = added(rows.map((row) => ({ ...row, ms: row.join_ms + row.sync_ms })), (row) => row.group_id, ["ms"]).sort((a, b) => b.ms - a.ms);
   const groups = lost.slice(0, TRACKS_MAX).map((each) => each.key);
   const shown = rows.filter((row) => groups.includes(row.group_id));
@@ -74,14 +74,14 @@ function drawTimeline() {
   ].join(" "));
 }
 function rebalanceWords(row) {
-  const someone = (client, host) => (client < 0 ? "" : `${text(client)}${host < 0 ? "" : ` at ${text(host)}`}`);
-  const last = someone(row.last_client_id, row.last_client_host);
+  const clientAt = (client, host) => (client < 0 ? "" : `${text(client)}${host < 0 ? "" : ` at ${text(host)}`}`);
+  const last = clientAt(row.last_client_id, row.last_client_host);
   const within = row.causes.map(text).filter((cause) => cause !== text(row.cause)).map(humanly);
   const lines = [
     `<b>${safe(humanly(text(row.cause)))}</b> in <b>${safe(text(row.group_id))}</b>`,
     wrapped(text(row.reason)),
     `${exactly(row.started_at)} UTC, ${duration(row.join_ms + row.sync_ms)}: join ${duration(row.join_ms)}, sync ${duration(row.sync_ms)}`,
-    row.client_id < 0 ? "" : wrapped(`through ${someone(row.client_id, row.client_host)}`),
+    row.client_id < 0 ? "" : wrapped(`through ${clientAt(row.client_id, row.client_host)}`),
     last ? wrapped(`last to join: ${last}${row.last_arrival_ms == null ? "" : `, after ${duration(row.last_arrival_ms)}`}`) : "",
     within.length ? wrapped(`within it: ${within.join(", ")}`) : "",
     `${row.attempts > 1 ? `${row.attempts} attempts, ` : ""}generation ${row.generation_id}, ${plural(row.member_count, "member")}, then ${safe(text(row.outcome))}`,
@@ -91,7 +91,7 @@ function rebalanceWords(row) {
 
 function drawPace() {
   const rows = totalled(tables.pace);
-  if (!rows.length) return show("pace", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table tells of none.");
+  if (!rows.length) return show("pace", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table has none.");
   const { width } = data.pace;
   const causes = added(rows, (row) => row.cause, ["duration_ms"]).sort((a, b) => b.duration_ms - a.duration_ms).map((each) => each.key);
   const traces = causes.map((cause) => {
@@ -126,7 +126,7 @@ function drawStorms() {
 
 function drawLengths() {
   const rows = totalled(tables.lengths);
-  if (!rows.length) return show("lengths", `No sessions: as far as the table tells, no member of ${someGroup()} has ended.`);
+  if (!rows.length) return show("lengths", `No sessions: as far as the table shows, no member of ${someGroup()} has ended.`);
   const limits = data.lengths.limits.map((each) => duration(each));
   const names = [`under ${limits[0]}`, ...limits.slice(1).map((limit) => `to ${limit}`), `over ${limits.at(-1)}`, "since before"];
   const ends = added(rows, (row) => row.ended_by, ["rows"]).sort((a, b) => b.rows - a.rows).map((each) => each.key);
@@ -152,7 +152,7 @@ function drawSessions() {
   byId("sessions-lede").textContent = chosen.size || !busiest
     ? "Each closed session of a client, coloured by how it ended."
     : `Each closed session of a client, coloured by how it ended: of ${text(busiest.group)}, where most come and go. Choose another group to see its members.`;
-  if (!rows.length) return show("sessions", `No sessions: as far as the table tells, no member of ${someGroup()} has ended.`);
+  if (!rows.length) return show("sessions", `No sessions: as far as the table shows, no member of ${someGroup()} has ended.`);
   const nameOf = (row) => (chosen.size > 1 ? `${text(row.group_id)} · ` : "") + (text(row.client_id) || text(row.member_id));
   const clients = added(rows.map((row) => ({ ...row, one: 1 })), nameOf, ["one"]).sort((a, b) => b.one - a.one || (a.key < b.key ? -1 : 1));
   const names = clients.slice(0, CLIENTS_MAX).map((each) => each.key);

@@ -17,7 +17,7 @@ function drawTiles() {
   const tile = (name, figure, words) => element("div", { class: "tile" }, element("h3", {}, name), element("strong", {}, figure), element("p", {}, words));
   const rebalances = sum("rebalances");
   byId("tiles").replaceChildren(
-    tile("Groups", counted(chosen.size || data.group_count), chosen.size ? `chosen of ${counted(data.group_count)}` : "with anything to tell"),
+    tile("Groups", counted(chosen.size || data.group_count), chosen.size ? `chosen of ${counted(data.group_count)}` : "with any figures"),
     tile("Rebalances", counted(rebalances), rebalances ? `${duration(sum("lost_ms") / rebalances)} each on average` : "none"),
     tile("Time lost to them", duration(sum("lost_ms")), "of all these groups together"),
     tile("Worst lag, in records", records ? counted(records.value) : "–", where(records)),
@@ -38,7 +38,7 @@ const COLUMNS = [
 ];
 function drawGroups() {
   const rows = [...tables.groups];
-  if (!rows.length) return show("groups", "No groups: the tables are empty, or tell of none in this time.");
+  if (!rows.length) return show("groups", "No groups: the tables are empty, or have none in this time.");
   show("groups", null);
   const { name, descending } = tableOrder;
   const valueOf = (row) => (name === "group" ? text(row.group) : row[name] ?? -1);
@@ -71,7 +71,7 @@ function drawList(section, items) {
 
 function drawCauses() {
   const rows = totalled(tables.causes);
-  if (!rows.length) return show("causes", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table tells of none.");
+  if (!rows.length) return show("causes", data.headline.rebalances ? "The chosen groups had no rebalance." : "No rebalances: the table has none.");
   const longest = new Map();
   for (const row of rows) longest.set(row.cause, Math.max(longest.get(row.cause) ?? 0, row.longest_ms));
   const causes = added(rows, (row) => row.cause, ["rows", "duration_ms"]).sort((a, b) => b.duration_ms - a.duration_ms);

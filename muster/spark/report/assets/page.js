@@ -1,4 +1,4 @@
-// The page as a whole: the filter, and drawing everything anew when the choice, the scheme or the width changes.
+// The page as a whole: the filter, and drawing everything again when the choice, the scheme or the width changes.
 const CHIPS_MAX = 6;
 const DRAWERS = [drawTiles, drawGroups, drawLag, drawTimeline, drawCauses, drawPace, drawStorms, drawChurn, drawLengths, drawSessions, drawNoisy, drawLetters];
 

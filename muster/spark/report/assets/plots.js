@@ -56,7 +56,7 @@ function show(section, sentence, chart) {
 function note(section, sentence) {
   byId(section).querySelector(".note").textContent = sentence;
 }
-/** A chart on the common time axis: a stretch that is drawn over becomes everybody's, a double click undoes it. */
+/** A chart on the common time axis: a stretch that is drawn over becomes that of all charts, a double click undoes it. */
 function timeChart(place, traces, layout) {
   const chart = byId(place);
   Plotly.react(chart, traces, layout, CONFIG);

@@ -13,11 +13,11 @@ REASONS_MAX: Final = 25
 
 
 def dead_letters(reader: TablesReader) -> tuple[pd.DataFrame, int]:
-    """The most frequent (job, source_topic, reason) with `rows` and last `seen_at`; how many letters in all."""
+    """The most frequent (job, source_topic, reason) with `rows` and last `seen_at`; the number of dead letters."""
     by_reason = Totals(["job", "source_topic", "reason"], {ROWS: "sum", "seen_at": "max"})
-    letters = 0
+    count = 0
     for rows in reader.scan("dead_letters", ["job", "seen_at", "source_topic", "reason"]):
-        letters += rows.num_rows
+        count += rows.num_rows
         by_reason.add(rows)
     found = by_reason.result()
-    return found.nlargest(REASONS_MAX, ROWS) if len(found) else found, letters
+    return found.nlargest(REASONS_MAX, ROWS) if len(found) else found, count

@@ -1,4 +1,4 @@
-"""Histories for the tests of stories: real ones, of a shard that is driven by plain calls, and single events."""
+"""Histories for the tests of rebalances and sessions: of a shard driven by plain calls, and single events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import encode_event
-from muster.spark.events.bucket import Record
+from muster.spark.events.bucket import SourceRecord
 from protocol.errors import ErrorCode
 from tests.groups.consumer import Consumer
 from tests.groups.driver import Driver
@@ -25,11 +25,11 @@ def event(wall_ms: int, step: str, cause: CauseKind, **more: Any) -> GroupEvent:
     return replace(base, **more)
 
 
-def record(offset: int, event: GroupEvent) -> Record:
-    return Record(0, offset, event.wall_ms, *encode_event(event))
+def record(offset: int, event: GroupEvent) -> SourceRecord:
+    return SourceRecord(0, offset, event.wall_ms, *encode_event(event))
 
 
-def records(events: list[GroupEvent], first: int = 0) -> list[Record]:
+def records(events: list[GroupEvent], first: int = 0) -> list[SourceRecord]:
     return [record(first + number, each) for number, each in enumerate(events)]
 
 
@@ -65,7 +65,7 @@ class Chronicle:
                 leaver.leave("done")
 
     def settle(self) -> None:
-        """Everybody who lives joins again, as long as it is asked to, and syncs."""
+        """Every living consumer joins again, as long as it is asked to, and syncs."""
         self.driver.advance(self.random.randrange(3_000))
         for _ in range(4):
             for consumer in self.consumers:

@@ -17,7 +17,7 @@ from muster.groups.rebalances import (
     ENDS_OF_A_PHASE,
     JOINING,
     REBALANCING,
-    Place,
+    EventRole,
     Rebalance,
     RebalanceFold,
 )
@@ -27,7 +27,7 @@ CAUSES_MAX: Final = 5
 
 
 @dataclass(slots=True)
-class Chapter:
+class RebalanceView:
     """One rebalance with all its events, or one event beside them. `events` has at least one."""
 
     events: list[GroupEvent]
@@ -44,7 +44,7 @@ class Chapter:
 
     @property
     def is_rebalance(self) -> bool:
-        """Not a member replaced in its place, a restart, or the like."""
+        """Whether this is a rebalance, and not a static member's replacement, a restart or the like."""
         return self.rebalance is not None
 
     @property
@@ -74,29 +74,29 @@ class Chapter:
         return spent if spent or is_known else None
 
 
-def chapters(events: Iterable[GroupEvent]) -> list[Chapter]:
+def rebalance_views(events: Iterable[GroupEvent]) -> list[RebalanceView]:
     """The events of one group, each after those before it, as rebalances and what happened beside them.
 
     Events of missing ones may be among them: they stand beside, and end nothing.
     """
     fold = RebalanceFold()
-    found: list[Chapter] = []
-    running: deque[Chapter] = deque()  # Two for as long as it takes: one cut off by the begin of the next.
+    found: list[RebalanceView] = []
+    running: deque[RebalanceView] = deque()  # Two for a moment: one cut off by the begin of the next.
     for event in events:
         if event.dropped_count:
-            found.append(Chapter([event]))
+            found.append(RebalanceView([event]))
             continue
-        place = fold.place_of(event)
-        if place is Place.CONTINUES:
+        role = fold.role_of(event)
+        if role is EventRole.CONTINUES:
             running[-1].events.append(event)
-        elif place is Place.BEGINS:
-            running.append(Chapter([event], is_over=False))
+        elif role is EventRole.BEGINS:
+            running.append(RebalanceView([event], is_over=False))
             found.append(running[-1])
         elif REBALANCING.isdisjoint((event.from_state, event.to_state)):
-            found.append(Chapter([event]))  # Late or not: only what is of a rebalance has its row already.
+            found.append(RebalanceView([event]))  # Late or not: what is of a rebalance has its row.
         for rebalance in fold.add(event):
-            chapter = running.popleft()
-            chapter.rebalance, chapter.is_over = rebalance, True
+            view = running.popleft()
+            view.rebalance, view.is_over = rebalance, True
     if fold.running is not None:
         running[-1].rebalance = fold.running.so_far(running[-1].first.group_id)
     return found

@@ -1,4 +1,4 @@
-"""The story is one that the coordinator would tell: it is held against its tables, and against its readers."""
+"""Simulated events are such as the coordinator records: they are held against its tables and its readers."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import CauseKind
 from coordinator.groups.classic.states import EMPTY, STABLE, TRANSITIONS
 from coordinator.groups.partitioning import partition_for
-from muster.groups.chapters import chapters
+from muster.groups.rebalance_views import rebalance_views
 from tools.simulate import incidents
 from tools.simulate.clients import GroupPlan, Phase, new_plan
 from tools.simulate.incidents import Incidents
 from tools.simulate.population import BATCH, new_groups, new_topics
 from tools.simulate.production import DAY_MS
-from tools.simulate.story import Story
+from tools.simulate.simulated_groups import SimulatedGroups
 
 START_MS = 1_767_225_600_000
 SHARDS = 5
 STEPS = {(before.value, after.value) for (before, _), after in TRANSITIONS.items()}
 
 
-def new_story(groups: int, seed: int) -> Story:
+def new_simulated(groups: int, seed: int) -> SimulatedGroups:
     topics = new_topics(seed, groups)
     population = new_groups(seed, groups, topics)
     plans = [
         new_plan(population, topics, number, partition_for(population.names[number], SHARDS))
         for number in range(groups)
     ]
-    return Story(plans, SHARDS, seed)
+    return SimulatedGroups(plans, SHARDS, seed)
 
 
 @pytest.fixture(scope="module")
-def told() -> Story:
+def simulated() -> SimulatedGroups:
     """Two days of 200 groups, of which a few are made to suffer."""
-    story = new_story(200, seed=3)
-    for plan in [plan for plan in story.plans if plan.kind <= BATCH and plan.size > 2][:4]:
+    simulated = new_simulated(200, seed=3)
+    for plan in [plan for plan in simulated.plans if plan.kind <= BATCH and plan.size > 2][:4]:
         plan.is_stormy = True
         plan.poll_ms = 90_000  # Now and then a member is later than the rebalance timeout.
-    Incidents(story, START_MS)
-    story.run_until(START_MS + 2 * DAY_MS)
-    return story
+    Incidents(simulated, START_MS)
+    simulated.run_until(START_MS + 2 * DAY_MS)
+    return simulated
 
 
 def test_a_deployment_goes_on_past_members_that_are_scaled_in_meanwhile(
@@ -53,12 +53,12 @@ def test_a_deployment_goes_on_past_members_that_are_scaled_in_meanwhile(
 ) -> None:
     monkeypatch.setattr(incidents, "DEPLOY_EVERY_MS", DAY_MS // 100)
     monkeypatch.setattr(incidents, "RESTART_MS", (600_000, 1_200_000))  # So some deployments take hours.
-    story = new_story(30, seed=3)
-    for plan in story.plans:
+    simulated = new_simulated(30, seed=3)
+    for plan in simulated.plans:
         plan.scales = True
-    Incidents(story, START_MS)
-    story.run_until(START_MS + DAY_MS)
-    assert all(event.member_count > 0 for event in story.events if event.to_state == STABLE.value)
+    Incidents(simulated, START_MS)
+    simulated.run_until(START_MS + DAY_MS)
+    assert all(event.member_count > 0 for event in simulated.events if event.to_state == STABLE.value)
 
 
 def by_group(events: Iterable[GroupEvent]) -> dict[str, list[GroupEvent]]:
@@ -68,9 +68,9 @@ def by_group(events: Iterable[GroupEvent]) -> dict[str, list[GroupEvent]]:
     return found
 
 
-def test_each_event_goes_on_where_the_one_before_left_off(told: Story) -> None:
-    assert len(told.events) > 3_000
-    for events in by_group(told.events).values():
+def test_each_event_goes_on_where_the_one_before_left_off(simulated: SimulatedGroups) -> None:
+    assert len(simulated.events) > 3_000
+    for events in by_group(simulated.events).values():
         assert events[0].from_state == EMPTY.value
         for event in events:
             assert event.from_state == event.to_state or (event.from_state, event.to_state) in STEPS
@@ -81,8 +81,8 @@ def test_each_event_goes_on_where_the_one_before_left_off(told: Story) -> None:
         assert all(event.member_count > 0 for event in events if event.to_state == STABLE.value)
 
 
-def test_the_phases_add_up_to_the_time_that_passed(told: Story) -> None:
-    for events in by_group(told.events).values():
+def test_the_phases_add_up_to_the_time_that_passed(simulated: SimulatedGroups) -> None:
+    for events in by_group(simulated.events).values():
         since_ms = None
         for event in events:
             if event.phase_ms:
@@ -91,25 +91,25 @@ def test_the_phases_add_up_to_the_time_that_passed(told: Story) -> None:
                 since_ms = event.wall_ms
 
 
-def test_readers_of_the_history_find_every_rebalance_with_its_cause(told: Story) -> None:
+def test_readers_of_the_history_find_every_rebalance_with_its_cause(simulated: SimulatedGroups) -> None:
     rebalances = [
-        chapter
-        for events in by_group(told.events).values()
-        for chapter in chapters(events)
-        if chapter.is_rebalance and chapter.is_over
+        view
+        for events in by_group(simulated.events).values()
+        for view in rebalance_views(events)
+        if view.is_rebalance and view.is_over
     ]
-    assert len(rebalances) == sum(event.rebalance_cause is not None for event in told.events)
-    for chapter in rebalances:
-        assert chapter.last.rebalance_cause == chapter.first.cause
-        assert sum(chapter.last.rebalance_ms.values()) == chapter.last.wall_ms - chapter.first.wall_ms
-        if chapter.last.to_state == STABLE.value:
-            assert chapter.rebalance is not None
-            assert chapter.rebalance.last_member_id is not None
+    assert len(rebalances) == sum(event.rebalance_cause is not None for event in simulated.events)
+    for view in rebalances:
+        assert view.last.rebalance_cause == view.first.cause
+        assert sum(view.last.rebalance_ms.values()) == view.last.wall_ms - view.first.wall_ms
+        if view.last.to_state == STABLE.value:
+            assert view.rebalance is not None
+            assert view.rebalance.last_member_id is not None
 
 
-def test_what_is_to_happen_does(told: Story) -> None:
+def test_what_is_to_happen_does(simulated: SimulatedGroups) -> None:
     """Deployments, crashes, jobs, storms, slow members: each is in the history under its cause."""
-    causes = Counter(event.cause for event in told.events)
+    causes = Counter(event.cause for event in simulated.events)
     expected = {
         CauseKind.MEMBER_JOINED,
         CauseKind.MEMBER_LEFT,
@@ -122,13 +122,13 @@ def test_what_is_to_happen_does(told: Story) -> None:
         CauseKind.ASSIGNMENT_STORED,
     }
     assert {kind.slug for kind in expected} <= causes.keys() <= {kind.slug for kind in CauseKind}
-    reasons = {event.client_reason for event in told.events}
+    reasons = {event.client_reason for event in simulated.events}
     assert "consumer poll timeout has expired." in reasons
 
 
-def test_in_the_end_the_members_are_the_clients_that_settled(told: Story) -> None:
-    for plan in told.plans:
-        group = told.shards[plan.partition].groups.get(plan.group_id)
+def test_in_the_end_the_members_are_the_clients_that_settled(simulated: SimulatedGroups) -> None:
+    for plan in simulated.plans:
+        group = simulated.shards[plan.partition].groups.get(plan.group_id)
         if group is not None and group.state is STABLE:
             settled = {client.member_id for client in plan.clients.values() if client.phase is Phase.SETTLED}
             assert settled <= group.members.keys()
@@ -137,15 +137,17 @@ def test_in_the_end_the_members_are_the_clients_that_settled(told: Story) -> Non
 
 
 def test_a_crash_is_told_a_session_timeout_later_with_the_client_behind_it() -> None:
-    story = new_story(40, seed=1)
-    plan = next(plan for plan in story.plans if plan.kind <= BATCH and plan.size >= 3 and not plan.is_static)
-    assert _settle(story, plan)
+    simulated = new_simulated(40, seed=1)
+    plan = next(
+        plan for plan in simulated.plans if plan.kind <= BATCH and plan.size >= 3 and not plan.is_static
+    )
+    assert _settle(simulated, plan)
     victim = plan.clients[1]
-    story.crash(victim)
-    crashed_ms = story.now_ms
-    story.events.clear()
-    story.run_until(crashed_ms + 120_000)
-    first, *_, last = by_group(story.events)[plan.group_id]
+    simulated.crash(victim)
+    crashed_ms = simulated.now_ms
+    simulated.events.clear()
+    simulated.run_until(crashed_ms + 120_000)
+    first, *_, last = by_group(simulated.events)[plan.group_id]
     assert (first.cause, first.member_id) == ("session_expired", victim.member_id)
     assert (first.client_id, first.client_host) == (victim.client_id, victim.client_host)
     assert 42_000 <= first.wall_ms - crashed_ms <= 45_000
@@ -153,20 +155,20 @@ def test_a_crash_is_told_a_session_timeout_later_with_the_client_behind_it() -> 
     assert last.member_count == plan.size - 1
 
 
-def _settle(story: Story, plan: GroupPlan) -> bool:
-    story.now_ms = START_MS
+def _settle(simulated: SimulatedGroups, plan: GroupPlan) -> bool:
+    simulated.now_ms = START_MS
     for ordinal in range(plan.size):
-        story.start(plan, ordinal)
-    story.run_until(START_MS + 60_000)
+        simulated.start(plan, ordinal)
+    simulated.run_until(START_MS + 60_000)
     return plan.is_consuming and plan.member_count == plan.size
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
-    stories = [new_story(60, seed) for seed in (4, 4, 5)]
-    for story in stories:
-        Incidents(story, START_MS)
-        story.run_until(START_MS + DAY_MS // 4)
-    first, second, other = stories
+def test_the_same_seed_gives_the_same_history() -> None:
+    histories = [new_simulated(60, seed) for seed in (4, 4, 5)]
+    for each in histories:
+        Incidents(each, START_MS)
+        each.run_until(START_MS + DAY_MS // 4)
+    first, second, other = histories
     assert first.events == second.events
     assert first.records == second.records
     assert first.events != other.events

@@ -1,10 +1,11 @@
-"""What happens to the groups, told by the coordinator itself: its own core, driven by simulated clients.
+"""What happens to the groups, by the coordinator itself: its own core, driven by simulated clients.
 
-`Story` owns a shard per partition of `__consumer_offsets`, the very `Shard` that serves real clients, and a queue
-of what is to happen when. Every JoinGroup, SyncGroup, LeaveGroup and fired timer goes through `Shard.handle`; its
-records and events are the history, so a transition that the coordinator would refuse cannot be in it. Of
-heartbeats, which no history shows, only their two consequences are played: how long a member takes to hear of a
-rebalance, and when the session of one that died is over. Commits are `consumption`'s; they change no group.
+`SimulatedGroups` owns a shard per partition of `__consumer_offsets`, the very `Shard` that serves real clients,
+and a queue of what is to happen when. Every JoinGroup, SyncGroup, LeaveGroup and fired timer goes through
+`Shard.handle`; its records and events are the history, so a transition that the coordinator would
+refuse cannot be in it. Of heartbeats, which no history shows, only their two consequences are played: how long a
+member takes to learn of a rebalance, and when the session of one that died is over. Commits are `consumption`'s;
+they change no group.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ LEADER_MS: Final = (5, 60)  # Until the leader has assigned.
 HOSTS: Final = 1 << 24
 
 
-class Story:
+class SimulatedGroups:
     """The groups of `plans` on so many shards. Times are ms since 1970 throughout; the clock is the queue."""
 
     def __init__(self, plans: Sequence[GroupPlan], shards: int, seed: int) -> None:
@@ -70,11 +71,11 @@ class Story:
         self.now_ms = 0
         self._by_group = {plan.group_id: plan for plan in plans}
         self.chance = Random(f"story {seed}")
-        self.records: list[Written] = []  # (when, partition, record), since somebody took them.
+        self.records: list[Written] = []  # (when, partition, record), since they were last taken.
         self.events: list[GroupEvent] = []
         settings = GroupSettings()
         self.shards = [Shard(number, settings, NoTopics()) for number in range(shards)]
-        self._drivers = [StoryDriver(self, shard) for shard in self.shards]
+        self._drivers = [SimulatedGroupsDriver(self, shard) for shard in self.shards]
         self._queue: list[tuple[int, int, Action, tuple[Any, ...]]] = []
         self._queued = 0
         self._deadlines: dict[Any, int] = {}  # Of armed timers, by their key.
@@ -127,7 +128,7 @@ class Story:
             self.after(SESSION_TIMEOUT_MS - HEARTBEAT_MS, SESSION_TIMEOUT_MS, self._fire_session, key)
 
     def overstay(self, client: Client, busy_ms: int) -> None:
-        """It has not polled within max.poll.interval.ms: it leaves, and joins anew when it is done."""
+        """It has not polled within max.poll.interval.ms: it leaves, and joins again when it is done."""
         if not client.is_up or client.phase is not Phase.SETTLED:
             return
         self._ask(client, leave_request(client, "consumer poll timeout has expired."))
@@ -167,7 +168,7 @@ class Story:
     def _handle(self, plan: GroupPlan, event: Event) -> None:
         self._drivers[plan.partition].handle_at(event, self.now_ms)
 
-    def set_timer(self, driver: StoryDriver, timer: SetTimer) -> None:
+    def set_timer(self, driver: SimulatedGroupsDriver, timer: SetTimer) -> None:
         """Sessions of living clients never end; all other timers fire when they are due."""
         key, deadline_ms = timer.key, timer.deadline_ms
         if isinstance(key, SessionTimer):
@@ -180,7 +181,7 @@ class Story:
             self._deadlines[key] = deadline_ms
             self.at(deadline_ms, self._fire, driver, key, deadline_ms)
 
-    def _fire(self, driver: StoryDriver, key: Any, deadline_ms: int) -> None:
+    def _fire(self, driver: SimulatedGroupsDriver, key: Any, deadline_ms: int) -> None:
         if self._deadlines.get(key) == deadline_ms:
             del self._deadlines[key]
             driver.handle_at(TimerFired(key, self.now_ms), self.now_ms)
@@ -261,34 +262,34 @@ class Story:
                 plan.turns.append((self.now_ms, is_consuming))
 
 
-class StoryDriver(CoreDriver[Shard]):
-    """Carries out the results of one shard of `story`, at the times of its queue."""
+class SimulatedGroupsDriver(CoreDriver[Shard]):
+    """Carries out the results of one shard of `groups`, at the times of its queue."""
 
-    def __init__(self, story: Story, shard: Shard) -> None:
+    def __init__(self, groups: SimulatedGroups, shard: Shard) -> None:
         self.shard = shard
         shard.is_loaded = True
-        self._story = story
+        self._groups = groups
 
     def append(self, record: Appendable, producer: ProducerAndEpoch | None) -> None:
         assert isinstance(record, Record), "these clients commit elsewhere"
-        self._story.records.append((self._story.now_ms, self.shard.partition, record))
+        self._groups.records.append((self._groups.now_ms, self.shard.partition, record))
         self.shard.replay(record, 0)
 
     def await_append(self, then: Any) -> None:
-        self._story.after(*FLUSH_MS, self._flushed, then)
+        self._groups.after(*FLUSH_MS, self._flushed, then)
 
     def _flushed(self, then: Any) -> None:
-        now_ms = self._story.now_ms
+        now_ms = self._groups.now_ms
         self.handle_at(AppendFinished(then, ErrorCode.NONE, now_ms), now_ms)
 
     def set_timer(self, timer: SetTimer) -> None:
-        self._story.set_timer(self, timer)
+        self._groups.set_timer(self, timer)
 
     def answer(self, reply: Reply) -> None:
-        self._story.answer(reply.reply_to, reply.response)
+        self._groups.answer(reply.reply_to, reply.response)
 
     def record_event(self, event: GroupEvent) -> None:
-        self._story.record_event(event)
+        self._groups.record_event(event)
 
     def supersede(self, reply_to: ReplyTo) -> None:
         """A client waits for the answer to its newest request alone."""

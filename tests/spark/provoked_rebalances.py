@@ -1,4 +1,4 @@
-"""Rebalances that are caused on purpose, each with what is then to be told of it.
+"""Rebalances that are caused on purpose, each with what is then to be reported of it.
 
 Stock clients where a stock client does such a thing, and members at the level of the wire where it takes one that
 behaves badly: that does not rejoin, sends no SyncGroup, or lets its id expire.
@@ -25,12 +25,12 @@ from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LONG_MS = 600_000  # Of members that nobody keeps alive.
+LONG_MS = 600_000  # The session timeout of members without heartbeats.
 SHORT_MS = 300
 DEADLINE_S = 30.0
 
 
-class Deed(NamedTuple):
+class ProvokedRebalance(NamedTuple):
     """A rebalance as it was caused: in which group, by what, and what else happened within it."""
 
     group_id: str
@@ -140,13 +140,13 @@ def settle(*members: WireMember, syncing: tuple[WireMember, ...] | None = None) 
         member.syncs()
 
 
-class Deeds:
+class RebalanceProvoker:
     """Does them, on a Muster daemon of its own with short times. What was done is in `done`, in order by group."""
 
     def __init__(self, bootstrap: str, observer: Observer) -> None:
         self.bootstrap = bootstrap
         self.observer = observer
-        self.done: list[Deed] = []
+        self.done: list[ProvokedRebalance] = []
         self._members: list[WireMember] = []
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Deeds:
         return member
 
     def did(self, group_id: str, cause: str, *within: str, outcome: str = "Stable") -> None:
-        self.done.append(Deed(group_id, cause, within, outcome))
+        self.done.append(ProvokedRebalance(group_id, cause, within, outcome))
 
     def pair(self, group_id: str, **options: Any) -> tuple[WireMember, WireMember]:
         """Two members of a Stable group; the first one leads."""
@@ -249,7 +249,7 @@ class Deeds:
         self.did("unsynced", "sync_timeout")
 
     def deleted(self) -> None:
-        """A group that is deleted and made again: its generations begin anew."""
+        """A group that is deleted and made again: its generations begin again."""
         for _ in range(2):
             member = self.member("deleted", "deleted-1")
             rejoin(member)
@@ -261,7 +261,7 @@ class Deeds:
                 assert answer.results[0].error_code == ErrorCode.NONE
 
     def begin_a_rebalance_for_the_restart(self) -> None:
-        """Left open: whoever restarts the coordinator calls `after_the_restart`."""
+        """Left open: the test that restarts the coordinator calls `after_the_restart`."""
         self.survivors = self.pair("restarted")
         self.member("restarted", "restarted-3").send_join()
         self.await_state("restarted", "PREPARING_REBALANCING")
