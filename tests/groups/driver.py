@@ -41,7 +41,7 @@ WALL_START_MS = 1_700_000_000_000
 
 
 def topic_id_of(number: int) -> bytes:
-    """A topic id that is easy to tell from others."""
+    """A topic id that is easy to recognize."""
     return number.to_bytes(16, "big")
 
 
@@ -147,7 +147,7 @@ class Driver:
         return result
 
     def _refused(self, event: Event, result: Result) -> Result:
-        """As the runtime does: no records, the error to whoever asked for them, and to `then`."""
+        """As the runtime does: no records, the error to the request that asked for them, and to `then`."""
         replies = result.replies
         if isinstance(event, RequestReceived):
             context = event.context

@@ -23,9 +23,9 @@ from coordinator.effects import (
 )
 from coordinator.transactions.records import decode_record, encode_record
 from coordinator.transactions.shard import TransactionShard
-from coordinator.transactions.states import TransactionState
+from coordinator.transactions.states import TransactionStatus
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
-from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from protocol.codec.codec import encode
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -97,17 +97,17 @@ class Driver:
     def transaction(self) -> Transaction:
         return self.transaction_of(TID)
 
-    def state(self) -> TransactionState:
+    def state(self) -> TransactionStatus:
         return self.transaction.state
 
     def restart(self, wall_moves_ms: int = 0) -> None:
         """Forget everything but the log, and read it."""
-        surroundings = Surroundings(
+        deps = TransactionDeps(
             next_producer_id=lambda: next(self._ids) if self.has_ids else None,
             partition_count=self.topics.get,
             offsets_partition=lambda group_id: OFFSETS_PARTITION,
         )
-        self.shard = TransactionShard(0, self.settings, surroundings)
+        self.shard = TransactionShard(0, self.settings, deps)
         self.timers, self.markers = {}, []
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
@@ -209,18 +209,18 @@ class Driver:
         reply: EndTxnResponse = self.call(request, version)
         return reply.error_code, reply.producer_id, reply.producer_epoch
 
-    def bring_to(self, state: TransactionState, version: int = 5) -> tuple[int, int]:
+    def bring_to(self, state: TransactionStatus, version: int = 5) -> tuple[int, int]:
         """From nothing to `state`, by a client of EndTxn `version`; what the producer knows itself by."""
         producer = self.producer()
-        if state is TransactionState.EMPTY:
+        if state is TransactionStatus.EMPTY:
             return producer
         assert self.add(producer, version=3 if version < 5 else 5) == [0]
-        if state is TransactionState.ONGOING:
+        if state is TransactionStatus.ONGOING:
             return producer
-        commits = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        commits = state in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
         error, *given = self.end(producer, commits, version)
         assert error == ErrorCode.NONE
-        if state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+        if state in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             self.write_markers()
         assert self.state() is state
         return producer if version < 5 else (given[0], given[1])
