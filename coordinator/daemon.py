@@ -53,7 +53,7 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.workers import ThreadWorkers
 from coordinator.transactions.shard import TransactionShard
-from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from coordinator.upkeep.cleaner import Cleaner
 from coordinator.upkeep.internal_topics import COUNT_OPTION, InternalTopics
 from coordinator.upkeep.maintenance import Intervals, Maintenance
@@ -211,12 +211,12 @@ class Daemon:
 
     def _new_transactions(self, partition: int) -> TransactionShard:
         groups = self._settings.offsets_topic_num_partitions
-        surroundings = Surroundings(
+        deps = TransactionDeps(
             next_producer_id=self.broker.producer_ids.take,
             partition_count=self.registry.partition_count,
             offsets_partition=lambda group_id: partition_for(group_id, groups),
         )
-        return TransactionShard(partition, self._transaction_settings, surroundings)
+        return TransactionShard(partition, self._transaction_settings, deps)
 
     def _record_history(self, events: tuple[GroupEvent, ...]) -> None:
         assert self._history is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Ty
 
 from protocol.errors import ErrorCode
 
-if TYPE_CHECKING:  # Whoever reads events needs neither checksums nor codecs: Spark's executors may lack both.
+if TYPE_CHECKING:  # Readers of events need neither checksums nor codecs: Spark's executors may lack both.
     from protocol.records.control import Marker
 
 ReplyTo: TypeAlias = Hashable
@@ -45,7 +45,7 @@ class RequestContext:
 
 
 class RequestReceived(NamedTuple):
-    """A decoded request for groups of one shard. `request` is a message class of `protocol.messages`."""
+    """A decoded request for one shard. `request` is a message class of `protocol.messages`."""
 
     request: Any
     context: RequestContext
@@ -117,7 +117,7 @@ class Record:
 
     key: Any
     value: Any | None
-    count: ClassVar[int] = 1  # Against a run.
+    count: ClassVar[int] = 1  # A run has more.
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +191,11 @@ class GroupEvent:
     last_member_id: str | None = None  # The last to arrive, where a phase waited for members.
     cause: str = ""  # The slug of a `CauseKind`; "" in events of a version that had none.
     client_reason: str | None = None  # What the client itself said (KIP-800); `reason` has it as well.
-    last_client_id: str | None = None  # Of the last to arrive, as is the host and when it came.
+    last_client_id: str | None = None  # Client of the last to arrive, with its host and when it came.
     last_client_host: str | None = None
     last_arrival_ms: int | None = None  # Since the phase began.
     removed_count: int = 0  # Members that are members no longer through this.
-    removed_member_ids: tuple[str, ...] = ()  # Of them the first few.
+    removed_member_ids: tuple[str, ...] = ()  # The first few of these members.
     rebalance_cause: str | None = None  # Where a rebalance ended: the slug of what began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # And its time in each phase, all attempts.
     dropped_count: int = 0  # Events that are missing here, of any groups: the queue to the topic was full.
@@ -218,7 +218,7 @@ class Result(NamedTuple):
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this one's (O14).
 
     def __add__(self, other: Result) -> Result:  # type: ignore[override]
-        """Both, this one first."""
+        """A result that asks for both, this one first."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self
         return combine((self, other))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.groups.causes import RENAMED_SLUGS, CauseKind
+from coordinator.groups.classic.events import REMOVED_IDS_MAX
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
-from coordinator.groups.classic.states import REMOVED_IDS_MAX
 from coordinator.history.events import MAX_EVENTS, MAX_QUEUED, MAX_TEXT, SCHEMA, decode_event, encode_event
 from coordinator.settings.model import Settings
 from muster.groups import history as group_history

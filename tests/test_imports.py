@@ -119,7 +119,7 @@ LOGS = ("logging", "structlog")
 FORBIDDEN_TO_THE_CORE = {*LOOPS_AND_SOCKETS, *OTHER_THREADS, *FILES, *CLOCKS_AND_CHANCE, *LOGS}
 """The doors to the world."""
 
-STEPS = ("states.py", "member.py", "group.py", "rebalance.py")
+STEPS = ("events.py", "states.py", "member.py", "group.py", "rebalance.py")
 """Among the classic groups: each may import those before it, none after it."""
 
 ROOMS_MAX, ARROWS_MAX, FLOORS_MAX = 16, 53, 9

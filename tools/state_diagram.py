@@ -29,7 +29,7 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "states.md"
 TRIGGERS: Final = {
     Trigger.MEMBERSHIP_CHANGED: "a member came, left, fell silent or offers something new, or the leader rejoined",
     Trigger.JOIN_COMPLETED: "all members rejoined, or the time to rejoin is over; the generation goes up by one",
-    Trigger.NOBODY_JOINED: "no member is left; the generation goes up by one",
+    Trigger.GROUP_EMPTIED: "no members remain; the generation goes up by one",
     Trigger.ASSIGNMENT_STORED: "the leader's assignment is durable: from now on a restart keeps the generation",
     Trigger.ASSIGNMENT_FAILED: "the log would not take the assignment",
     Trigger.GROUP_REMOVED: "deleted, or nothing was left of it",

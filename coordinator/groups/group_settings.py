@@ -12,7 +12,7 @@ from typing import Final
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a member that was never in a generation may stay parked in JoinGroup: fixed, as in Kafka (3.27).
 
-Such a member beats no heart, so nothing else would end its wait if its client is gone.
+Such a member sends no heartbeats, so nothing else would end its wait if its client is gone.
 """
 
 MS_PER_MINUTE: Final = 60_000

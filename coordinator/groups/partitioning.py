@@ -11,7 +11,7 @@ from typing import Final
 _INT32_MIN: Final = -(2**31)
 
 MAX_REMEMBERED: Final = 50_000
-"""Group ids whose partition is not computed anew each time they ask: some 10 MB."""
+"""Group ids whose partition is kept instead of computed for each request: some 10 MB."""
 
 
 def java_hash(text: str) -> int:

@@ -41,7 +41,7 @@ PartitionAnswers: TypeAlias = list[OffsetCommitResponsePartition]
 
 
 class CommitAnswers:
-    """The reply as it grows: first what is refused out of hand, then what the group has to say.
+    """The reply as it grows: first the partitions that do not exist, then those that the group decides about.
 
     As in Kafka, a topic that is named twice is answered twice - unless something is refused: then each topic
     is answered once, in the order in which it first had an answer.
@@ -68,7 +68,7 @@ class CommitAnswers:
         return partitions
 
     def accept_all(self, topic: OffsetCommitRequestTopic, partitions: Sequence[int]) -> None:
-        """Say of these partitions of `topic` that they are stored."""
+        """Answer that these partitions of `topic` are stored."""
         flexible = spec(OffsetCommitResponse).is_flexible(self._api_version)
         packing = packing_of(OffsetCommitResponsePartition, self._api_version, flexible)
         packed: Any = packing.pack(partition_index=partitions, error_code=bytes(len(partitions)))
@@ -125,7 +125,7 @@ def commit_offsets(
 
 
 def commit_error(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-    """May this client commit for the group as it stands, or what forbids it (docs/kafka.md 2.3, O5 to O7)."""
+    """Why this client may not commit for the group as it stands, or NONE (docs/kafka.md 2.3, O5 to O7)."""
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:
@@ -178,7 +178,7 @@ def _existing(
 
 
 def _all_exist(partitions: Partitions, count: int) -> bool:
-    """Whether these can be stored as they lie; else they are looked at one by one."""
+    """Whether all partitions exist, by their columns; False where they have to be looked at one by one."""
     packed = as_packed(partitions)
     if packed is None:
         return False

@@ -67,7 +67,7 @@ class CommittedOffsets:
         self._of(run.group_id, run.topic).put_run(run, first_log_offset)
 
     def _of(self, group_id: str, topic: str) -> TopicOffsets:
-        """To be changed, and made if there are none."""
+        """The group's offsets in `topic`, to be changed; made if there are none."""
         topics = self._by_group.get(group_id)
         if topics is None:
             topics = self._by_group[group_id] = {}
@@ -147,7 +147,7 @@ class CommittedOffsets:
         return [(topic, index) for topic, index in held if self.get(group_id, topic, index) is None]
 
     def holds(self, group_id: str) -> bool:
-        """Has the group any offset?"""
+        """Whether the group has any offset."""
         return group_id in self._by_group
 
     def group_ids(self) -> tuple[str, ...]:
@@ -167,10 +167,10 @@ class CommittedOffsets:
 
 
 def is_known_topic_id(topic_id: bytes) -> bool:
-    """Does this say which topic is meant, beyond its name?"""
+    """Whether this id says which topic is meant, beyond its name."""
     return topic_id != ZERO_UUID
 
 
 def same_topic(one_id: bytes, other_id: bytes) -> bool:
-    """Could both ids be of one topic? An id that is not known fits any (O12)."""
+    """Whether both ids may be of one topic. An id that is not known fits any (O12)."""
     return one_id == other_id or not is_known_topic_id(one_id) or not is_known_topic_id(other_id)

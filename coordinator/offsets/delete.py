@@ -1,6 +1,6 @@
-"""OffsetDelete (key 47), and the deletion of a topic: offsets that nobody will ask for again.
+"""OffsetDelete (key 47), and the deletion of a topic: offsets that no client will ask for again.
 
-What a group still reads is not deleted under it. For groups of consumers the subscriptions tell; of other
+What a group still reads is not deleted under it. For groups of consumers the subscriptions show it; of other
 groups with members nothing is known, so they are refused as a whole.
 """
 
@@ -52,7 +52,7 @@ def delete_offsets(
 
 
 def _is_known(offsets: CommittedOffsets, group_id: str, topic: str, partition: int) -> bool:
-    """Is there an offset, be it that of an open transaction?"""
+    """Whether there is an offset, be it that of an open transaction."""
     is_committed = offsets.get(group_id, topic, partition) is not None
     return is_committed or offsets.transactions.holds(group_id, topic, partition)
 

@@ -21,10 +21,10 @@ from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedO
 from coordinator.offsets.remove_group import remove_group
 
 SWEEP_SLICE_OFFSETS: Final = 2_000
-"""After so many offsets, or groups, the sweep lets others go first: about 2 ms of work."""
+"""After so many offsets, or groups, the sweep yields to other events: about 2 ms of work."""
 
 BaseTime: TypeAlias = Callable[[CommittedOffset], int]
-"""Of an offset the time (ms since the epoch) from which its retention counts."""
+"""Gives the time (ms since the epoch) from which the retention of an offset counts."""
 
 
 class OffsetSweep:

@@ -1,9 +1,9 @@
-"""OffsetFetch (key 9): read back what was committed. It asks nobody who they are (O9).
+"""OffsetFetch (key 9): read back what was committed. It checks no member id (O9).
 
 A partition without an offset is no error: offset -1, epoch -1, metadata "". The same reading serves the
 flat form of old versions and the list of groups of newer ones. Replies wait until what they show is
-on the disk, so there is nothing here that could still be undone; what an open transaction may change is told to
-those who ask for stable offsets alone (KIP-447, O13).
+on the disk, so there is nothing here that could still be undone; what an open transaction may change is reported
+only to clients that ask for stable offsets (KIP-447, O13).
 """
 
 from __future__ import annotations

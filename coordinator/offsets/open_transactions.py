@@ -2,7 +2,7 @@
 
 Of each producer with an open transaction, what it has committed so far; of the others that were here, which epoch
 they had, so that one that was fenced commits nothing more. Like the offsets themselves this is stored state: it
-changes only as the log is replayed. What is asked most, whether a partition is held by anybody, costs one look-up.
+changes only as the log is replayed. The most frequent question, whether a partition is held, costs one look-up.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class OpenTransactions:
     # Questions.
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Has this producer, in this epoch, a transaction that began here?"""
+        """Whether this producer, in this epoch, has a transaction that began here."""
         found = self._open.get(producer_id)
         return found is not None and found.producer_epoch == producer_epoch
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
-        """Has any open transaction an offset of this partition (O13, O20)?"""
+        """Whether any open transaction holds an offset of this partition (O13, O20)."""
         return (topic, partition) in self._by_group.get(group_id, {})
 
     def of_group(self, group_id: str) -> tuple[TopicPartition, ...]:

@@ -35,7 +35,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRes
 from protocol.records.records import Record as LogRecord
 
 
-class Row(NamedTuple):
+class PreparedRow(NamedTuple):
     """One partition of the commit: all that is known of it but its offset."""
 
     topic: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     metadata: str
     topic_id: bytes
     key: bytes
-    value: Template  # Of the offset, and of the time of the commit.
+    value: Template  # To be filled in with the offset and the time of the commit.
 
 
 class PreparedCommit:
@@ -56,7 +56,7 @@ class PreparedCommit:
         catalog: TopicCatalog,
         request: OffsetCommitRequest,
         api_version: int,
-        rows: list[Row],
+        rows: list[PreparedRow],
         response: OffsetCommitResponse,
     ) -> None:
         self.request = request
@@ -92,7 +92,7 @@ class PreparedOffsets:
 
     __slots__ = ("_group_id", "_offsets", "_rows", "_wall_ms", "count")
 
-    def __init__(self, group_id: str, rows: list[Row], offsets: Sequence[int], wall_ms: int) -> None:
+    def __init__(self, group_id: str, rows: list[PreparedRow], offsets: Sequence[int], wall_ms: int) -> None:
         self._group_id = group_id
         self._rows, self._offsets = rows, offsets
         self._wall_ms = wall_ms
@@ -141,7 +141,7 @@ def prepare_commit(
     return PreparedCommit(groups, catalog, request, api_version, rows, answers.response())
 
 
-def _row(record: Record) -> Row:
+def _row(record: Record) -> PreparedRow:
     key, value = record.key, record.value
     assert value is not None, "a commit is no tombstone"
     zeros, ones = (
@@ -150,7 +150,7 @@ def _row(record: Record) -> Row:
     )
     assert zeros[1] is not None
     assert ones[1] is not None
-    return Row(
+    return PreparedRow(
         topic=key.topic,
         partition=key.partition,
         leader_epoch=value.leader_epoch,
@@ -161,5 +161,5 @@ def _row(record: Record) -> Row:
     )
 
 
-def _by_partition(row: Row) -> int:
+def _by_partition(row: PreparedRow) -> int:
     return row.partition

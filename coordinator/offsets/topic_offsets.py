@@ -77,7 +77,7 @@ def log_offset_of(newest: bytes | CommittedOffset) -> int:
 
 
 class TopicOffsets:
-    """By partition, rising. Whoever walks it must not change it meanwhile."""
+    """Rows by partition, rising; not to be changed during a walk over them."""
 
     __slots__ = ("_extras", "_partitions", "_rows", "_topic_id")
 

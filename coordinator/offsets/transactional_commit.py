@@ -4,7 +4,7 @@ It is an OffsetCommit that counts later: the same look at topics and partitions,
 transactional batch of the producer's, and with rules of its own for who may commit - a producer that speaks for no
 member may, whatever the group does. That the transaction is under way has been asked of its coordinator before,
 unless it has been here already; if a marker came in between, the answer is out of date, and the batch would open a
-transaction that nobody ends (KIP-890).
+transaction that is never ended (KIP-890).
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ BY_NAME: Final = 9  # A version of OffsetCommit that names topics, as all of Txn
 
 
 @dataclass(eq=False, slots=True)
-class Verification:
+class CommitVerification:
     """One question to the transaction coordinator, from before it is asked until its answer has been used."""
 
     producer_id: int
     is_outdated: bool = False  # A marker has ended the transaction meanwhile.
 
 
-Verifications: TypeAlias = set[Verification]
-"""Those that are under way, of one shard."""
+CommitVerifications: TypeAlias = set[CommitVerification]
+"""The verifications of one shard that are under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class VerifiedCommit:
 
     request: TxnOffsetCommitRequest
     error: ErrorCode = ErrorCode.NONE
-    verification: Verification | None = None  # None: it was not asked.
+    verification: CommitVerification | None = None  # None: it was not asked.
 
 
 def needs_verification(
     offsets: CommittedOffsets, catalog: TopicCatalog, request: TxnOffsetCommitRequest
 ) -> bool:
-    """Must the coordinator be asked first? Not if the transaction is open here, or nothing will be stored."""
+    """Whether the coordinator is to be asked first: not if the transaction is open here, or nothing is stored."""
     transactions, producer = offsets.transactions, (request.producer_id, request.producer_epoch)
     if not request.group_id or transactions.is_open(*producer) or transactions.commit_error(*producer):
         return False
@@ -73,7 +73,7 @@ def commit_in_transaction(
     groups: dict[str, Group],
     offsets: CommittedOffsets,
     catalog: TopicCatalog,
-    verifications: Verifications,
+    verifications: CommitVerifications,
     asked: VerifiedCommit,
     context: RequestContext,
     settings: GroupSettings,
@@ -102,7 +102,7 @@ def commit_in_transaction(
 
 
 def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
-    """What the transaction's coordinator says, as this API tells it."""
+    """The error of the transaction's coordinator, as clients of this API expect it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE) and not adds(api_version):
@@ -112,14 +112,14 @@ def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def adds(api_version: int) -> bool:
-    """Does the offsets partition become a part of the transaction by being committed to (KIP-890)?"""
+    """Whether a commit makes the offsets partition a part of the transaction (KIP-890)."""
     return api_version >= ADDS_SINCE
 
 
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """May this producer commit for the group as it stands, or what forbids it."""
-    is_nobody = not request.member_id and request.group_instance_id is None
-    if request.generation_id < 0 and (group is None or group.state is EMPTY or is_nobody):
+    """Why this producer may not commit for the group as it stands, or NONE."""
+    is_no_member = not request.member_id and request.group_instance_id is None
+    if request.generation_id < 0 and (group is None or group.state is EMPTY or is_no_member):
         return ErrorCode.NONE
     if group is None:
         return ErrorCode.ILLEGAL_GENERATION
@@ -130,9 +130,9 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
 
 
 def _verification_error(
-    offsets: CommittedOffsets, verifications: Verifications, asked: VerifiedCommit
+    offsets: CommittedOffsets, verifications: CommitVerifications, asked: VerifiedCommit
 ) -> ErrorCode:
-    """Did the transaction end while its coordinator was asked?"""
+    """INVALID_TXN_STATE if the transaction ended while its coordinator was asked."""
     if offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
         return ErrorCode.NONE
     if asked.verification is None or asked.verification not in verifications:

@@ -73,7 +73,7 @@ class KeyedTimers:
         return None if timer is None else timer.deadline_ms
 
     def fire(self, timer: KeyedTimer, now_ms: int) -> None:
-        """Tell of a due `timer`, unless its key was set anew or cancelled since it left the wheel."""
+        """Report a due `timer`, unless its key was set again or cancelled since it left the wheel."""
         if timer.is_pending or self._timers.get(timer.key) is not timer:
             return
         del self._timers[timer.key]
@@ -96,7 +96,7 @@ class DelayedOperation(TimerEntry):
 
     @abstractmethod
     def on_complete(self) -> None:
-        """The end of the operation, run exactly once: answer whoever waits."""
+        """The end of the operation, run exactly once: answer what waits for it."""
 
     def on_expiration(self) -> None:
         """Run after `on_complete` if it was the deadline that completed the operation. Few care."""
@@ -149,8 +149,8 @@ class Purgatory:
     ) -> bool:
         """Complete `operation` if it can; else park it under `keys` until its deadline. True if it completed.
 
-        It is tried again once it is listed: what changed between the first try and the listing was told to
-        nobody, what changes later is told to it. One whose deadline has passed expires here.
+        It is tried again once it is listed: what changed between the first try and the listing
+        completed nothing, what changes later will. One whose deadline has passed expires here.
         """
         assert keys, "an operation that waits for nothing"
         if operation.try_complete():
@@ -174,7 +174,9 @@ class Purgatory:
         if watchers is None:
             return 0
         completed = 0
-        for operation in list(watchers):  # A copy: whoever is answered may come back with the next request.
+        for operation in list(
+            watchers
+        ):  # A copy: a client that is answered may send its next request at once.
             if not operation.is_completed and operation.try_complete():
                 completed += 1
             elif operation.is_pending and operation.deadline_ms <= now_ms:

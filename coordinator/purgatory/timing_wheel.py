@@ -47,7 +47,7 @@ class TimerEntry(ABC):
 
     @abstractmethod
     def fire(self, now_ms: int) -> None:
-        """The deadline has come, at `now_ms`. Whoever advances the wheel calls this for each due entry.
+        """The deadline has come, at `now_ms`. Called for each due entry when the wheel is advanced.
 
         An earlier entry of the same turn may have cancelled or replaced this one meanwhile: then do nothing.
         """

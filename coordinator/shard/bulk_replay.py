@@ -93,7 +93,7 @@ class BulkReplay:
                 size, at = size & 0x7F | data[at] << 7, at + 1
             end = at + (size >> 1)
             at += 1  # The attributes, of which there are none.
-            if data[at] > 0x7F:  # The timestamp, which nobody asks for.
+            if data[at] > 0x7F:  # The timestamp, which is not kept.
                 at = read_varint(data, at)[1] - 1
             delta, at = data[at + 1], at + 2
             if delta > 0x7F:

@@ -33,6 +33,7 @@ from coordinator.effects import (
 )
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.describe_groups import describe_groups
+from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import AssignmentStored, Group
 from coordinator.groups.classic.heartbeat import Heartbeat, prepare_heartbeat
 from coordinator.groups.classic.join_group import GroupCreated, join_group, on_group_created
@@ -42,7 +43,7 @@ from coordinator.groups.classic.partition_counts import count_partitions
 from coordinator.groups.classic.pending_members import on_pending_member_timer
 from coordinator.groups.classic.rebalance import on_join_timer, on_sync_timer, prepare_rebalance
 from coordinator.groups.classic.session import on_session_timer
-from coordinator.groups.classic.states import DEAD, EMPTY, note
+from coordinator.groups.classic.states import DEAD, EMPTY
 from coordinator.groups.classic.static_membership import StaticMemberStored, on_static_member_stored
 from coordinator.groups.classic.stored import StoredGroup, living_group
 from coordinator.groups.classic.sync_group import on_assignment_stored, sync_group
@@ -65,8 +66,8 @@ from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.prepared_commit import PreparedCommit, PreparedOffsets, prepare_commit
 from coordinator.offsets.topic_offsets import NewestCommits, TopicOffsets
 from coordinator.offsets.transactional_commit import (
-    Verification,
-    Verifications,
+    CommitVerification,
+    CommitVerifications,
     VerifiedCommit,
     commit_in_transaction,
     needs_verification,
@@ -101,7 +102,7 @@ class Shard:
         self.offsets = CommittedOffsets()
         self.groups: dict[str, Group] = {}
         self.is_loaded = False
-        self.verifications: Verifications = set()
+        self.verifications: CommitVerifications = set()
         self._sweep = OffsetSweep(partition, settings)
         self._handlers: dict[type, Handler] = {
             HeartbeatRequest: self._heartbeat,
@@ -146,11 +147,11 @@ class Shard:
         """All of an OffsetCommit but its offsets, for `PreparedCommitReceived`; None if it has to be decoded."""
         return prepare_commit(self.groups, self.topics, self.settings, request, api_version)
 
-    def begin_verification(self, request: TxnOffsetCommitRequest) -> Verification | None:
+    def begin_verification(self, request: TxnOffsetCommitRequest) -> CommitVerification | None:
         """What to hand back with the outcome of asking the transaction's coordinator; None if there is no need."""
         if not needs_verification(self.offsets, self.topics, request):
             return None
-        verification = Verification(request.producer_id)
+        verification = CommitVerification(request.producer_id)
         self.verifications.add(verification)
         return verification
 
@@ -216,7 +217,7 @@ class Shard:
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """The log has been read: bring the groups to life, and give every member a full session (3.65).
 
-        Takes time in proportion to the members; nobody else uses the shard before it returns.
+        Takes time in proportion to the members; the shard handles no event before it returns.
         """
         self.is_loaded = True
         at = Moment(now_ms, wall_ms)
@@ -229,7 +230,7 @@ class Shard:
         return combine([deleted, self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
-        """Give every member a full session from now on, as after a load: it was not theirs to be heard.
+        """Give every member a full session from now on, as after a load: no request of theirs could be stored.
 
         Offsets of topics that have gone are removed now if there was no room for that when the shard was loaded.
         """
@@ -249,7 +250,7 @@ class Shard:
             return NOTHING
         timers = expect_heartbeats(group.group_id, group.members.values(), at.now_ms)
         count_partitions(group, self.topics)
-        restarted = note(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
+        restarted = new_event(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
         result = Result(timers=timers, history=(restarted,))
         if len(group.members) > self.settings.group_max_size:
             result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_MAX_SIZE))
@@ -270,7 +271,7 @@ class Shard:
                 return on_join_timer(group, at)
             case SyncTimer():
                 return on_sync_timer(group, at)
-        raise AssertionError(f"nobody set a timer {key!r}")
+        raise AssertionError(f"no handler for a timer {key!r}")
 
     def _on_append_finished(self, then: Any, error: ErrorCode, at: Moment) -> Result:
         if isinstance(then, GroupCreated):
@@ -283,7 +284,7 @@ class Shard:
                 return on_assignment_stored(group, then, error, at)
             case StaticMemberStored():
                 return on_static_member_stored(group, then, error, at)
-        raise AssertionError(f"nobody waits for {then!r}")
+        raise AssertionError(f"no handler for the append of {then!r}")
 
     def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
         answer = HeartbeatResponse(error_code=self.prepare_heartbeat(request)(at.now_ms))

@@ -17,7 +17,7 @@ from coordinator.transactions.timers import expect_end
 from coordinator.transactions.transaction import TopicPartition, Transaction, by_topic
 from coordinator.transactions.transaction_settings import (
     RECORD_RESERVE_BYTES,
-    Surroundings,
+    TransactionDeps,
     TransactionSettings,
 )
 from coordinator.transactions.transactions import Transactions
@@ -42,7 +42,7 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__sha
 """Clients may not name them; their offsets they add through AddOffsetsToTxn."""
 
 CLASSIC_VERSION: Final = 0
-"""Of the transaction protocol, as Kafka notes it for clients that add partitions by themselves."""
+"""The version of the transaction protocol that is stored for clients that add partitions by themselves."""
 
 TOPIC_OVERHEAD_BYTES: Final = 12
 """At most so much does a topic of the record take beside its name and its partitions of 4 bytes each."""
@@ -52,10 +52,10 @@ class AddingPartitions:
     """The two APIs, over the transactions of one shard."""
 
     def __init__(
-        self, transactions: Transactions, settings: TransactionSettings, surroundings: Surroundings
+        self, transactions: Transactions, settings: TransactionSettings, deps: TransactionDeps
     ) -> None:
         self._transactions = transactions
-        self._surroundings = surroundings
+        self._deps = deps
         self._most_bytes = settings.max_record_bytes - RECORD_RESERVE_BYTES
 
     def add_partitions(
@@ -86,7 +86,7 @@ class AddingPartitions:
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, context: RequestContext, at: Moment) -> Result:
         """Add where the group keeps its offsets. Errors: as above, without those of partitions."""
-        partition = (OFFSETS_TOPIC, self._surroundings.offsets_partition(request.group_id))
+        partition = (OFFSETS_TOPIC, self._deps.offsets_partition(request.group_id))
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
@@ -151,7 +151,7 @@ class AddingPartitions:
         return _producer_error(found, asked) or found
 
     def _verify(self, asked: AddPartitionsToTxnTransaction) -> dict[TopicPartition, ErrorCode]:
-        """Of each partition whether it is part of the transaction; nothing changes."""
+        """NONE for each partition that is part of the transaction, else an error; nothing changes."""
         found = self._transactions.get(asked.transactional_id)
         error = _verification_error(found, asked)
         part_of = frozenset() if found is None else found.partitions
@@ -166,7 +166,7 @@ class AddingPartitions:
         """The partitions that no transaction can have, each with its error."""
         wrong = {}
         for topic in topics:
-            count = self._surroundings.partition_count(topic.name) or 0
+            count = self._deps.partition_count(topic.name) or 0
             for index in topic.partitions:
                 if api_version < BATCHED_SINCE and topic.name in INTERNAL_TOPICS:
                     wrong[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -226,7 +226,7 @@ def _verification_error(found: Transaction | None, asked: AddPartitionsToTxnTran
 
 
 def _record_bytes(transaction: Transaction) -> int:
-    """At most so large is what `transaction` takes in the log."""
+    """The most bytes that `transaction` takes in the log."""
     topics = by_topic(transaction.partitions)
     names = sum(len(topic.topic.encode()) + TOPIC_OVERHEAD_BYTES for topic in topics)
     return len(transaction.transactional_id.encode()) + names + 4 * len(transaction.partitions)

@@ -1,6 +1,6 @@
 """EndTxn (key 26): commit or abort (KIP-98), in the classic protocol and in transactions v2 (KIP-890).
 
-A classic producer keeps its epoch, so whether a request is repeated is told by the state alone. In v2 each end
+A classic producer keeps its epoch, so the state alone shows whether a request is repeated. In v2 each end
 raises the epoch: the old one says that the request is repeated, the present one that it is about the next
 transaction, which an unsure client may abort before it began.
 """
@@ -20,10 +20,10 @@ from coordinator.transactions.states import (
     EMPTY,
     ONGOING,
     PREPARING,
-    TransactionState,
+    TransactionStatus,
 )
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
-from coordinator.transactions.transaction_settings import Surroundings
+from coordinator.transactions.transaction_settings import TransactionDeps
 from coordinator.transactions.transactions import Transactions
 from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
@@ -37,10 +37,10 @@ class Outcome(Enum):
     """What a valid request leads to; the rest is INVALID_TXN_STATE."""
 
     END = auto()
-    ENDED = auto()  # By this very request, when it came before.
+    ENDED = auto()  # The same request has ended it before.
 
 
-CLASSIC: Final[dict[tuple[TransactionState, bool], Outcome]] = {
+CLASSIC: Final[dict[tuple[TransactionStatus, bool], Outcome]] = {
     (ONGOING, True): Outcome.END,
     (ONGOING, False): Outcome.END,
     (COMPLETE_COMMIT, True): Outcome.ENDED,
@@ -48,7 +48,7 @@ CLASSIC: Final[dict[tuple[TransactionState, bool], Outcome]] = {
 }
 """By the state and whether it is to commit."""
 
-BUMPING: Final[dict[tuple[TransactionState, bool, bool], Outcome]] = {
+BUMPING: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
     (ONGOING, True, False): Outcome.END,
     (ONGOING, False, False): Outcome.END,
     (EMPTY, False, False): Outcome.END,
@@ -64,7 +64,7 @@ def end_txn(
     transactions: Transactions,
     request: EndTxnRequest,
     context: RequestContext,
-    surroundings: Surroundings,
+    deps: TransactionDeps,
     at: Moment,
 ) -> Result:
     """End the transaction; answered when the outcome is certain, while its markers are yet to be written.
@@ -73,7 +73,7 @@ def end_txn(
     ended), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no next producer id just now).
     """
     version = context.api_version
-    outcome = _end(transactions, request, version, surroundings, at)
+    outcome = _end(transactions, request, version, deps, at)
     if isinstance(outcome, ErrorCode):
         return Result(replies=(Reply(context.reply_to, error_response(request, outcome, version)),))
     result, producer = outcome
@@ -87,7 +87,7 @@ def _end(
     transactions: Transactions,
     request: EndTxnRequest,
     api_version: int,
-    surroundings: Surroundings,
+    deps: TransactionDeps,
     at: Moment,
 ) -> tuple[Result, Transaction] | ErrorCode:
     """What ending asks for, and the producer as it may go on; or why it is refused."""
@@ -104,7 +104,7 @@ def _end(
         return Result(), found
     client_version = steps.BUMPING_VERSION if is_bumping else CLASSIC_VERSION
     ended = end_transaction(
-        transactions, found, surroundings, at, is_commit=request.committed, client_version=client_version
+        transactions, found, deps, at, is_commit=request.committed, client_version=client_version
     )
     if isinstance(ended, ErrorCode):
         return ended

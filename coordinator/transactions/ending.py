@@ -1,7 +1,7 @@
 """How a transaction ends: the outcome is stored, then its markers are written, then it is complete.
 
-From the first record on the outcome is certain: after a restart whoever was preparing asks for its markers
-again. Markers are written for as long as it takes; a marker that is written twice does no harm.
+From the first record on the outcome is certain: after a restart a transaction that was preparing asks for its
+markers again. Markers are written for as long as it takes; a marker that is written twice does no harm.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from coordinator.transactions import steps
 from coordinator.transactions.states import ONGOING, PREPARE_COMMIT, PREPARING
 from coordinator.transactions.timers import stop_expecting
 from coordinator.transactions.transaction import NO_PRODUCER_ID, Transaction
-from coordinator.transactions.transaction_settings import Surroundings
+from coordinator.transactions.transaction_settings import TransactionDeps
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
@@ -34,7 +34,7 @@ class TransactionMarked:
 def end_transaction(
     transactions: Transactions,
     before: Transaction,
-    surroundings: Surroundings,
+    deps: TransactionDeps,
     at: Moment,
     *,
     is_commit: bool,
@@ -46,7 +46,7 @@ def end_transaction(
     """
     next_producer_id: int | None = NO_PRODUCER_ID
     if client_version >= steps.BUMPING_VERSION and before.is_exhausted:
-        next_producer_id = surroundings.next_producer_id()
+        next_producer_id = deps.next_producer_id()
     if next_producer_id is None:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     after = steps.prepare_end(

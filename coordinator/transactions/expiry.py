@@ -1,4 +1,4 @@
-"""Transactional ids that nobody has used for long are forgotten, in slices that do not hold up the loop.
+"""Transactional ids that were not used for long are forgotten, in slices that do not hold up the loop.
 
 They lie in the order in which they were last used, so the sweep ends at the first that is too young.
 """
@@ -16,11 +16,11 @@ from coordinator.transactions.transaction_settings import TransactionSettings
 from coordinator.transactions.transactions import Transactions
 
 SLICE: Final = 1_000
-"""Transactional ids that are forgotten before others are let go first: a few ms of work."""
+"""Transactional ids that are forgotten before the sweep yields to other events: a few ms of work."""
 
 
 class ExpirySweep:
-    """One shard's."""
+    """The sweep over the transactional ids of one shard."""
 
     def __init__(self, partition: int, settings: TransactionSettings) -> None:
         self._key = ExpiryTimer(partition)

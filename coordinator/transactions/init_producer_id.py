@@ -1,7 +1,7 @@
 """InitProducerId (key 22) with a transactional id: who writes under it from now on (KIP-98, 360, 588, 890).
 
-Whoever comes raises the epoch and so fences whoever was there. If that one had a transaction under way it is
-aborted first, and the client comes again. A producer that names the id and epoch it has (KIP-360) goes on
+A producer that begins raises the epoch and so fences the one before it. If that one had a transaction under way it
+is aborted first, and the client is to try again. A producer that names the id and epoch it has (KIP-360) goes on
 after an error, unless another one has come in between.
 """
 
@@ -20,7 +20,7 @@ from coordinator.transactions.transaction import (
 )
 from coordinator.transactions.transaction_settings import (
     MAX_TRANSACTIONAL_IDS,
-    Surroundings,
+    TransactionDeps,
     TransactionSettings,
 )
 from coordinator.transactions.transactions import Transactions
@@ -34,7 +34,7 @@ def init_producer_id(
     request: InitProducerIdRequest,
     context: RequestContext,
     settings: TransactionSettings,
-    surroundings: Surroundings,
+    deps: TransactionDeps,
     at: Moment,
 ) -> Result:
     """Give the producer its id and epoch.
@@ -44,7 +44,7 @@ def init_producer_id(
     UNKNOWN_SERVER_ERROR (a retry of a producer whose epochs are used up), COORDINATOR_NOT_AVAILABLE (there are
     too many transactional ids, and all have a transaction under way).
     """
-    outcome = _init(transactions, request, settings, surroundings, at)
+    outcome = _init(transactions, request, settings, deps, at)
     if isinstance(outcome, Result):
         refusal = error_response(request, ErrorCode.CONCURRENT_TRANSACTIONS, context.api_version)
         return outcome + Result(replies=(Reply(context.reply_to, refusal),))
@@ -63,7 +63,7 @@ def _init(
     transactions: Transactions,
     request: InitProducerIdRequest,
     settings: TransactionSettings,
-    surroundings: Surroundings,
+    deps: TransactionDeps,
     at: Moment,
 ) -> Transaction | Result | ErrorCode:
     """The producer as it begins; or what ends the transaction that is in its way; or why neither."""
@@ -71,15 +71,15 @@ def _init(
         return error
     before = transactions.get(request.transactional_id or "")
     if before is None:
-        return _begin(transactions, request, surroundings, at)
+        return _begin(transactions, request, deps, at)
     if before.state in PREPARING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if not _may_go_on(before, request):
         return ErrorCode.PRODUCER_FENCED
     if before.state is ONGOING:
-        ended = end_transaction(transactions, before, surroundings, at, is_commit=False)
+        ended = end_transaction(transactions, before, deps, at, is_commit=False)
         return ended if isinstance(ended, ErrorCode) else ended[0]
-    return _begin_again(before, request, surroundings, at)
+    return _begin_again(before, request, deps, at)
 
 
 def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
@@ -93,12 +93,12 @@ def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> Err
 
 
 def _begin(
-    transactions: Transactions, request: InitProducerIdRequest, surroundings: Surroundings, at: Moment
+    transactions: Transactions, request: InitProducerIdRequest, deps: TransactionDeps, at: Moment
 ) -> Transaction | ErrorCode:
-    """A transactional id that is not known: whoever names a producer for it is given a fresh one all the same."""
+    """A transactional id that is not known gets a fresh producer, even where the request names one."""
     if len(transactions) >= MAX_TRANSACTIONAL_IDS and transactions.longest_at_rest() is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    producer_id = surroundings.next_producer_id()
+    producer_id = deps.next_producer_id()
     if producer_id is None:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     timeout_ms = request.transaction_timeout_ms
@@ -116,20 +116,20 @@ def _make_room(transactions: Transactions, transactional_id: str) -> tuple[Recor
 
 
 def _may_go_on(before: Transaction, request: InitProducerIdRequest) -> bool:
-    """Whether nobody else has come since the producer got what it names, as far as its id tells."""
+    """Whether no other producer has begun since this one got what it names, as far as its id shows."""
     if request.producer_id in (NO_PRODUCER_ID, before.producer_id):
         return True
     return request.producer_id == before.previous_producer_id and is_exhausted(request.producer_epoch)
 
 
 def _begin_again(
-    before: Transaction, request: InitProducerIdRequest, surroundings: Surroundings, at: Moment
+    before: Transaction, request: InitProducerIdRequest, deps: TransactionDeps, at: Moment
 ) -> Transaction | ErrorCode:
     """With the next epoch; with a new id if there is none; with the same again for a request that is repeated."""
     timeout_ms, epoch = request.transaction_timeout_ms, before.producer_epoch
     is_resumed = request.producer_id != NO_PRODUCER_ID
     if before.is_exhausted and (not is_resumed or request.producer_epoch == epoch):
-        producer_id = surroundings.next_producer_id()
+        producer_id = deps.next_producer_id()
         if producer_id is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         last_epoch = epoch if is_resumed else NO_EPOCH

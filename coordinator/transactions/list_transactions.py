@@ -31,7 +31,7 @@ def list_transactions(
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:
-    """Each once, in the order in which they were asked for."""
+    """The filters that name no state, each once, in the order of the request."""
     return list(dict.fromkeys(name for name in request.state_filters if name not in STATES_BY_NAME))
 
 

@@ -36,7 +36,7 @@ from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timeouts import on_transaction_timer
 from coordinator.transactions.timers import ExpiryTimer, expect_end
 from coordinator.transactions.transaction import Transaction
-from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from coordinator.transactions.transactions import Transactions
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -49,12 +49,12 @@ from protocol.messages.list_transactions import ListTransactionsRequest
 class TransactionShard:
     """The transactional ids that hash to one partition. Used from one thread; every time is an argument."""
 
-    def __init__(self, partition: int, settings: TransactionSettings, surroundings: Surroundings) -> None:
+    def __init__(self, partition: int, settings: TransactionSettings, deps: TransactionDeps) -> None:
         self.partition = partition
         self.settings = settings
         self.transactions = Transactions()
-        self._surroundings = surroundings
-        self._adding = AddingPartitions(self.transactions, settings, surroundings)
+        self._deps = deps
+        self._adding = AddingPartitions(self.transactions, settings, deps)
         self._sweep = ExpirySweep(partition, settings)
 
     @property
@@ -94,7 +94,7 @@ class TransactionShard:
         return combine([self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
-        """Writing is possible again: whoever kept deadlines and markers that came meanwhile hands them in."""
+        """Writing is possible again: the runner hands in the deadlines and markers that came meanwhile."""
         return NOTHING
 
     def _revive(self, transaction: Transaction, at: Moment) -> Result:
@@ -108,20 +108,18 @@ class TransactionShard:
     def _on_timer(self, key: Any, at: Moment) -> Result:
         if isinstance(key, ExpiryTimer):
             return self._sweep.on_timer(self.transactions, at)
-        return on_transaction_timer(self.transactions, key, self._surroundings, at)
+        return on_transaction_timer(self.transactions, key, self._deps, at)
 
     def _on_request(self, request: Any, context: RequestContext, at: Moment) -> Result:
         match request:
             case InitProducerIdRequest():
-                return init_producer_id(
-                    self.transactions, request, context, self.settings, self._surroundings, at
-                )
+                return init_producer_id(self.transactions, request, context, self.settings, self._deps, at)
             case AddPartitionsToTxnRequest():
                 return self._adding.add_partitions(request, context, at)
             case AddOffsetsToTxnRequest():
                 return self._adding.add_offsets(request, context, at)
             case EndTxnRequest():
-                return end_txn(self.transactions, request, context, self._surroundings, at)
+                return end_txn(self.transactions, request, context, self._deps, at)
             case DescribeTransactionsRequest():
                 answer: Any = describe_transactions(self.transactions, request)
             case ListTransactionsRequest():

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class TransactionState(IntEnum):
+class TransactionStatus(IntEnum):
     """The value is what the log stores."""
 
     EMPTY = 0
@@ -23,16 +23,16 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7  # Never stored: the fence and PREPARE_ABORT are one record.
 
 
-EMPTY: Final = TransactionState.EMPTY
-ONGOING: Final = TransactionState.ONGOING
-PREPARE_COMMIT: Final = TransactionState.PREPARE_COMMIT
-PREPARE_ABORT: Final = TransactionState.PREPARE_ABORT
-COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
-COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
-DEAD: Final = TransactionState.DEAD
-PREPARE_EPOCH_FENCE: Final = TransactionState.PREPARE_EPOCH_FENCE
+EMPTY: Final = TransactionStatus.EMPTY
+ONGOING: Final = TransactionStatus.ONGOING
+PREPARE_COMMIT: Final = TransactionStatus.PREPARE_COMMIT
+PREPARE_ABORT: Final = TransactionStatus.PREPARE_ABORT
+COMPLETE_COMMIT: Final = TransactionStatus.COMPLETE_COMMIT
+COMPLETE_ABORT: Final = TransactionStatus.COMPLETE_ABORT
+DEAD: Final = TransactionStatus.DEAD
+PREPARE_EPOCH_FENCE: Final = TransactionStatus.PREPARE_EPOCH_FENCE
 
-STATE_NAMES: Final[dict[TransactionState, str]] = {
+STATE_NAMES: Final[dict[TransactionStatus, str]] = {
     EMPTY: "Empty",
     ONGOING: "Ongoing",
     PREPARE_COMMIT: "PrepareCommit",
@@ -42,15 +42,15 @@ STATE_NAMES: Final[dict[TransactionState, str]] = {
     DEAD: "Dead",
     PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""As Describe- and ListTransactions show them."""
+"""The names of the states as Describe- and ListTransactions show them."""
 
 AT_REST: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 """No transaction is under way: one may begin, and the transactional id may expire."""
 
 PREPARING: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-"""The outcome is decided and its markers are being written: whoever comes is to try again."""
+"""The outcome is decided and its markers are being written: clients are to try again."""
 
-VALID_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+VALID_PREVIOUS: Final[dict[TransactionStatus, frozenset[TransactionStatus]]] = {
     EMPTY: AT_REST,
     ONGOING: AT_REST | {ONGOING},
     PREPARE_COMMIT: frozenset({ONGOING}),
@@ -61,14 +61,14 @@ VALID_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     DEAD: AT_REST,
     PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
 }
-assert VALID_PREVIOUS.keys() == STATE_NAMES.keys() == set(TransactionState)
+assert VALID_PREVIOUS.keys() == STATE_NAMES.keys() == set(TransactionStatus)
 
 
-class IllegalTransition(Exception):
+class IllegalTransactionStep(Exception):
     """A step that VALID_PREVIOUS does not have."""
 
 
-def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:
-    """Raises IllegalTransition where `after` may not follow `before`."""
+def check_transition(transactional_id: str, before: TransactionStatus, after: TransactionStatus) -> None:
+    """Raises IllegalTransactionStep where `after` may not follow `before`."""
     if before not in VALID_PREVIOUS[after]:
-        raise IllegalTransition(f"{transactional_id}: {STATE_NAMES[after]} after {STATE_NAMES[before]}")
+        raise IllegalTransactionStep(f"{transactional_id}: {STATE_NAMES[after]} after {STATE_NAMES[before]}")

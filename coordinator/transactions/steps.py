@@ -17,7 +17,7 @@ from coordinator.transactions.states import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    TransactionState,
+    TransactionStatus,
     check_transition,
 )
 from coordinator.transactions.transaction import (
@@ -29,11 +29,11 @@ from coordinator.transactions.transaction import (
 )
 
 BUMPING_VERSION: Final = 2
-"""Of the transaction protocol: from it on every transaction raises the epoch."""
+"""The version of the transaction protocol from which every transaction raises the epoch."""
 
 
-def _step(before: Transaction, state: TransactionState, wall_ms: int, **changes: Any) -> Transaction:
-    """Raises IllegalTransition."""
+def _step(before: Transaction, state: TransactionStatus, wall_ms: int, **changes: Any) -> Transaction:
+    """Raises IllegalTransactionStep."""
     check_transition(before.transactional_id, before.state, state)
     return replace(
         before, state=state, update_wall_ms=wall_ms, previous_producer_id=before.producer_id, **changes
@@ -110,5 +110,5 @@ def complete(before: Transaction, wall_ms: int) -> Transaction:
 
 
 def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
-    """A transactional id that nobody has used yet: not in the log before its first `init_producer`."""
+    """A transactional id that was never used: not in the log before its first `init_producer`."""
     return Transaction(transactional_id, producer_id, NO_EPOCH, timeout_ms)

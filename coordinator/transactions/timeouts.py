@@ -8,7 +8,7 @@ from coordinator.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.transactions.ending import end_transaction
 from coordinator.transactions.states import ONGOING
 from coordinator.transactions.timers import TransactionTimer
-from coordinator.transactions.transaction_settings import Surroundings
+from coordinator.transactions.transaction_settings import TransactionDeps
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 
@@ -17,13 +17,13 @@ TRY_AGAIN_MS: Final = 1_000
 
 
 def on_transaction_timer(
-    transactions: Transactions, key: TransactionTimer, surroundings: Surroundings, at: Moment
+    transactions: Transactions, key: TransactionTimer, deps: TransactionDeps, at: Moment
 ) -> Result:
     """Abort, unless it has ended; the timer of an earlier transaction was replaced by that of a later one."""
     transaction = transactions.get(key.transactional_id)
     if transaction is None or transaction.state is not ONGOING:
         return NOTHING
-    ended = end_transaction(transactions, transaction, surroundings, at, is_commit=False)
+    ended = end_transaction(transactions, transaction, deps, at, is_commit=False)
     if isinstance(ended, ErrorCode):
         return Result(timers=(SetTimer(key, at.now_ms + TRY_AGAIN_MS),))
     return ended[0]

@@ -10,7 +10,7 @@ from coordinator.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class TransactionTimer:
-    """The producer had so long for its transaction."""
+    """The end of the time that a producer has for its transaction."""
 
     transactional_id: str
 
@@ -29,5 +29,5 @@ def expect_end(transaction: Transaction, now_ms: int, elapsed_ms: int = 0) -> Se
 
 
 def stop_expecting(transaction: Transaction) -> SetTimer:
-    """It has ended."""
+    """Cancel the timer of a transaction that has ended."""
     return SetTimer(TransactionTimer(transaction.transactional_id), None)

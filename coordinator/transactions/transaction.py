@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from coordinator.effects import Record
 from coordinator.transactions.record_schemas import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from coordinator.transactions.states import EMPTY, TransactionState
+from coordinator.transactions.states import EMPTY, TransactionStatus
 from protocol.errors import DecodeError
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -20,18 +20,18 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
-"""Only ever a coordinator's, to fence with; a producer's end one before."""
+"""The epoch with which a coordinator fences; those of producers end one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """As the log has it, but for `last_producer_epoch`."""
+    """One transactional id as the log has it, but for `last_producer_epoch`."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    state: TransactionState = EMPTY
+    state: TransactionStatus = EMPTY
     partitions: frozenset[TopicPartition] = frozenset()  # While preparing: all that began it, marked or not.
     start_wall_ms: int = NO_TIME
     update_wall_ms: int = NO_TIME
@@ -50,7 +50,7 @@ class Transaction:
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """One epoch is always kept back, so that whoever has the last can still be fenced."""
+    """Whether no epoch is left to give: one is kept back, to fence the producer with the last."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
@@ -87,7 +87,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
 def transaction_from(transactional_id: str, value: TransactionLogValue, last_epoch: int) -> Transaction:
     """What the record with `value` says. Raises DecodeError for a state that there is not."""
     try:
-        state = TransactionState(value.transaction_status)
+        state = TransactionStatus(value.transaction_status)
     except ValueError:
         raise DecodeError(
             f"transaction of {transactional_id!r} in state {value.transaction_status}"

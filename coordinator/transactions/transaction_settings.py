@@ -27,11 +27,11 @@ class TransactionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the core asks of those around it; each answers at once."""
+class TransactionDeps:
+    """What the core asks of the rest of the daemon; each answers at once."""
 
     next_producer_id: Callable[[], int | None]
-    """An id that nobody ever had; None if there is none just now, and the client is to try again."""
+    """A producer id never given before; None if there is none just now, and the client is to try again."""
     partition_count: Callable[[str], int | None]
     """How many partitions a topic has; None if there is no such topic."""
     offsets_partition: Callable[[str], int]

@@ -17,7 +17,7 @@ from coordinator.transactions.transaction import NO_EPOCH, Transaction, transact
 
 
 class Transactions:
-    """By transactional id."""
+    """The transactions of one partition of the log, by transactional id."""
 
     def __init__(self) -> None:
         self._by_id: OrderedDict[str, Transaction] = OrderedDict()
@@ -33,7 +33,7 @@ class Transactions:
         return self._by_id.get(transactional_id)
 
     def store(self, after: Transaction) -> Record:
-        """The record of a step, and what the record does not say is noted."""
+        """The record of a step; the epoch that it does not hold is kept beside."""
         if after.last_producer_epoch == NO_EPOCH:
             self._last_epochs.pop(after.transactional_id, None)
         else:
@@ -41,16 +41,16 @@ class Transactions:
         return transaction_record(after)
 
     def put(self, transactional_id: str, value: TransactionLogValue) -> None:
-        """A record of the log."""
+        """Replay a record of the log."""
         last_epoch = self._last_epochs.get(transactional_id, NO_EPOCH)
         self._by_id[transactional_id] = transaction_from(transactional_id, value, last_epoch)
         self._by_id.move_to_end(transactional_id)
 
     def remove(self, transactional_id: str) -> None:
-        """A tombstone of the log."""
+        """Replay a tombstone of the log."""
         self._by_id.pop(transactional_id, None)
         self._last_epochs.pop(transactional_id, None)
 
     def longest_at_rest(self) -> Transaction | None:
-        """Of those without a transaction under way the one that was touched longest ago."""
+        """The one that was touched longest ago, of those without a transaction under way."""
         return next((transaction for transaction in self if transaction.state in AT_REST), None)

@@ -1,4 +1,4 @@
-"""A classic member as tests need it: it remembers its id and generation, and says what it is told to say."""
+"""A classic member as tests need it: it remembers its id and generation, and sends what a test asks of it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Consumer:
         return reply
 
     def send_sync(self, assignments: dict[str, bytes] | None = None, version: int = 5) -> int:
-        """Send SyncGroup; a leader gives every member its own id as assignment unless told otherwise."""
+        """Send SyncGroup; a leader gives every member its own id as assignment unless others are given."""
         if assignments is None:
             assignments = {member_id: member_id.encode() for member_id in self.members} if self.leads else {}
         named = version >= 5

@@ -57,7 +57,7 @@ def test_a_stable_group_is_shown_with_what_members_offered_and_were_given(driver
 
 
 @pytest.mark.parametrize(("letter", "bytes_each"), [("x", 1), ("ö", 2)])
-def test_an_absent_group_is_told_without_a_message_where_its_name_leaves_no_room(
+def test_an_absent_group_has_no_message_where_its_name_leaves_no_room(
     driver: Driver, letter: str, bytes_each: int
 ) -> None:
     group_id = letter * (32_767 // bytes_each)
@@ -94,7 +94,7 @@ def test_an_absent_group_is_dead_and_since_version_6_an_error(driver: Driver) ->
     )
 
 
-def test_operations_are_told_only_if_asked_for_and_without_error(driver: Driver) -> None:
+def test_operations_are_shown_only_if_asked_for_and_without_error(driver: Driver) -> None:
     Consumer(driver).join()
     assert describe(driver).authorized_operations == -(2**31)
     assert describe(driver, include_authorized_operations=True).authorized_operations == GROUP_OPERATIONS
@@ -153,7 +153,7 @@ def test_3_75_a_group_with_members_is_not_deleted_and_the_others_of_the_batch_ar
     assert listed(driver) == ["busy"]
 
 
-def test_the_delete_is_told_when_it_is_durable(driver: Driver) -> None:
+def test_the_delete_is_answered_when_it_is_durable(driver: Driver) -> None:
     Consumer(driver).commit(1)
     driver.hold_disk()
     token = driver.send(DeleteGroupsRequest(groups_names=["g"]), 2)

@@ -120,7 +120,7 @@ def test_a_write_that_took_too_long_is_an_error_that_clients_retry(request_: Any
     assert not {7, 31 - expected} & set(errors_in(response))
 
 
-def test_a_groups_error_is_told_where_the_version_of_offset_fetch_has_room() -> None:
+def test_a_groups_error_stands_where_the_version_of_offset_fetch_has_room() -> None:
     assert errors_in(error_response(FETCH_FLAT, UNAVAILABLE, 1)) == [0, UNAVAILABLE, UNAVAILABLE]
     assert errors_in(error_response(FETCH_FLAT, UNAVAILABLE, 2)) == [UNAVAILABLE]
     assert errors_in(error_response(FETCH_GROUPS, UNAVAILABLE, 8)) == [0, UNAVAILABLE, UNAVAILABLE]
@@ -130,7 +130,7 @@ def test_a_commit_says_its_error_for_each_partition() -> None:
     assert errors_in(error_response(COMMIT, UNAVAILABLE, 9)) == [UNAVAILABLE, UNAVAILABLE]
 
 
-def test_an_old_producer_is_not_told_that_a_coordinator_loads() -> None:
+def test_an_old_producer_gets_no_error_that_says_that_a_coordinator_loads() -> None:
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert [errors_in(error_response(TXN_COMMIT, loading, version)) for version in (1, 2)] == [[15], [14]]
 

@@ -21,7 +21,7 @@ def driver() -> Driver:
     return Driver(GroupSettings(group_max_size=MAX_SIZE))
 
 
-def test_3_30_a_full_group_takes_nobody_and_existing_members_pass(driver: Driver) -> None:
+def test_3_30_a_full_group_takes_no_new_member_and_existing_ones_pass(driver: Driver) -> None:
     leader, follower = Consumer(driver, "a"), Consumer(driver, "b")
     form_group(driver, leader, follower)
     reply = Consumer(driver, "c").join()

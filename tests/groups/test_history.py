@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.groups.causes import CauseKind
+from coordinator.groups.classic.events import REMOVED_IDS_MAX
 from coordinator.groups.classic.partition_counts import TOPICS_MAX
-from coordinator.groups.classic.states import REMOVED_IDS_MAX
 from tests.groups import history_phase_cases  # noqa: F401  It adds its cases to the others.
 from tests.groups.consumer import Consumer, finish_rebalance, form_group, subscription
 from tests.groups.driver import Driver
@@ -31,7 +31,7 @@ def test_there_is_a_case_for_every_cause() -> None:
     assert {kind for kind, _ in CASES.values()} == set(CauseKind) - {CauseKind.EVENTS_DROPPED}
 
 
-def test_a_member_that_rejoins_as_it_was_told_is_no_event_of_its_own(driver: Driver) -> None:
+def test_a_member_that_rejoins_as_expected_is_no_event_of_its_own(driver: Driver) -> None:
     leader, *others = group_of(driver, *(f"c{number}" for number in range(10)))
     leader.join()
     for other in others:
@@ -43,7 +43,7 @@ def test_a_member_that_rejoins_as_it_was_told_is_no_event_of_its_own(driver: Dri
     ]  # fmt: skip
 
 
-def test_whoever_came_last_to_a_phase_that_was_given_up_is_not_the_last_of_the_next(driver: Driver) -> None:
+def test_the_last_member_of_a_phase_that_was_given_up_is_not_the_last_of_the_next(driver: Driver) -> None:
     leader, follower = Consumer(driver, "a"), Consumer(driver, "b")
     leader.join(), follower.join()
     driver.advance(6_000)

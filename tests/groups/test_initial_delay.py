@@ -51,7 +51,7 @@ def test_3_12_each_newcomer_buys_another_slice(driver: Driver) -> None:
 def test_3_12_slices_end_when_the_rebalance_timeout_is_used_up(
     driver: Driver, rebalance_ms: int, total_ms: int
 ) -> None:
-    """Somebody joins in every slice, and still the phase lasts no longer than the first one's timeout."""
+    """A member joins in every slice, and still the phase lasts no longer than the first one's timeout."""
     start_ms = driver.now_ms
     Consumer(driver, "first", rebalance_ms=rebalance_ms).join()
     for i in range(200):

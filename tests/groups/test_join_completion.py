@@ -87,7 +87,7 @@ def test_3_18_a_leader_that_did_not_join_gives_way_to_one_that_did(driver: Drive
     assert newcomer.collect_join().leader == newcomer.member_id
 
 
-def test_3_18_if_nobody_joined_the_phase_is_extended(driver: Driver) -> None:
+def test_3_18_if_no_member_joined_the_phase_is_extended(driver: Driver) -> None:
     static = Consumer(driver, "a", instance_id="i", session_ms=300_000)
     visitor = Consumer(driver, "b")
     form_group(driver, static)
@@ -106,8 +106,8 @@ def test_3_19_the_leader_gets_the_members_and_followers_do_not() -> None:
     follower = Consumer(driver, "b", protocols=(("range", b"\x00\x01follower"),), instance_id="i")
     leader.join(), follower.join()
     driver.advance(6_000)
-    told, followed = leader.collect_join(), follower.collect_join()
-    assert [(m.member_id, m.group_instance_id, m.metadata) for m in told.members] == [
+    led, followed = leader.collect_join(), follower.collect_join()
+    assert [(m.member_id, m.group_instance_id, m.metadata) for m in led.members] == [
         (leader.member_id, None, b"\x00\x01leader"),
         (follower.member_id, "i", b"\x00\x01follower"),
     ]

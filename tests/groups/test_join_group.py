@@ -60,7 +60,7 @@ def test_3_3_a_dynamic_member_must_come_back_with_the_id_it_is_handed(driver: Dr
 
 @pytest.mark.parametrize("version", [3, 4, 9])
 def test_a_client_whose_id_leaves_no_room_for_a_member_id_is_refused(driver: Driver, version: int) -> None:
-    """No answer could name such a member, so with it in the group nobody could be answered."""
+    """No answer could name such a member, so with it in the group no member could be answered."""
     consumer = Consumer(driver, "x" * 32_767, version=version)
     reply = driver.replies.pop(consumer.send_join())
     assert (error_of(reply), reply.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
@@ -131,7 +131,7 @@ def test_3_10_version_0_takes_the_session_timeout_for_the_rebalance_timeout(driv
     assert member.rebalance_timeout_ms == SESSION_MS
 
 
-def test_3_22_a_newcomer_that_shares_no_protocol_is_refused_and_disturbs_nobody(driver: Driver) -> None:
+def test_3_22_a_newcomer_that_shares_no_protocol_is_refused_and_disturbs_no_member(driver: Driver) -> None:
     consumer = Consumer(driver)
     form_group(driver, consumer)
     reply = Consumer(driver, protocols=ROUND_ROBIN).join()
@@ -286,7 +286,7 @@ def test_a_refusal_has_null_for_no_protocol_since_version_7(
 
 
 @pytest.mark.parametrize(("version", "no_protocol"), [(3, ""), (7, None), (9, None)])
-def test_a_protocol_whose_name_is_empty_is_told_as_none(
+def test_a_protocol_whose_name_is_empty_is_shown_as_none(
     driver: Driver, version: int, no_protocol: str | None
 ) -> None:
     consumer = Consumer(driver, version=version, protocols=(("", b""),))

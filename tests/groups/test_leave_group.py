@@ -43,7 +43,7 @@ def test_3_60_a_batch_has_mixed_success_in_the_order_of_the_request(
 ) -> None:
     first, static, third = trio
     members = [
-        MemberIdentity(member_id="nobody"),
+        MemberIdentity(member_id="unknown"),
         MemberIdentity(member_id=third.member_id),
         MemberIdentity(member_id=first.member_id, group_instance_id="i"),
         MemberIdentity(member_id=static.member_id, group_instance_id="i"),

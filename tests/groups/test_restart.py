@@ -84,7 +84,9 @@ def test_3_66_a_generation_that_was_not_stored_is_lost_and_its_number_used_again
     assert leader.collect_join().generation_id == 2
 
 
-def test_3_66_an_assignment_that_was_not_durable_was_told_to_nobody(driver: Driver, pair: Pair) -> None:
+def test_3_66_an_assignment_that_was_not_durable_was_answered_to_no_member(
+    driver: Driver, pair: Pair
+) -> None:
     leader, follower = pair
     leader.send_join(), follower.send_join()
     leader.collect_join(), follower.collect_join()

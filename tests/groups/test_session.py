@@ -60,11 +60,11 @@ def test_3_53_a_valid_heartbeat_is_answered_by_the_state_and_refreshes(state: Gr
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (beat("nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (beat("unknown"), ErrorCode.UNKNOWN_MEMBER_ID),
         (beat("m", 2), ErrorCode.ILLEGAL_GENERATION),
         (beat("m", 3, "i"), ErrorCode.FENCED_INSTANCE_ID),
-        (beat("m", 3, "nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
-        (beat("nobody", 3, "i"), ErrorCode.FENCED_INSTANCE_ID),
+        (beat("m", 3, "unknown"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (beat("unknown", 3, "i"), ErrorCode.FENCED_INSTANCE_ID),
         (beat("s", 3, "i"), ErrorCode.NONE),
         (beat("s", 3, None), ErrorCode.NONE),  # A static member need not say so.
         (beat("s", 2, "i"), ErrorCode.ILLEGAL_GENERATION),
@@ -96,7 +96,7 @@ def test_a_heartbeat_asks_for_nothing_but_its_reply_and_does_not_wait_for_the_di
     assert driver.shard.prepare_heartbeat(request)(driver.now_ms) is ErrorCode.NONE
 
 
-def test_a_timer_that_fires_early_is_armed_again_and_nobody_is_expired() -> None:
+def test_a_timer_that_fires_early_is_armed_again_and_no_member_expires() -> None:
     group = group_in(STABLE)
     group.members["m"].session_deadline_ms = 9_000
     key = SessionTimer("g", "m")

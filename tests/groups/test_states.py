@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.effects import GroupEvent, Moment
 from coordinator.groups.causes import REASON_MAX_CHARS, Cause, CauseKind
+from coordinator.groups.classic.events import REMOVED_IDS_MAX, new_event
 from coordinator.groups.classic.group import Arrival, Group
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.states import (
@@ -19,14 +20,12 @@ from coordinator.groups.classic.states import (
     HEARTBEAT_ANSWER,
     PREPARING_REBALANCE,
     PROTOCOL_DESCRIBED,
-    REMOVED_IDS_MAX,
     STABLE,
     SYNC_ANSWER,
     TRANSITIONS,
     GroupState,
     IllegalTransition,
     Trigger,
-    note,
     transition,
 )
 
@@ -48,7 +47,7 @@ def expected_state(state: GroupState, trigger: Trigger) -> GroupState | None:
     if (state, trigger) in TO_PREPARING:
         return PREPARING_REBALANCE
     if state is PREPARING_REBALANCE:
-        return {Trigger.JOIN_COMPLETED: COMPLETING_REBALANCE, Trigger.NOBODY_JOINED: EMPTY}.get(trigger)
+        return {Trigger.JOIN_COMPLETED: COMPLETING_REBALANCE, Trigger.GROUP_EMPTIED: EMPTY}.get(trigger)
     if (state, trigger) == (COMPLETING_REBALANCE, Trigger.ASSIGNMENT_STORED):
         return STABLE
     return None
@@ -80,7 +79,7 @@ def test_no_row_of_the_transitions_is_unknown_to_the_diagram() -> None:
     assert {pair for pair in PAIRS if expected_state(*pair)} == TRANSITIONS.keys()
 
 
-def test_a_transition_tells_who_made_it_and_how_long_the_phase_took() -> None:
+def test_a_transition_shows_who_made_it_and_how_long_the_phase_took() -> None:
     member = Member("m-1", "i-1", "client", "/10.0.0.1", 60_000, 10_000, ())
     group = Group("g", state=STABLE, generation_id=7, state_since_ms=1_500)
     group.add(member, "consumer")
@@ -111,19 +110,21 @@ def arrived(member_id: str, now_ms: int) -> Arrival:
     return Arrival(member_id, "client", "/10.0.0.1", now_ms)
 
 
-def test_a_phase_that_waited_for_members_tells_who_came_last_and_when() -> None:
+def test_a_phase_that_waited_for_members_shows_who_came_last_and_when() -> None:
     group = Group("g", state=PREPARING_REBALANCE, state_since_ms=1_000, last_arrival=arrived("m-9", 4_000))
     event = transition(group, Trigger.JOIN_COMPLETED, AT, CAUSE)
     assert (event.last_member_id, event.last_arrival_ms) == ("m-9", 3_000)
     assert (event.last_client_id, event.last_client_host) == ("client", "/10.0.0.1")
     assert transition(group, Trigger.ASSIGNMENT_STORED, AT, CAUSE).last_member_id is None
-    group.last_arrival = arrived("m-1", 4_999)  # It joins again, by which a phase begins: nobody came last.
+    group.last_arrival = arrived(
+        "m-1", 4_999
+    )  # It joins again, by which a phase begins: no member came last.
     assert transition(group, Trigger.MEMBERSHIP_CHANGED, AT, CAUSE).last_member_id is None
     event = transition(group, Trigger.JOIN_COMPLETED, AT, CAUSE)
     assert (event.last_member_id, event.last_arrival_ms) == ("m-1", 0), "it came before the phase it began"
 
 
-def test_the_end_of_a_rebalance_tells_what_began_it_and_the_time_of_all_its_attempts() -> None:
+def test_the_end_of_a_rebalance_shows_what_began_it_and_the_time_of_all_its_attempts() -> None:
     group = Group("g", state=STABLE, state_since_ms=0)
     steps = [
         (Trigger.MEMBERSHIP_CHANGED, 1_000, CauseKind.SESSION_EXPIRED),
@@ -138,7 +139,7 @@ def test_the_end_of_a_rebalance_tells_what_began_it_and_the_time_of_all_its_atte
     assert event.phase_ms == {"CompletingRebalance": 20}
     assert event.rebalance_cause == "session_expired"
     assert event.rebalance_ms == {"PreparingRebalance": 300, "CompletingRebalance": 30}
-    assert (group.rebalance_cause, group.rebalance_ms) == (None, {}), "the next one starts anew"
+    assert (group.rebalance_cause, group.rebalance_ms) == (None, {}), "the next one starts from zero"
 
 
 def test_a_clients_reason_is_kept_but_not_at_any_length() -> None:
@@ -154,6 +155,6 @@ def test_a_clients_reason_is_kept_but_not_at_any_length() -> None:
 
 def test_an_event_names_the_first_members_it_removes_and_counts_all() -> None:
     gone = tuple(f"m-{number}" for number in range(REMOVED_IDS_MAX + 5))
-    event = note(Group("g", state=STABLE), AT, Cause(CauseKind.SYNC_TIMEOUT, removed=gone))
+    event = new_event(Group("g", state=STABLE), AT, Cause(CauseKind.SYNC_TIMEOUT, removed=gone))
     assert (event.from_state, event.to_state, event.phase_ms) == ("Stable", "Stable", {})
     assert (event.removed_count, event.removed_member_ids) == (len(gone), gone[:REMOVED_IDS_MAX])

@@ -43,7 +43,7 @@ def test_3_33_a_follower_comes_back_without_a_rebalance(driver: Driver) -> None:
     driver.assert_replay_agrees()
 
 
-def test_3_33_the_new_id_is_stored_before_it_is_told(driver: Driver) -> None:
+def test_3_33_the_new_id_is_stored_before_it_is_answered(driver: Driver) -> None:
     leader, follower = static(driver, "a"), static(driver, "b")
     form_group(driver, leader, follower)
     driver.hold_disk()
@@ -57,7 +57,7 @@ def test_3_33_the_new_id_is_stored_before_it_is_told(driver: Driver) -> None:
     assert follower.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_3_34_a_leader_is_told_to_skip_the_assignment_since_version_9(driver: Driver) -> None:
+def test_3_34_a_leader_is_asked_to_skip_the_assignment_since_version_9(driver: Driver) -> None:
     leader, follower = static(driver, "a"), static(driver, "b")
     form_group(driver, leader, follower)
     again = restarted(leader)
@@ -107,7 +107,7 @@ def test_3_36_while_preparing_a_return_joins_the_phase(driver: Driver) -> None:
     assert leader.collect_join().generation_id == 2
 
 
-def test_3_37_whoever_waits_under_the_old_id_is_fenced(driver: Driver) -> None:
+def test_3_37_a_request_that_waits_under_the_old_id_is_fenced(driver: Driver) -> None:
     leader, follower = static(driver, "a"), static(driver, "b")
     leader.join()
     parked = follower.send_join()
@@ -224,10 +224,10 @@ def test_3_40_a_silent_static_member_is_removed_by_its_session_only(driver: Driv
 def test_3_41_an_admin_removes_by_instance_id(driver: Driver) -> None:
     leader, follower = static(driver, "a"), static(driver, "b")
     form_group(driver, leader, follower)
-    members = [MemberIdentity(member_id="", group_instance_id=name) for name in ("b", "nobody")]
+    members = [MemberIdentity(member_id="", group_instance_id=name) for name in ("b", "unknown")]
     reply = driver.call(LeaveGroupRequest(group_id="g", members=members), 5)
     assert [m.error_code for m in reply.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
-    assert [m.group_instance_id for m in reply.members] == ["b", "nobody"]
+    assert [m.group_instance_id for m in reply.members] == ["b", "unknown"]
     assert list(driver.group().members) == [leader.member_id]
     assert driver.last_event().reason == "removed by admin: client at /10.0.0.1"
     assert driver.last_event().group_instance_id == "b"

@@ -1,4 +1,4 @@
-"""SyncGroup: stored first, then told to all (docs/kafka.md 3.43 to 3.52)."""
+"""SyncGroup: stored first, then answered to all (docs/kafka.md 3.43 to 3.52)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Pair = tuple[Consumer, Consumer]
 def test_3_43_members_left_out_get_nothing_and_invented_ones_are_ignored(driver: Driver, pair: Pair) -> None:
     leader, follower = pair
     waiting = follower.send_sync()
-    reply = leader.sync({leader.member_id: b"mine", "nobody": b"lost"})
+    reply = leader.sync({leader.member_id: b"mine", "unknown": b"lost"})
     assert reply.assignment == b"mine"
     assert driver.replies.pop(waiting).assignment == b""
     stored = {m.member_id: m.assignment for m in driver.shard.stored["g"].members}
     assert stored == {leader.member_id: b"mine", follower.member_id: b""}
 
 
-def test_3_44_nobody_hears_of_an_assignment_before_it_is_durable(driver: Driver, pair: Pair) -> None:
+def test_3_44_no_member_gets_its_assignment_before_it_is_durable(driver: Driver, pair: Pair) -> None:
     leader, follower = pair
     driver.hold_disk()
     waiting = [follower.send_sync(), leader.send_sync()]
@@ -189,7 +189,7 @@ def test_a_second_sync_replaces_the_first(driver: Driver, pair: Pair) -> None:
     assert driver.replies.pop(second).error_code == ErrorCode.NONE
 
 
-def test_a_leader_that_syncs_twice_before_the_disk_is_done_is_stored_as_it_is_told(
+def test_a_leader_that_syncs_twice_before_the_disk_is_done_is_stored_as_it_is_answered(
     driver: Driver, pair: Pair
 ) -> None:
     leader, _ = pair

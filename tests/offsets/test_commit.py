@@ -35,7 +35,7 @@ def driver() -> Driver:
 def request(
     *partitions: tuple[str, int, int], metadata: str | None = "", epoch: int = -1, **kwargs: Any
 ) -> OffsetCommitRequest:
-    """A commit of (topic, partition, offset)s for group g by nobody in particular."""
+    """A commit of (topic, partition, offset)s for group g by no member."""
     asked: dict[str, list[OffsetCommitRequestPartition]] = {}
     for topic, partition, offset in partitions:
         asked.setdefault(topic, []).append(
@@ -178,8 +178,8 @@ def test_o6_membership_and_generation_must_be_right(driver: Driver) -> None:
     member_id = consumer.member_id
     assert error(member_id, 1, "i") == ErrorCode.NONE
     assert error(member_id, 1) == ErrorCode.NONE
-    assert error("nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert error("nobody", 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+    assert error("unknown", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error("unknown", 1, "i") == ErrorCode.FENCED_INSTANCE_ID
     assert error(member_id, 1, "x") == ErrorCode.UNKNOWN_MEMBER_ID
     assert error(member_id, 0) == ErrorCode.ILLEGAL_GENERATION
     assert error(member_id, -1) == ErrorCode.ILLEGAL_GENERATION

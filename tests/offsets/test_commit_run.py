@@ -87,7 +87,7 @@ def test_one_with_a_retention_of_its_own_is_stored_one_by_one() -> None:
 
 
 def test_a_refused_one_stores_nothing_and_says_so_for_each() -> None:
-    request = commit(8, list(range(COUNT)), generation_id_or_member_epoch=3, member_id="nobody")
+    request = commit(8, list(range(COUNT)), generation_id_or_member_epoch=3, member_id="unknown")
     packed, packed_answers = play([request], 8, True)
     _, listed_answers = play([request], 8, False)
     assert packed_answers == listed_answers

@@ -1,4 +1,4 @@
-"""OffsetFetch: whoever asks is told (docs/kafka.md O9 to O13, O26)."""
+"""OffsetFetch: every client is answered (docs/kafka.md O9 to O13, O26)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fetch_group(
 
 
 @pytest.mark.parametrize("version", [1, 5, 7])
-def test_the_flat_form_tells_what_is_there_and_that_the_rest_is_not(driver: Driver, version: int) -> None:
+def test_the_flat_form_shows_what_is_there_and_that_the_rest_is_not(driver: Driver, version: int) -> None:
     request = OffsetFetchRequest(
         group_id="g",
         topics=[
@@ -78,12 +78,12 @@ def test_the_flat_form_tells_what_is_there_and_that_the_rest_is_not(driver: Driv
     )
 
 
-def test_o9_a_group_with_members_tells_everybody(driver: Driver) -> None:
+def test_o9_a_group_with_members_answers_every_client(driver: Driver) -> None:
     consumer = Consumer(driver)
     form_group(driver, consumer)
     topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id="g", member_id="nobody", member_epoch=99, topics=topics)]
+        groups=[OffsetFetchRequestGroup(group_id="g", member_id="unknown", member_epoch=99, topics=topics)]
     )
     (group,) = driver.call(request, 9).groups
     assert group.error_code == ErrorCode.NONE
@@ -135,10 +135,10 @@ def test_o12_version_10_names_topics_by_id_and_unknown_ones_last(driver: Driver)
     ]
 
 
-def test_o12_an_offset_of_a_topic_since_made_anew_does_not_count_by_id(driver: Driver) -> None:
-    anew = topic_id_of(77)
-    driver.topics.recreate("orders", anew)
-    by_id = fetch_group(driver, [OffsetFetchRequestTopics(topic_id=anew, partition_indexes=[0])], 10)
+def test_o12_an_offset_of_a_topic_since_recreated_does_not_count_by_id(driver: Driver) -> None:
+    recreated = topic_id_of(77)
+    driver.topics.recreate("orders", recreated)
+    by_id = fetch_group(driver, [OffsetFetchRequestTopics(topic_id=recreated, partition_indexes=[0])], 10)
     assert by_id.topics[0].partitions == [NOTHING]
     by_name = fetch_group(driver, [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])], 9)
     assert by_name.topics[0].partitions == [found(0, 5)]
@@ -170,7 +170,7 @@ def test_o13_stable_or_not_the_reply_shows_nothing_that_could_be_lost(driver: Dr
     assert topic.partitions[0].committed_offset == 50
 
 
-def test_o26_the_leader_epoch_is_told_since_version_5(driver: Driver) -> None:
+def test_o26_the_leader_epoch_is_answered_since_version_5(driver: Driver) -> None:
     (topic,) = fetch_group(driver, [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]).topics
     assert topic.partitions[0].committed_leader_epoch == -1
 

@@ -103,7 +103,7 @@ def load(log: PartitionLog) -> Shard:
     return load_shard(kind, kind.new_shard(0), log, Clock(), 1 << 20, cut_back=False).shard
 
 
-def told(shard: Shard) -> dict[str, object]:
+def visible(shard: Shard) -> dict[str, object]:
     """All that the log decides: every committed offset, every stored group."""
     offsets = {
         f"{group}-{partition}": shard.offsets.get(group, "t", partition)
@@ -140,7 +140,7 @@ def test_any_history_reads_the_same_after_any_cleaning(log: PartitionLog, seed: 
             wall_ms += chance.choice((0, RETENTION_MS))
             roll(log)
             checkpoint = clean(log, checkpoint=checkpoint, wall_ms=wall_ms, buffer_bytes=4000).end_offset
-            assert told(load(log)) == told(load(shadow)), f"seed={seed}"
+            assert visible(load(log)) == visible(load(shadow)), f"seed={seed}"
     assert checkpoint > 0
     assert len(list(data_records(log))) < len(list(data_records(shadow)))
 
@@ -171,7 +171,7 @@ def test_any_history_of_transactions_reads_the_same_after_any_cleaning(log: Part
             wall_ms += chance.choice((0, RETENTION_MS))
             roll(log)
             checkpoint = clean(log, checkpoint=checkpoint, wall_ms=wall_ms, buffer_bytes=4000).end_offset
-            assert told(load(log)) == told(load(shadow)), f"seed={seed}"
+            assert visible(load(log)) == visible(load(shadow)), f"seed={seed}"
     assert checkpoint > 0
     assert len(list(data_records(log))) < len(list(data_records(shadow)))
 
@@ -195,10 +195,10 @@ def test_commits_of_a_former_classic_group_before_records_of_its_new_type(
     append(log, metadata("g0", 1), commit("g0", 0, 5), commit("g0", 1, 6))
     append(log, new_group_tombstone("g0"), *(of_another_type(kind, "g0") for kind in kinds))
     append(log, commit("g0", 1, 7))
-    before = told(load(log))
+    before = visible(load(log))
     roll(log)
     clean(log, wall_ms=NOW_MS)
-    assert told(load(log)) == before
+    assert visible(load(log)) == before
     roll(log)
     clean(log, wall_ms=NOW_MS + RETENTION_MS)
     kept = [
@@ -211,7 +211,7 @@ def test_commits_of_a_former_classic_group_before_records_of_its_new_type(
     ]
 
     shard = load(log)
-    assert told(shard) == before
+    assert visible(shard) == before
     committed = [shard.offsets.get("g0", "t", each) for each in (0, 1)]
     assert [each and each.offset for each in committed] == [5, 7]
     assert "g0" not in shard.stored
@@ -225,11 +225,11 @@ def test_a_group_that_came_back_to_be_classic_is_what_its_newest_record_says(
     """The downgrade (KAFKA-21117): the tombstones of the other type may be gone, or not."""
     append(log, commit("g0", 0, 5), of_another_type(kind, "g0"))
     append(log, of_another_type(kind, "g0", None), metadata("g0", 9), commit("g0", 0, 6))
-    before = told(load(log))
+    before = visible(load(log))
     for wall_ms in (NOW_MS, NOW_MS + RETENTION_MS):
         roll(log)
         clean(log, wall_ms=wall_ms)
         shard = load(log)
-        assert told(shard) == before
+        assert visible(shard) == before
         assert shard.stored["g0"].generation_id == 9
     assert [each.offset for each in data_records(log)] == [3, 4]

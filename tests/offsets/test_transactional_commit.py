@@ -9,7 +9,7 @@ import pytest
 from coordinator.effects import TopicDeleted
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.transactional_commit import (
-    Verification,
+    CommitVerification,
     VerifiedCommit,
     needs_verification,
     verification_answer,
@@ -76,7 +76,7 @@ def in_transaction(
 
 def verified(driver: Driver, request: TxnOffsetCommitRequest) -> VerifiedCommit:
     """As it comes to the shard when the transaction's coordinator knows of it."""
-    verification = Verification(request.producer_id)
+    verification = CommitVerification(request.producer_id)
     driver.shard.verifications.add(verification)
     return VerifiedCommit(request, ErrorCode.NONE, verification)
 
@@ -95,7 +95,7 @@ def commit(driver: Driver, offset: int, partition: int = 0) -> None:
 
 
 def fetched(driver: Driver, stable: bool = False, partition: int = 0) -> int | ErrorCode:
-    """The offset that a reader is told, or the error."""
+    """The offset that a reader gets, or the error."""
     topic = OffsetFetchRequestTopics(name="orders", partition_indexes=[partition])
     group = OffsetFetchRequestGroup(group_id="g", topics=[topic])
     reply = driver.call(OffsetFetchRequest(groups=[group], require_stable=stable), 9)
@@ -160,7 +160,7 @@ def test_an_open_transaction_outlives_a_restart(driver: Driver) -> None:
     assert fetched(agrees(driver)) == 5
 
 
-def test_o13_only_stable_readers_are_told_of_an_open_transaction(driver: Driver) -> None:
+def test_o13_only_stable_readers_see_an_open_transaction(driver: Driver) -> None:
     commit(driver, 1)
     commit(driver, 2, partition=1)
     hold(driver, 5)
@@ -224,7 +224,7 @@ def test_o16_a_load_takes_along_what_is_held_of_a_topic_that_went_meanwhile(
     assert fetched(agrees(driver)) == -1
 
 
-def test_o16_what_comes_behind_the_tombstone_is_held_anew(driver: Driver) -> None:
+def test_o16_what_comes_behind_the_tombstone_is_held_again(driver: Driver) -> None:
     hold(driver, 5)
     delete_offset(driver)
     hold(driver, 6)
@@ -295,7 +295,7 @@ def test_a_producer_that_speaks_for_a_member_must_know_it(driver: Driver) -> Non
     )
     assert hold(driver, generation_id=generation, member_id="else") == ErrorCode.UNKNOWN_MEMBER_ID
     assert hold(driver, generation_id=generation) == ErrorCode.UNKNOWN_MEMBER_ID
-    static = hold(driver, generation_id=generation, member_id="else", group_instance_id="nobody")
+    static = hold(driver, generation_id=generation, member_id="else", group_instance_id="unknown")
     assert static == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -348,7 +348,7 @@ def test_what_the_coordinator_refuses_is_not_stored(driver: Driver) -> None:
 
 
 def test_a_marker_outdates_the_question_that_was_asked_before_it(driver: Driver) -> None:
-    """KIP-890: or the batch would open a transaction that nobody ends."""
+    """KIP-890: or the batch would open a transaction that is never ended."""
     asked = verified(driver, in_transaction())
     driver.end_transaction(PRODUCER, is_commit=False)
     reply = driver.call(asked, 5)
@@ -367,7 +367,7 @@ def test_a_question_of_an_earlier_life_is_asked_again(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("said", "version", "answered"),
     [
         (ErrorCode.NONE, 5, ErrorCode.NONE),
         (ErrorCode.PRODUCER_FENCED, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -377,7 +377,7 @@ def test_a_question_of_an_earlier_life_is_asked_again(driver: Driver) -> None:
         (ErrorCode.CONCURRENT_TRANSACTIONS, 5, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_what_the_coordinator_says_is_told_as_the_version_knows_it(
-    said: ErrorCode, version: int, told: ErrorCode
+def test_what_the_coordinator_says_is_answered_as_the_version_knows_it(
+    said: ErrorCode, version: int, answered: ErrorCode
 ) -> None:
-    assert verification_answer(said, version) is told
+    assert verification_answer(said, version) is answered

@@ -133,7 +133,7 @@ def test_a_key_moved_by_an_earlier_one_of_the_same_turn_comes_due_once_and_later
     assert yard.fired == [(10, "a"), (40, "b")]
 
 
-def test_a_key_cancelled_and_set_anew_in_the_same_turn_is_the_new_one(yard: Yard) -> None:
+def test_a_key_cancelled_and_set_again_in_the_same_turn_is_the_new_one(yard: Yard) -> None:
     def renew() -> None:
         yard.timers.set("b", None)
         yard.timers.set("b", 40)
@@ -232,7 +232,7 @@ def test_what_completed_never_expires(yard: Yard) -> None:
     assert operation.ends == ["complete"]
 
 
-def test_an_operation_completes_once_whoever_asks(yard: Yard) -> None:
+def test_an_operation_completes_once_however_it_is_asked(yard: Yard) -> None:
     operation = Operation(20, can_complete=False)
     yard.watch(operation, "a", "b")
     assert operation.force_complete()
@@ -244,7 +244,7 @@ def test_an_operation_completes_once_whoever_asks(yard: Yard) -> None:
 
 
 def test_an_operation_is_tried_again_once_it_is_listed(yard: Yard) -> None:
-    """What it waits for may have happened between the first try and the listing, and told nobody."""
+    """What it waits for may have happened between the first try and the listing, and completed nothing."""
 
     class Raced(Operation):
         def try_complete(self) -> bool:
@@ -314,7 +314,7 @@ def test_all_lists_are_swept_when_too_many_completed_operations_are_on_them() ->
     assert yard.purgatory.watched == 0
 
 
-def test_a_crowd_that_waits_is_not_swept_and_loses_nobody() -> None:
+def test_a_crowd_that_waits_is_not_swept_and_loses_no_operation() -> None:
     yard = Yard(purge_interval=10)
     operations = [Operation(1000 + number) for number in range(100)]
     for operation in operations:
@@ -328,7 +328,7 @@ def test_a_crowd_that_waits_is_not_swept_and_loses_nobody() -> None:
     assert all(operation.ends[0] == "complete" for operation in operations)
 
 
-def test_whoever_is_answered_may_come_back_under_the_same_key_within_the_check(yard: Yard) -> None:
+def test_an_answered_client_may_come_back_under_the_same_key_within_the_check(yard: Yard) -> None:
     """A reply can let the connection's next fetch in, which parks on the list that is being walked."""
     first, second, third = Operation(), Operation(), Operation()
     yard.watch(first, "a")
@@ -342,7 +342,7 @@ def test_whoever_is_answered_may_come_back_under_the_same_key_within_the_check(y
     assert yard.purgatory.watched == 0
 
 
-def test_a_check_within_a_check_completes_nobody_twice(yard: Yard) -> None:
+def test_a_check_within_a_check_completes_no_operation_twice(yard: Yard) -> None:
     operations = [Operation() for _ in range(3)]
     for operation in operations:
         yard.watch(operation, "a")
@@ -354,7 +354,7 @@ def test_a_check_within_a_check_completes_nobody_twice(yard: Yard) -> None:
     assert yard.purgatory.watched == 0
 
 
-def test_a_key_that_nobody_waits_for_any_more_takes_no_room(yard: Yard) -> None:
+def test_a_key_that_no_operation_waits_for_takes_no_room(yard: Yard) -> None:
     for number in range(100):
         operation = Operation()
         yard.watch(operation, number)

@@ -165,7 +165,7 @@ def test_every_deadline_of_a_crowd_comes_out_once() -> None:
     assert len(stepped) == len(deadlines_ms)
 
 
-def test_what_is_cancelled_never_comes_out_and_wakes_nobody() -> None:
+def test_what_is_cancelled_never_comes_out_and_wakes_no_loop() -> None:
     wheel = TimingWheel(0, size=20)
     near, middle, far = added(wheel, 5, 5, 100_000)
     assert near.cancel()
@@ -307,7 +307,7 @@ steps = st.lists(
 
 
 class Model:
-    """A sorted list that does what a wheel should, and a wheel: both are told the same."""
+    """A sorted list that does what a wheel should, and a wheel: both get the same calls."""
 
     def __init__(self, start_ms: int, tick_ms: int, size: int) -> None:
         self.wheel = TimingWheel(start_ms, tick_ms, size)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.offsets.transactional_commit import Verification, VerifiedCommit
+from coordinator.offsets.transactional_commit import CommitVerification, VerifiedCommit
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -39,7 +39,7 @@ def hold(world: ShardWorld, offset: int, producer_id: int = PRODUCER, epoch: int
         producer_epoch=epoch,
         topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[committed])],
     )
-    verification = Verification(producer_id)
+    verification = CommitVerification(producer_id)
     assert world.runner.shard is not None
     world.runner.shard.verifications.add(verification)
     return world.ask(VerifiedCommit(request, ErrorCode.NONE, verification), TXN)

@@ -18,9 +18,9 @@ from coordinator.transactions.states import (
     EMPTY,
     ONGOING,
     PREPARE_COMMIT,
-    TransactionState,
+    TransactionStatus,
 )
-from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -39,9 +39,9 @@ class World:
     """A runner with one loaded shard of transactions; implements `shard_runner.World`."""
 
     def __init__(self) -> None:
-        surroundings = Surroundings(lambda: 7, {"orders": 4}.get, lambda group_id: 0)
+        deps = TransactionDeps(lambda: 7, {"orders": 4}.get, lambda group_id: 0)
         self.kind = transaction_shards(
-            lambda partition: TransactionShard(partition, TransactionSettings(), surroundings)
+            lambda partition: TransactionShard(partition, TransactionSettings(), deps)
         )
         self.log = FakeLog(1 << 20)
         self.time_ms = 1_000
@@ -108,7 +108,7 @@ class World:
         self.runner.request(request, RequestContext(asker, version, "client", "/127.0.0.1", WALL_MS))
         return asker
 
-    def state(self) -> TransactionState:
+    def state(self) -> TransactionStatus:
         assert self.runner.shard is not None
         (transaction,) = self.runner.shard.transactions
         return transaction.state

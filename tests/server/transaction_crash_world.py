@@ -9,13 +9,13 @@ from typing import Any
 from coordinator.data.markers import Markers
 from coordinator.effects import MarkersWanted, RequestContext
 from coordinator.groups.partitioning import partition_for
-from coordinator.offsets.transactional_commit import Verification, VerifiedCommit
+from coordinator.offsets.transactional_commit import CommitVerification, VerifiedCommit
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from coordinator.transactions.shard import TransactionShard
-from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -66,12 +66,12 @@ class TransactionCrashWorld(CrashWorld):
         self.settle()  # Markers of what was decided in a former life.
 
     def _new_shard(self, partition: int) -> TransactionShard:
-        surroundings = Surroundings(
+        deps = TransactionDeps(
             next_producer_id=self.broker.producer_ids.take,
             partition_count=self.registry.partition_count,
             offsets_partition=lambda group_id: partition_for(group_id, SHARDS),
         )
-        return TransactionShard(partition, TransactionSettings(), surroundings)
+        return TransactionShard(partition, TransactionSettings(), deps)
 
     def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         self._sender.write(wanted, done)
@@ -151,7 +151,7 @@ class TransactionCrashWorld(CrashWorld):
         """As `GroupApis.txn_offset_commit` hands it over once the coordinator knows of the partition."""
         shard = self.runners[partition_for(request.group_id, SHARDS)].shard
         assert shard is not None
-        verification = Verification(request.producer_id)
+        verification = CommitVerification(request.producer_id)
         shard.verifications.add(verification)
         verified = VerifiedCommit(request, ErrorCode.NONE, verification)
         return self.group_request(request.group_id, verified, CLASSIC)

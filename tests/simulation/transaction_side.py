@@ -18,7 +18,7 @@ from coordinator.server.transaction_apis import TransactionApis
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.states import AT_REST
-from coordinator.transactions.transaction_settings import Surroundings
+from coordinator.transactions.transaction_settings import TransactionDeps
 from protocol.records.records import Codec
 from tests.simulation.timeline import ProcessLoop
 from tests.simulation.transaction_witness import WatchedTransactions
@@ -84,10 +84,10 @@ class TransactionSide:
         def partition_count(topic: str) -> int | None:
             return groups if topic == GROUP_METADATA_TOPIC else server.topics.partition_count(topic)
 
-        surroundings = Surroundings(
+        deps = TransactionDeps(
             self._ids.take, partition_count, lambda group_id: partition_for(group_id, groups)
         )
-        return WatchedTransactions(server, partition, server.transaction_settings, surroundings)
+        return WatchedTransactions(server, partition, server.transaction_settings, deps)
 
     def unsettled(self) -> Iterator[str]:
         """What is not at rest."""

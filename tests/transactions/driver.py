@@ -19,9 +19,9 @@ from coordinator.effects import (
 )
 from coordinator.transactions.records import decode_record, encode_record
 from coordinator.transactions.shard import TransactionShard
-from coordinator.transactions.states import TransactionState
+from coordinator.transactions.states import TransactionStatus
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
-from coordinator.transactions.transaction_settings import Surroundings, TransactionSettings
+from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from harness.doubles.core_driver import ClockedDriver
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -90,7 +90,7 @@ class Driver(ClockedDriver[TransactionShard]):
     def transaction(self) -> Transaction:
         return self.transaction_of(TID)
 
-    def state(self) -> TransactionState:
+    def state(self) -> TransactionStatus:
         return self.transaction.state
 
     def restart(self, wall_moves_ms: int = 0) -> None:
@@ -99,12 +99,12 @@ class Driver(ClockedDriver[TransactionShard]):
         self.load(wall_moves_ms)
 
     def read_log(self) -> TransactionShard:
-        surroundings = Surroundings(
+        deps = TransactionDeps(
             next_producer_id=lambda: next(self._ids) if self.has_ids else None,
             partition_count=self.topics.get,
             offsets_partition=lambda group_id: OFFSETS_PARTITION,
         )
-        shard = TransactionShard(0, self.settings, surroundings)
+        shard = TransactionShard(0, self.settings, deps)
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
             assert record is not None
@@ -178,18 +178,18 @@ class Driver(ClockedDriver[TransactionShard]):
         reply: EndTxnResponse = self.call(request, version)
         return reply.error_code, reply.producer_id, reply.producer_epoch
 
-    def bring_to(self, state: TransactionState, version: int = 5) -> tuple[int, int]:
+    def bring_to(self, state: TransactionStatus, version: int = 5) -> tuple[int, int]:
         """From nothing to `state`, by a client of EndTxn `version`; what the producer knows itself by."""
         producer = self.producer()
-        if state is TransactionState.EMPTY:
+        if state is TransactionStatus.EMPTY:
             return producer
         assert self.add(producer, version=3 if version < 5 else 5) == [0]
-        if state is TransactionState.ONGOING:
+        if state is TransactionStatus.ONGOING:
             return producer
-        commits = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        commits = state in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
         error, *given = self.end(producer, commits, version)
         assert error == ErrorCode.NONE
-        if state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+        if state in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             self.write_markers()
         assert self.state() is state
         return producer if version < 5 else (given[0], given[1])

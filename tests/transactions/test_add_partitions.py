@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transactions.states import EMPTY, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, TransactionState
+from coordinator.transactions.states import EMPTY, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, TransactionStatus
 from coordinator.transactions.timers import TransactionTimer
 from coordinator.transactions.transaction_settings import TransactionSettings
 from protocol.errors import ErrorCode
@@ -76,7 +76,7 @@ def test_only_brokers_may_add_the_offsets_topic(driver: Driver, version: int) ->
 
 
 @pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
-def test_while_a_transaction_is_being_ended_everybody_waits(driver: Driver, state: TransactionState) -> None:
+def test_while_a_transaction_is_being_ended_everybody_waits(driver: Driver, state: TransactionStatus) -> None:
     producer = driver.bring_to(state)
     for other in (producer, (producer[0] + 1, 0), (producer[0], 9)):
         assert driver.add(other) == [CONCURRENT]
@@ -107,7 +107,7 @@ def test_of_no_transaction_there_is_nothing_to_say(driver: Driver) -> None:
     assert driver.call(AddPartitionsToTxnRequest(), 5).results_by_transaction == []
 
 
-def test_verification_tells_what_is_part_of_the_transaction_and_changes_nothing(driver: Driver) -> None:
+def test_verification_shows_what_is_part_of_the_transaction_and_changes_nothing(driver: Driver) -> None:
     producer = driver.bring_to(ONGOING)
     length = len(driver.log)
     outside = ErrorCode.TRANSACTION_ABORTABLE

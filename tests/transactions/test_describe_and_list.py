@@ -28,7 +28,7 @@ def listed(driver: Driver, version: int = 2, **filters: Any) -> list[str]:
 def test_a_transaction_is_described(driver: Driver) -> None:
     producer = driver.bring_to(ONGOING)
     driver.add(producer, ("clicks", 1), ("orders", 2))
-    request = DescribeTransactionsRequest(transactional_ids=[TID, "nobody", ""])
+    request = DescribeTransactionsRequest(transactional_ids=[TID, "unknown", ""])
     found, unknown, empty = driver.call(request, 0).transaction_states
     assert found == TransactionState(
         transactional_id=TID,

@@ -12,7 +12,7 @@ from coordinator.transactions.states import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    TransactionState,
+    TransactionStatus,
 )
 from coordinator.transactions.timers import TransactionTimer
 from coordinator.transactions.transaction import LAST_EPOCH
@@ -55,7 +55,7 @@ def driver() -> Driver:
 @pytest.mark.parametrize("state", CLASSIC)
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_classic_protocol_in_every_state(
-    driver: Driver, version: int, state: TransactionState, commits: bool
+    driver: Driver, version: int, state: TransactionStatus, commits: bool
 ) -> None:
     producer = driver.bring_to(state, 4)
     answer = CLASSIC[state][not commits]
@@ -71,7 +71,7 @@ def test_the_classic_protocol_in_every_state(
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("repeats", [True, False])
 def test_transactions_v2_in_every_state(
-    driver: Driver, state: TransactionState, commits: bool, repeats: bool
+    driver: Driver, state: TransactionStatus, commits: bool, repeats: bool
 ) -> None:
     """As the table in Kafka's coordinator has it: a retry comes with the epoch before."""
     producer_id, epoch = driver.bring_to(state)

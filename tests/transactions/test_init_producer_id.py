@@ -11,7 +11,7 @@ from coordinator.transactions.states import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    TransactionState,
+    TransactionStatus,
 )
 from coordinator.transactions.timers import TransactionTimer
 from coordinator.transactions.transaction import LAST_EPOCH
@@ -47,7 +47,7 @@ def test_what_makes_no_sense_is_refused(driver: Driver, changed: dict[str, int])
     assert driver.init(**changed) == (ErrorCode.INVALID_REQUEST, *NOTHING_GIVEN)
 
 
-def test_a_producer_that_names_itself_is_given_the_next_epoch_and_told_it_again(driver: Driver) -> None:
+def test_a_producer_that_names_itself_is_given_the_next_epoch_and_the_same_again(driver: Driver) -> None:
     producer_id, _ = driver.producer()
     for _ in range(2):
         assert driver.init(producer_id=producer_id, producer_epoch=0) == (0, producer_id, 1)
@@ -89,7 +89,7 @@ def test_a_transaction_under_way_is_aborted_first(driver: Driver, resumes: bool)
 
 
 @pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
-def test_while_a_transaction_is_being_ended_everybody_waits(driver: Driver, state: TransactionState) -> None:
+def test_while_a_transaction_is_being_ended_everybody_waits(driver: Driver, state: TransactionStatus) -> None:
     driver.bring_to(state)
     assert driver.init() == (CONCURRENT, *NOTHING_GIVEN)
     assert driver.init(producer_id=99, producer_epoch=0) == (CONCURRENT, *NOTHING_GIVEN)
@@ -102,7 +102,7 @@ def test_after_the_last_epoch_comes_another_id(driver: Driver) -> None:
     assert driver.transaction.previous_producer_id == producer_id
 
 
-def test_a_worn_out_producer_that_names_itself_is_given_another_id_and_told_it_again(driver: Driver) -> None:
+def test_a_worn_out_producer_that_names_itself_is_given_another_id_and_the_same_again(driver: Driver) -> None:
     producer_id, epoch = driver.wear_out()
     assert driver.init(producer_id=producer_id, producer_epoch=epoch) == (0, producer_id + 1, 0)
     assert driver.init(producer_id=producer_id, producer_epoch=epoch) == (0, producer_id + 1, 0)

@@ -1,4 +1,4 @@
-"""A crash at any point: whatever the log was cut to, the shard goes on from there, and nothing is decided anew."""
+"""A crash at any point: whatever the log was cut to, the shard goes on from there and decides nothing again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from coordinator.transactions.states import (
     ONGOING,
     PREPARE_COMMIT,
     PREPARING,
-    TransactionState,
+    TransactionStatus,
 )
 from coordinator.transactions.timers import TransactionTimer
 from protocol.errors import ErrorCode
 from tests.transactions.driver import TID, TIMEOUT_MS, Driver
 
-STORED = [state for state in TransactionState if state.value < 6]
+STORED = [state for state in TransactionStatus if state.value < 6]
 
 
 def history(version: int) -> Driver:
@@ -72,7 +72,7 @@ def test_a_log_cut_after_any_record_is_gone_on_with(version: int, cut: int) -> N
         assert driver.timers[TransactionTimer(TID)] <= driver.now_ms + TIMEOUT_MS
         driver.advance(TIMEOUT_MS)
         driver.write_markers()
-        assert driver.state() is TransactionState.COMPLETE_ABORT
+        assert driver.state() is TransactionStatus.COMPLETE_ABORT
     assert driver.state() in AT_REST
     assert TransactionTimer(TID) not in driver.timers
     producer = driver.producer()
@@ -85,7 +85,7 @@ def test_a_log_cut_after_any_record_is_gone_on_with(version: int, cut: int) -> N
 
 @pytest.mark.parametrize("state", STORED)
 @pytest.mark.parametrize("version", [4, 5])
-def test_a_restart_changes_nothing_that_is_stored(state: TransactionState, version: int) -> None:
+def test_a_restart_changes_nothing_that_is_stored(state: TransactionStatus, version: int) -> None:
     driver = Driver()
     driver.bring_to(state, version)
     before, length = list(driver.shard.transactions), len(driver.log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.transactions import expiry
-from coordinator.transactions.states import COMPLETE_ABORT, EMPTY, ONGOING, PREPARE_ABORT, TransactionState
+from coordinator.transactions.states import COMPLETE_ABORT, EMPTY, ONGOING, PREPARE_ABORT, TransactionStatus
 from coordinator.transactions.timers import ExpiryTimer
 from coordinator.transactions.transaction import LAST_EPOCH
 from coordinator.transactions.transaction_settings import TransactionSettings
@@ -67,7 +67,7 @@ def test_a_worn_out_producer_is_aborted_once_there_is_another_id(driver: Driver)
 
 
 @pytest.mark.parametrize("state", [EMPTY, COMPLETE_ABORT])
-def test_a_transactional_id_at_rest_is_forgotten(driver: Driver, state: TransactionState) -> None:
+def test_a_transactional_id_at_rest_is_forgotten(driver: Driver, state: TransactionStatus) -> None:
     producer = driver.bring_to(state)
     driver.advance(DAY_MS - 3_600_000)
     assert len(driver.shard.transactions) == 1

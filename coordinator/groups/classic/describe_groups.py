@@ -23,7 +23,7 @@ from protocol.messages.describe_groups import (
 
 NOT_FOUND_SINCE: Final = 6  # KIP-1043; before, an absent group is no error.
 GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
-"""What anybody may do to a group where nobody checks: read, delete, describe, and both kinds of configs."""
+"""What every client may do to a group without an authorizer: read, delete, describe, and both kinds of configs."""
 
 
 def describe_groups(

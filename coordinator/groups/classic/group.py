@@ -22,7 +22,7 @@ from protocol.errors import DecodeError, ErrorCode
 PENDING_MEMBERS_MAX: Final = 10_000
 """Member ids one group may have handed out and not yet seen again (entries of about 150 bytes).
 
-Kafka sets no bound. Ids expire with their session timeout, so only a client gone wild gets here.
+Kafka sets no bound. Ids expire with their session timeout, so only a faulty client gets here.
 """
 
 
@@ -33,12 +33,12 @@ class InitialDelay:
     first_slice_ms: int  # The delay as it was set; no later slice is longer.
     slice_ms: int
     remaining_ms: int
-    member_came: bool = False  # During this slice: worth another one.
+    member_came: bool = False  # A member joined during this slice, so there will be another one.
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentStored:
-    """Asked of the append of the leader's assignment: which generation it was for, who got what."""
+    """Handed back with the outcome of storing the leader's assignment: its generation, and each member's part."""
 
     group_id: str
     generation_id: int
@@ -47,7 +47,7 @@ class AssignmentStored:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Who came to a phase, and when on the monotonic clock."""
+    """A member that came to a phase, and when on the monotonic clock."""
 
     member_id: str
     client_id: str
@@ -79,23 +79,23 @@ class Group:
     last_arrival: Arrival | None = None  # The last member to come to the phase that is on.
     rebalance_cause: str | None = None  # What began the rebalance that is on.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # What it has spent in each phase that ended.
-    assigned_counts: dict[str, int | None] = field(default_factory=dict)  # See `partition_counts`.
+    assigned_counts: dict[str, int | None] = field(default_factory=dict)  # Kept by `partition_counts`.
     joined_count: int = 0  # Members with a parked JoinGroup.
-    speakers: Counter[str] = field(default_factory=Counter)  # How many members offer each protocol.
+    protocol_counts: Counter[str] = field(default_factory=Counter)  # How many members offer each protocol.
 
     @property
     def all_joined(self) -> bool:
-        """Nobody is missing: every member is parked in JoinGroup and no id handed out is still open."""
+        """Whether every member is parked in JoinGroup and no id that was handed out is still open."""
         return self.joined_count == len(self.members) and not self.pending_members
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Its members are consumers, whose subscriptions can be read."""
+        """Whether its members are consumers, whose subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest any member asks for."""
+        """The longest rebalance timeout that any member asks for, in ms."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def membership_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -109,14 +109,14 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Could a member join with these: same type as the group's, and one protocol that all speak."""
+        """Whether a member may join with these: the group's own type, and one protocol that all members offer."""
         if self.state is EMPTY:
             return bool(protocol_type) and any(True for _ in names)
-        everyone = len(self.members)
-        return self.protocol_type == protocol_type and any(self.speakers[name] == everyone for name in names)
+        is_shared = any(self.protocol_counts[name] == len(self.members) for name in names)
+        return self.protocol_type == protocol_type and is_shared
 
     def has_room_for(self, member_id: str, group_max_size: int) -> bool:
-        """May `member_id` ("" for a newcomer) join a group of at most `group_max_size` (3.30)?"""
+        """Whether `member_id` ("" for a new member) may join a group of at most `group_max_size` (3.30)."""
         member = self.members.get(member_id)
         if self.state is EMPTY:
             return True
@@ -136,14 +136,14 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
         self.leader = self.leader or member.member_id
         self.joined_count += member.awaiting_join is not None
-        self.speakers.update(member.protocol_names())
+        self.protocol_counts.update(member.protocol_names())
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
         """Forget a member; if it led, the longest-standing one leads."""
         member = self.members.pop(member_id)
         self.joined_count -= member.awaiting_join is not None
-        self._silence(member)
+        self._uncount_protocols(member)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         if self.leader == member_id:
@@ -164,14 +164,14 @@ class Group:
             self.pending_sync.remove(old_id)
             self.pending_sync.add(member_id)
 
-    def offer(self, member: Member, protocols: tuple[OfferedProtocol, ...]) -> None:
-        """Replace what `member` offers."""
-        self._silence(member)
+    def update_protocols(self, member: Member, protocols: tuple[OfferedProtocol, ...]) -> None:
+        """Replace the protocols that `member` offers."""
+        self._uncount_protocols(member)
         member.protocols = protocols
-        self.speakers.update(member.protocol_names())
+        self.protocol_counts.update(member.protocol_names())
 
     def arrive(self, member: Member, now_ms: int) -> None:
-        """`member` has come to the phase that is on; nobody did later so far."""
+        """Record that `member` has come to the phase that is on, as the last one so far."""
         self.last_arrival = Arrival(member.member_id, *member.origin, now_ms)
 
     def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
@@ -190,7 +190,7 @@ class Group:
         return parked
 
     def elect_joined_leader(self) -> bool:
-        """Leave the lead with a member that joined; False if nobody did (3.18)."""
+        """Leave the lead with a member that joined; False if none did (3.18)."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is None:
@@ -199,20 +199,20 @@ class Group:
         return self.members[self.leader].awaiting_join is not None
 
     def vote(self) -> str:
-        """The protocol most members like best of those all speak; a tie goes to the first one voted for."""
+        """The protocol that most members prefer of those that all offer; a tie goes to the first one voted for."""
         everyone = len(self.members)
-        candidates = {name for name, count in self.speakers.items() if count == everyone}
+        candidates = {name for name, count in self.protocol_counts.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Is `topic` still read; consumers whose subscription cannot be read may read anything (O21)."""
+        """Whether `topic` is still read; consumers whose subscription is not readable may read anything (O21)."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    def learn_subscriptions(self) -> None:
-        """Read anew which topics the members of this generation want."""
+    def compute_subscribed_topics(self) -> None:
+        """Decode which topics the members of this generation subscribe to."""
         self.subscribed_topics = self._read_subscriptions()
 
     def _read_subscriptions(self) -> frozenset[str] | None:
@@ -230,6 +230,6 @@ class Group:
             return None
         return frozenset(topic for topics in wanted for topic in topics)
 
-    def _silence(self, member: Member) -> None:
-        self.speakers.subtract(member.protocol_names())
-        self.speakers = +self.speakers
+    def _uncount_protocols(self, member: Member) -> None:
+        self.protocol_counts.subtract(member.protocol_names())
+        self.protocol_counts = +self.protocol_counts

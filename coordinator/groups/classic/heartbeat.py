@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member is alive, and hears whether it has to join again.
+"""Heartbeat (key 12): a member is alive, and learns whether it has to join again.
 
 The one request that comes all the time: two look-ups, one integer stored. No timer is touched: the
 session timer finds the deadline moved on when it fires, and is armed again (`session`). Members send the same

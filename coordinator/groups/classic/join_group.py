@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): who may come in, and whether that calls for a rebalance.
+"""JoinGroup (key 11): who may join, and whether that calls for a rebalance.
 
 The checks run in Kafka's order (docs/kafka.md 2.2). A newcomer is handed an id first and comes back with it;
 a known member is answered at once if nothing changed, and otherwise is parked until the join phase ends.
@@ -15,6 +15,7 @@ from typing import Final
 from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import join_answer
+from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join, join_request_error, new_join
 from coordinator.groups.classic.member import Member
@@ -22,7 +23,7 @@ from coordinator.groups.classic.partition_counts import partition_changes
 from coordinator.groups.classic.pending_members import forget_pending_member, hand_out_member_id
 from coordinator.groups.classic.rebalance import (
     maybe_complete_join,
-    rebalance_or_complete,
+    maybe_prepare_rebalance_or_complete_join,
     start_initial_rebalance,
 )
 from coordinator.groups.classic.records import new_empty_group_metadata_record
@@ -32,7 +33,6 @@ from coordinator.groups.classic.states import (
     PREPARING_REBALANCE,
     STABLE,
     Trigger,
-    note,
     transition,
 )
 from coordinator.groups.classic.static_membership import replace_static_member
@@ -48,7 +48,7 @@ MEMBER_ID_REQUIRED_SINCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GroupCreated:
-    """Asked of the append of the record that creates a group."""
+    """Handed back with the outcome of storing the record that creates a group."""
 
     group_id: str
 
@@ -79,7 +79,7 @@ def join_group(
 def on_group_created(
     groups: dict[str, Group], stored: Container[str], created: GroupCreated, error: ErrorCode, at: Moment
 ) -> Result:
-    """If the log would not take a new group there is none, and whoever waits to join it hears why."""
+    """Remove a new group that the log would not take; each JoinGroup parked in it is answered the error."""
     if error is ErrorCode.NONE or created.group_id in stored or created.group_id not in groups:
         return NOTHING
     group = groups.pop(created.group_id)
@@ -103,7 +103,7 @@ def _join_new_group(groups: dict[str, Group], join: Join) -> Result:
 def _join_existing_group(group: Group, join: Join) -> Result:
     member_id = join.request.member_id
     if not group.has_room_for(member_id, join.settings.group_max_size):
-        return _turn_away(group, join)
+        return _reject_full_group(group, join)
     if not group.accepts_protocols(join.request.protocol_type, {p.name for p in join.protocols}):
         return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if not member_id:
@@ -115,10 +115,10 @@ def _join_existing_group(group: Group, join: Join) -> Result:
     return _rejoin(group, group.members[member_id], join)
 
 
-def _turn_away(group: Group, join: Join) -> Result:
+def _reject_full_group(group: Group, join: Join) -> Result:
     """The group is full: forget the id, be it pending or the last to rejoin a group over its size (3.31).
 
-    Kafka then waits for the rebalance timeout although nobody is missing any more; here that is seen.
+    Kafka then waits for the rebalance timeout although all members have joined; here that completes the phase.
     """
     member_id = join.request.member_id
     result = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -127,14 +127,14 @@ def _turn_away(group: Group, join: Join) -> Result:
     elif member := group.members.get(member_id):
         group.remove(member_id)
         cause = join.cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
-        event = note(group, join.at, replace(cause, removed=(member_id,)))
+        event = new_event(group, join.at, replace(cause, removed=(member_id,)))
         result += Result(timers=stop_expecting(group.group_id, member), history=(event,))
     return result + maybe_complete_join(group, join.at)
 
 
 def _join_newcomer(group: Group, join: Join) -> Result:
-    """No id yet: today's clients must come back with one; static members and old clients are in at once."""
-    if not join.can_be_named:  # Kafka takes some of them in, and can answer nobody in the group from then on.
+    """A new member: since version 4 it has to come back with an id; static and old ones join at once."""
+    if not join.can_be_named:  # Kafka adds some of them, and can then answer no member of the group.
         return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     instance_id = join.request.group_instance_id
     if instance_id in group.static_members:
@@ -152,7 +152,7 @@ def _join_pending_member(group: Group, join: Join) -> Result:
 
 
 def _add_member(group: Group, member_id: str, join: Join) -> Result:
-    """Take in a member the group did not know, parked until the join phase ends."""
+    """Add a member that is new to the group, parked until the join phase ends."""
     member = _new_member(member_id, join)
     if group.initial_delay is not None and not group.initial_delay.member_came:
         group.initial_delay = replace(group.initial_delay, member_came=True)
@@ -163,7 +163,7 @@ def _add_member(group: Group, member_id: str, join: Join) -> Result:
     if group.state is EMPTY:
         delay_ms = join.settings.group_initial_rebalance_delay_ms
         return Result(timers=timers) + start_initial_rebalance(group, delay_ms, join.at, cause)
-    return Result(timers=timers) + rebalance_or_complete(group, join.at, cause)
+    return Result(timers=timers) + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)
 
 
 def _new_member(member_id: str, join: Join) -> Member:
@@ -190,7 +190,7 @@ def _rejoin(group: Group, member: Member, join: Join) -> Result:
 
 
 def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
-    """A leader may have seen what no member's metadata shows, such as new partitions; then so do we."""
+    """Why a member rejoins. A leader may see what no metadata shows, such as new partitions; then so do we."""
     if not unchanged:
         return join.cause(member, CauseKind.MEMBER_METADATA_CHANGED)
     if changes := partition_changes(group, join.topics):
@@ -201,8 +201,8 @@ def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> 
 def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> Result:
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
-    group.offer(member, join.protocols)
+    group.update_protocols(member, join.protocols)
     superseded = group.park_join(member, join.parked, join.at.now_ms)
-    if group.state is PREPARING_REBALANCE:  # It does as it was told, which is no change of the group.
+    if group.state is PREPARING_REBALANCE:  # A rejoin is expected then: no new cause.
         return Result(superseded=superseded) + maybe_complete_join(group, join.at)
-    return Result(superseded=superseded) + rebalance_or_complete(group, join.at, cause)
+    return Result(superseded=superseded) + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)

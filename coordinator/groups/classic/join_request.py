@@ -35,7 +35,7 @@ class Join:
 
     @property
     def parked(self) -> Parked:
-        """The request, should it have to wait."""
+        """The request as a member keeps it while it waits."""
         return Parked(self.context.reply_to, self.context.api_version)
 
     def refuse(self, error: ErrorCode, member_id: str = "") -> Result:
@@ -45,17 +45,17 @@ class Join:
         return Result(replies=(Reply(self.context.reply_to, refusal),))
 
     def cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
-        """This join as a cause. The client is the one that asks, whoever asked for a static member before."""
+        """This join as a cause, with the client that joins now: a static member may have been another one."""
         cause = Cause.by(member, kind, detail, self.request.reason)
         return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)
 
     @property
     def can_be_named(self) -> bool:
-        """There is room for the id that a new member would get; client and instance ids may be that long."""
+        """Whether a new member's id would fit the protocol; client and instance ids may be too long."""
         return len(self.new_member_id().encode()) <= MAX_STRING_BYTES
 
     def new_member_id(self) -> str:
-        """Readable in every tool: the instance's or the client's name, and a UUID (3.2, 3.7)."""
+        """A member id that tools show well: the instance's or the client's name, and a UUID (3.2, 3.7)."""
         instance_id = self.request.group_instance_id
         return f"{self.context.client_id if instance_id is None else instance_id}-{self.context.new_uuid}"
 
@@ -69,8 +69,10 @@ def new_join(
 ) -> Join:
     """Read a request; what its version does not have is filled in."""
     protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
-    told = context.api_version >= REBALANCE_TIMEOUT_SINCE
-    rebalance_timeout_ms = request.rebalance_timeout_ms if told else request.session_timeout_ms
+    has_rebalance_timeout = context.api_version >= REBALANCE_TIMEOUT_SINCE
+    rebalance_timeout_ms = (
+        request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms
+    )
     return Join(request, context, settings, at, topics, protocols, rebalance_timeout_ms)
 
 

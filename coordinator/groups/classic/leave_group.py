@@ -13,7 +13,7 @@ from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.pending_members import forget_pending_member
-from coordinator.groups.classic.rebalance import dismiss, rebalance_or_complete
+from coordinator.groups.classic.rebalance import maybe_prepare_rebalance_or_complete_join, remove_member
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -54,7 +54,7 @@ def leave_group(
     for departure in departures:
         result += departure.result
     if any(departure.error is ErrorCode.NONE for departure in departures):
-        result += rebalance_or_complete(group, at, _cause(departures))
+        result += maybe_prepare_rebalance_or_complete_join(group, at, _cause(departures))
     return result
 
 
@@ -72,7 +72,7 @@ def _depart(group: Group, identity: MemberIdentity, context: RequestContext) -> 
         return _Departure(error)
     member = group.members[identity.member_id]
     cause = Cause.by(member, CauseKind.MEMBER_LEFT, None, identity.reason, (member.member_id,))
-    return _Departure(ErrorCode.NONE, dismiss(group, member), cause)
+    return _Departure(ErrorCode.NONE, remove_member(group, member), cause)
 
 
 def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
@@ -83,7 +83,7 @@ def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: Requ
     member = group.members[member_id]
     who = f"{context.client_id} at {context.client_host}"
     cause = Cause.by(member, CauseKind.REMOVED_BY_ADMIN, who, identity.reason, (member_id,))
-    return _Departure(ErrorCode.NONE, dismiss(group, member), cause)
+    return _Departure(ErrorCode.NONE, remove_member(group, member), cause)
 
 
 def _cause(departures: list[_Departure]) -> Cause:

@@ -1,7 +1,7 @@
-"""How many partitions the topics of a group had when it was last assigned, to tell why a leader joins again.
+"""How many partitions the topics of a group had when it was last assigned, to see why a leader joins again.
 
 The protocol does not say that a topic has grown: the leader sees it in the topic's metadata and joins again with
-nothing changed. We know our topics as well, and so can tell what is different; that it is why the leader
+nothing changed. We know our topics as well, and so can see what is different; that it is why the leader
 came is our guess. Soft state: after a restart the counts are those of the restart.
 """
 

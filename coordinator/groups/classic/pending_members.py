@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from coordinator.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import PENDING_MEMBERS_MAX, Group
 from coordinator.groups.classic.join_request import Join
-from coordinator.groups.classic.rebalance import complete_if_nobody_is_missing
-from coordinator.groups.classic.states import PREPARING_REBALANCE, note
+from coordinator.groups.classic.rebalance import maybe_complete_join
+from coordinator.groups.classic.states import PREPARING_REBALANCE
 from coordinator.groups.classic.timers import PendingMemberTimer
 from protocol.errors import ErrorCode
 
@@ -34,11 +35,11 @@ def forget_pending_member(group: Group, member_id: str) -> Result:
 
 
 def on_pending_member_timer(group: Group, member_id: str, at: Moment) -> Result:
-    """The id was not used in time: a later join with it gets 25, and nobody waits for it any more (3.4)."""
+    """The id was not used in time: a later join with it gets 25, and no join phase waits for it (3.4)."""
     if member_id not in group.pending_members:
         return NOTHING
     group.pending_members.remove(member_id)
     if group.state is not PREPARING_REBALANCE:
         return NOTHING
-    event = note(group, at, Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id))
-    return Result(history=(event,)) + complete_if_nobody_is_missing(group, at)
+    event = new_event(group, at, Cause(CauseKind.PENDING_MEMBER_EXPIRED, member_id=member_id))
+    return Result(history=(event,)) + maybe_complete_join(group, at, ignore_delay=True)

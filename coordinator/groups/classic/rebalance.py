@@ -1,10 +1,10 @@
 """A rebalance, from the first change of membership to the answer of every JoinGroup.
 
 Preparing waits for members to join again: until all have, or the longest rebalance timeout is over, or -
-out of Empty - until the initial delay and its extensions are. Completing begins a new generation: who did
-not come is dropped, the leader and the protocol are settled, every parked JoinGroup is answered, and the
+out of Empty - until the initial delay and its extensions are. Completing begins a new generation: members that did
+not come are dropped, the leader and the protocol are settled, every parked JoinGroup is answered, and the
 sync timer watches that the SyncGroups follow. Storing the assignment is `sync_group`'s.
-It knows no request: handlers tell it what changed, with the cause that people will read.
+It knows no request: handlers name what changed, with the cause that people will read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from coordinator.effects import NOTHING, Moment, Reply, Result, SetTimer
 from coordinator.groups.causes import Cause, CauseKind, counted
 from coordinator.groups.classic.answers import join_answer
+from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import Group, InitialDelay
 from coordinator.groups.classic.member import Member
 from coordinator.groups.classic.records import new_group_metadata_record
@@ -23,7 +24,6 @@ from coordinator.groups.classic.states import (
     PREPARING_REBALANCE,
     STABLE,
     Trigger,
-    note,
     transition,
 )
 from coordinator.groups.classic.timers import JoinTimer, SyncTimer, expect_heartbeat, stop_expecting
@@ -36,7 +36,7 @@ ALL_JOINED: Final = Cause(CauseKind.ALL_MEMBERS_JOINED)
 
 
 def start_initial_rebalance(group: Group, delay_ms: int, at: Moment, cause: Cause) -> Result:
-    """Leave Empty: others of the same deployment are surely on their way, so wait `delay_ms` for them."""
+    """Leave Empty, and wait `delay_ms` for other members of the same deployment."""
     remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
     group.initial_delay = InitialDelay(delay_ms, delay_ms, remaining_ms)
     event = transition(group, Trigger.MEMBERSHIP_CHANGED, at, cause)
@@ -46,12 +46,12 @@ def start_initial_rebalance(group: Group, delay_ms: int, at: Moment, cause: Caus
 def prepare_rebalance(
     group: Group, at: Moment, cause: Cause, trigger: Trigger = Trigger.MEMBERSHIP_CHANGED
 ) -> Result:
-    """Leave Stable or Completing: call everybody to join again; those parked in SyncGroup get 27."""
+    """Leave Stable or Completing: all members are to join again; those parked in SyncGroup get 27."""
     result = _cancel_syncs(group, at, ErrorCode.REBALANCE_IN_PROGRESS)
     group.initial_delay = None
     group.storing = None
     if not group.joined_count:
-        group.last_arrival = None  # Whoever came last came to the phase that is given up.
+        group.last_arrival = None  # It came to the phase that is given up.
     event = transition(group, trigger, at, cause)
     result += Result(history=(event,))
     if group.all_joined:
@@ -59,28 +59,24 @@ def prepare_rebalance(
     return result + Result(timers=(_arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms),))
 
 
-def rebalance_or_complete(group: Group, at: Moment, cause: Cause) -> Result:
+def maybe_prepare_rebalance_or_complete_join(group: Group, at: Moment, cause: Cause) -> Result:
     """Membership changed: begin a rebalance, or see whether the one that is on can now complete."""
     if group.state in (STABLE, COMPLETING_REBALANCE):
         return prepare_rebalance(group, at, cause)
     if group.state is not PREPARING_REBALANCE:
         return NOTHING
-    return Result(history=(note(group, at, cause),)) + maybe_complete_join(group, at)
+    return Result(history=(new_event(group, at, cause),)) + maybe_complete_join(group, at)
 
 
-def maybe_complete_join(group: Group, at: Moment) -> Result:
-    """Complete the join phase if nobody is missing; the initial delay is always waited out (3.13, 3.14)."""
-    if group.state is not PREPARING_REBALANCE or group.initial_delay is not None or not group.all_joined:
-        return NOTHING
-    return complete_join(group, at, ALL_JOINED)
+def maybe_complete_join(group: Group, at: Moment, *, ignore_delay: bool = False) -> Result:
+    """Complete the join phase if every member has joined again and no id that was handed out is still open.
 
-
-def complete_if_nobody_is_missing(group: Group, at: Moment) -> Result:
-    """Somebody's time ran out: if that was all the others waited for, they need not wait any longer.
-
-    As in Kafka, not even for the rest of the initial delay.
+    The initial delay is waited out (3.13, 3.14), as in Kafka but where a member or an id was waited for until its
+    time was over (`ignore_delay`).
     """
     if group.state is not PREPARING_REBALANCE or not group.all_joined:
+        return NOTHING
+    if group.initial_delay is not None and not ignore_delay:
         return NOTHING
     return complete_join(group, at, ALL_JOINED)
 
@@ -97,7 +93,7 @@ def on_join_timer(group: Group, at: Moment) -> Result:
 
 
 def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Result:
-    """Wait another slice if somebody came during this one and there is time left (3.12)."""
+    """Wait another slice if a member came during this one and there is time left (3.12)."""
     if not delay.member_came or delay.remaining_ms == 0:
         return complete_join(group, at, Cause(CauseKind.INITIAL_DELAY_OVER))
     slice_ms = min(delay.first_slice_ms, delay.remaining_ms)
@@ -107,13 +103,13 @@ def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Resu
 
 
 def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
-    """End the join phase: a new generation of those who came, or Empty if nobody is left."""
+    """End the join phase: a new generation of the members that joined, or Empty if none remain."""
     missing = [member for member in group.members.values() if member.awaiting_join is None]
-    cause = _naming(missing, len(group.pending_members), cause)
+    cause = _with_dropped_members(missing, len(group.pending_members), cause)
     result = _drop(group, [member for member in missing if not member.is_static])
     result += Result(timers=(SetTimer(JoinTimer(group.group_id), None),))
     if group.members and not group.elect_joined_leader():
-        return result + _wait_for_anybody(group, at, cause)
+        return result + _extend_join(group, at, cause)
     group.generation_id += 1
     group.initial_delay = None
     group.pending_sync.clear()
@@ -122,8 +118,8 @@ def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
     return result + _begin_generation(group, at, cause)
 
 
-def _naming(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
-    """The end of a join phase, with those it did not wait for any longer.
+def _with_dropped_members(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
+    """The cause of the end of a join phase, with the members it did not wait for any longer.
 
     Dynamic members are out; static ones stay until their session ends (3.17).
     """
@@ -147,26 +143,26 @@ def _drop(group: Group, members: list[Member]) -> Result:
     return Result(timers=tuple(timers))
 
 
-def _wait_for_anybody(group: Group, at: Moment, cause: Cause) -> Result:
+def _extend_join(group: Group, at: Moment, cause: Cause) -> Result:
     """Only silent static members are left: give them another rebalance timeout (3.18)."""
     if group.initial_delay is not None:
         group.initial_delay = replace(group.initial_delay, remaining_ms=0)
-    event = note(group, at, replace(cause, kind=CauseKind.JOIN_PHASE_EXTENDED))
+    event = new_event(group, at, replace(cause, kind=CauseKind.JOIN_PHASE_EXTENDED))
     timer = _arm_join_timer(group, at.now_ms + group.rebalance_timeout_ms)
     return Result(timers=(timer,), history=(event,))
 
 
 def _become_empty(group: Group, at: Moment, cause: Cause) -> Result:
     group.protocol_name = None
-    group.learn_subscriptions()
-    event = transition(group, Trigger.NOBODY_JOINED, at, replace(cause, kind=CauseKind.GROUP_EMPTIED))
+    group.compute_subscribed_topics()
+    event = transition(group, Trigger.GROUP_EMPTIED, at, replace(cause, kind=CauseKind.GROUP_EMPTIED))
     return Result(records=(new_group_metadata_record(group, {}),), history=(event,))
 
 
 def _begin_generation(group: Group, at: Moment, cause: Cause) -> Result:
     """Answer every parked JoinGroup, and expect a SyncGroup of every member."""
     group.protocol_name = group.vote()
-    group.learn_subscriptions()
+    group.compute_subscribed_topics()
     event = transition(group, Trigger.JOIN_COMPLETED, at, cause)
     replies: list[Reply] = []
     timers: list[SetTimer] = []
@@ -211,7 +207,7 @@ def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
 
 
 def _cancel_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
-    """Give up the sync phase, if it is on: what it had assigned is void."""
+    """End the sync phase, if it is on, without its assignments."""
     result = Result(timers=(SetTimer(SyncTimer(group.group_id), None),))
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -221,14 +217,14 @@ def _cancel_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
     return result
 
 
-def dismiss(group: Group, member: Member) -> Result:
+def remove_member(group: Group, member: Member) -> Result:
     """Take `member` out of the group; what it is parked in is answered 25 (3.62). Starts no rebalance."""
     replies: tuple[Reply, ...] = ()
     if join := group.take_join(member):
         refusal = response_with_error(JoinGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, join.api_version)
         replies += (Reply(join.reply_to, refusal),)
     if sync := member.awaiting_sync:
-        # Kafka forgets this one; a request without an answer would block its connection for good.
+        # Kafka forgets this request; without an answer it would block its connection for good.
         unknown = response_with_error(SyncGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, sync.api_version)
         replies += (Reply(sync.reply_to, unknown),)
     group.remove(member.member_id)

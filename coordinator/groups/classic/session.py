@@ -1,23 +1,28 @@
-"""Session expiry: a member that was not heard of within its session timeout is out of the group.
+"""Session expiry: a member without a heartbeat within its session timeout is removed from the group.
 
 Heartbeats and commits only move the deadline, so the timer may fire early and is then armed again.
 A member parked in JoinGroup or SyncGroup waits on our account and cannot be late - except one that was
-never in a generation: nobody knows whether its client is still there (3.27, 3.55).
+never in a generation: its client may be gone (3.27, 3.55).
 """
 
 from __future__ import annotations
 
 from coordinator.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.groups.causes import Cause, CauseKind
+from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
-from coordinator.groups.classic.rebalance import complete_if_nobody_is_missing, dismiss, rebalance_or_complete
-from coordinator.groups.classic.states import PREPARING_REBALANCE, note
+from coordinator.groups.classic.rebalance import (
+    maybe_complete_join,
+    maybe_prepare_rebalance_or_complete_join,
+    remove_member,
+)
+from coordinator.groups.classic.states import PREPARING_REBALANCE
 from coordinator.groups.classic.timers import SessionTimer
 
 
 def on_session_timer(group: Group, member_id: str, at: Moment) -> Result:
-    """Expire a silent member, or look again later."""
+    """Expire a member whose session deadline has passed, or set the timer again."""
     member = group.members.get(member_id)
     if member is None:
         return NOTHING  # Left, or was replaced, while the timer was in flight.
@@ -27,15 +32,15 @@ def on_session_timer(group: Group, member_id: str, at: Moment) -> Result:
         key = SessionTimer(group.group_id, member_id)
         return Result(timers=(SetTimer(key, member.session_deadline_ms),))
     if member.is_parked and not member.is_new:
-        return NOTHING  # Its session starts anew when the request it waits in is answered.
+        return NOTHING  # Its session begins again when the request it waits in is answered.
     return _expire(group, member, at)
 
 
 def _expire(group: Group, member: Member, at: Moment) -> Result:
     kind = CauseKind.NEW_MEMBER_JOIN_TIMEOUT if member.is_new else CauseKind.SESSION_EXPIRED
     cause = Cause.by(member, kind, removed=(member.member_id,))
-    result = dismiss(group, member)
+    result = remove_member(group, member)
     if group.state is PREPARING_REBALANCE:
-        result += Result(history=(note(group, at, cause),))
-        return result + complete_if_nobody_is_missing(group, at)
-    return result + rebalance_or_complete(group, at, cause)
+        result += Result(history=(new_event(group, at, cause),))
+        return result + maybe_complete_join(group, at, ignore_delay=True)
+    return result + maybe_prepare_rebalance_or_complete_join(group, at, cause)

@@ -1,7 +1,7 @@
 """A static member that comes back: its instance id keeps its place, a new member id fences the old (KIP-345).
 
 While the group is Stable and the protocol stays the same this costs no rebalance. The new id is stored
-before it is told, lest a restart bring the old one back; until then the JoinGroup stays parked, and if
+before it is answered, lest a restart bring the old one back; until then the JoinGroup stays parked, and if
 the log will not take it the old id is as good as before (3.33 to 3.38).
 """
 
@@ -13,26 +13,25 @@ from typing import Final
 from coordinator.effects import NOTHING, Moment, Reply, Result
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.answers import join_answer
+from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.join_request import Join
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
-from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_or_complete
+from coordinator.groups.classic.rebalance import maybe_prepare_rebalance_or_complete_join, prepare_rebalance
 from coordinator.groups.classic.records import new_group_metadata_record
-from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE, note
+from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
 
-SKIP_ASSIGNMENT_SINCE: Final = (
-    9  # JoinGroup: a leader can be told to leave the assignment as it is (KIP-814).
-)
+SKIP_ASSIGNMENT_SINCE: Final = 9  # JoinGroup: the answer can ask a leader to keep the assignment (KIP-814).
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberStored:
-    """Asked of the append of a static member's new id: what to answer, and what to go back to."""
+    """Handed back with the outcome of storing a static member's new id: what to answer, what to restore."""
 
     group_id: str
     generation_id: int
@@ -47,7 +46,7 @@ class StaticMemberStored:
 
 
 def replace_static_member(group: Group, member: Member, join: Join) -> Result:
-    """Give `member` a new id. Whoever still waits under the old one is fenced (3.37)."""
+    """Give `member` a new id. Requests that still wait under the old one are fenced (3.37)."""
     member_id = join.new_member_id()
     cause = join.cause(member, CauseKind.STATIC_MEMBER_REPLACED)
     cause = replace(cause, member_id=member_id, removed=(member.member_id,))
@@ -66,10 +65,10 @@ def replace_static_member(group: Group, member: Member, join: Join) -> Result:
     result = _fence(group, member) + _rename(group, member, member_id, join.at)
     _take_over(group, member, join)
     if group.state is PREPARING_REBALANCE:
-        return result + rebalance_or_complete(group, join.at, cause)
+        return result + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)
     if group.state is STABLE and group.vote() == group.protocol_name:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
-        record, event = new_group_metadata_record(group, assignments), note(group, join.at, cause)
+        record, event = new_group_metadata_record(group, assignments), new_event(group, join.at, cause)
         return result + Result(records=(record,), history=(event,), then=stored)
     # The leader may just be assigning to the old id (3.36), or the protocol would change (3.35).
     return result + prepare_rebalance(group, join.at, cause)
@@ -113,12 +112,12 @@ def _take_over(group: Group, member: Member, join: Join) -> None:
     member.taken_over_by = (join.context.client_id, join.context.client_host)
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
-    group.offer(member, join.protocols)
+    group.update_protocols(member, join.protocols)
     group.park_join(member, join.parked, join.at.now_ms)
 
 
 def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> Reply:
-    """The generation that is on. A leader must not assign anew: it is told so, or that it follows (3.34)."""
+    """The generation that is on. A leader must not assign again: the answer says so, or that it follows (3.34)."""
     version = stored.parked.api_version
     if version >= SKIP_ASSIGNMENT_SINCE:
         leads = group.leader == member.member_id
@@ -133,7 +132,7 @@ def _go_back(
 ) -> Result:
     """Restore the old id and offer; the old process, if it lives, carries on (3.38)."""
     group.take_join(member)
-    group.offer(member, stored.old_protocols)
+    group.update_protocols(member, stored.old_protocols)
     member.taken_over_by = stored.old_process
     member.rebalance_timeout_ms = stored.old_rebalance_timeout_ms
     member.session_timeout_ms = stored.old_session_timeout_ms
@@ -144,6 +143,6 @@ def _go_back(
     answer.member_id = ""
     answer.error_code = append_answer(error)
     kind = CauseKind.STATIC_MEMBER_NOT_STORED
-    event = note(group, at, Cause.by(member, kind, error.name, removed=(stored.member_id,)))
+    event = new_event(group, at, Cause.by(member, kind, error.name, removed=(stored.member_id,)))
     reply = Reply(stored.parked.reply_to, answer, reveals_stored=False)
     return result + Result(replies=(reply,), history=(event,))

@@ -85,7 +85,7 @@ def living_group(stored: StoredGroup, now_ms: int) -> Group:
     )
     for member in stored.members:
         group.add(_living_member(member, stored.protocol_name), stored.protocol_type or "")
-    group.learn_subscriptions()
+    group.compute_subscribed_topics()
     return group
 
 

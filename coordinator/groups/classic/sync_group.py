@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everybody collects their part.
+"""SyncGroup (key 14): the leader hands in the assignment, and each member collects its part.
 
 Followers are parked until the leader's assignment is durable; then all are answered and the group is
 Stable. A generation is on the log only from here on: before, a restart brings back the one before (3.66).
@@ -49,7 +49,7 @@ def sync_group(
     timers = _stop_waiting_for(group, member)
     if group.state is COMPLETING_REBALANCE:
         if member.member_id == group.leader:
-            count_partitions(group, topics)  # As near as we can tell to what the leader has assigned.
+            count_partitions(group, topics)  # As they are now: what the leader saw may be older.
         return Result(timers=timers) + _park(group, member, request, context, at)
     return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
 
@@ -76,7 +76,7 @@ def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCode, at: Moment) -> Result:
-    """The assignment is durable: everybody gets it. If the log refused, all have to join again (3.49).
+    """The assignment is durable: every member gets its part. If the log refused, all have to join again (3.49).
 
     Does nothing if another rebalance began meanwhile: that generation has passed (3.50).
     """
@@ -124,7 +124,7 @@ def _give_up(group: Group, error: ErrorCode, at: Moment) -> Result:
 
 
 def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
-    """This member's SyncGroup has come; with the last one the sync timer has done its duty."""
+    """This member's SyncGroup has come; the last one cancels the sync timer."""
     waited = bool(group.pending_sync)
     group.pending_sync.discard(member.member_id)
     if not waited or group.pending_sync:

@@ -15,7 +15,7 @@ from coordinator.groups.classic.member import Member
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """A member falls silent; also ends a new member's wait in JoinGroup (3.27, 3.54)."""
+    """The end of a member's session, or of a new member's wait in JoinGroup (3.27, 3.54)."""
 
     group_id: str
     member_id: str
@@ -23,7 +23,7 @@ class SessionTimer:
 
 @dataclass(frozen=True, slots=True)
 class PendingMemberTimer:
-    """An id handed out with MEMBER_ID_REQUIRED was not used (3.4)."""
+    """The end of the time to use an id that was handed out with MEMBER_ID_REQUIRED (3.4)."""
 
     group_id: str
     member_id: str
@@ -31,14 +31,14 @@ class PendingMemberTimer:
 
 @dataclass(frozen=True, slots=True)
 class JoinTimer:
-    """The join phase ends without those who are missing, or a slice of the initial delay is over."""
+    """The end of a join phase, with or without all members, or of a slice of the initial delay."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SyncTimer:
-    """Members of the new generation have not sent their SyncGroup (KAFKA-12890)."""
+    """The end of the time in which members of a new generation send their SyncGroup (KAFKA-12890)."""
 
     group_id: str
 
@@ -53,7 +53,7 @@ class OffsetExpiryTimer:
 def expect_heartbeat(
     group_id: str, member: Member, now_ms: int, timeout_ms: int | None = None
 ) -> tuple[SetTimer, ...]:
-    """Give `member` until `timeout_ms` from now (default: its session timeout) to be heard of.
+    """Give `member` until `timeout_ms` from now (default: its session timeout) for its next request.
 
     Where the timer is armed no later than that already, it is left alone: it will find out when it fires.
     """
