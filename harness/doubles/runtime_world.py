@@ -1,81 +1,38 @@
-"""What a `ShardRunner` runs in, in memory: a log whose flushes end when the test says so, and the world's calls.
+"""Stands in for the runtime: its loop, its clock and its threads, for real runners, partitions and their logs.
 
-Nothing here waits, and no file is touched. A reload is noted and done when the test calls `load`.
+Time is `time_ms` and `wall`, which a test sets. What would run on a thread is queued and runs in `settle`, in
+order, so a test decides what has happened on the disk when it looks at the answers. The logs are real ones on a
+sound or a faulty disk, or in memory. `RunnerWorld` has one runner, whose turns and flushes end by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
-from coordinator.groups.group_settings import GroupSettings
 from coordinator.runtime.clock import Clock
-from coordinator.runtime.group_runner import GroupRunner
-from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loading import load_shard
 from coordinator.runtime.shard_runner import ShardRunner
-from coordinator.shard.shard import Shard
-from harness.doubles.topics import Topics
-from protocol.records.records import Batch, Codec, parse_header, set_base_offset
+from harness.doubles.inline_workers import InlineWorkers
+from harness.doubles.memory_log import MemoryLog
 from storage.files import StorageError
-from storage.log.partition_log import Appended, BatchTooLarge
-from storage.producers.producer_state import ProducerState
+from storage.log.partition_log import PartitionLog
 
 WALL_MS = 1_700_000_000_000
 COMMIT_TIMEOUT_MS = 5_000
 BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", 5)
 
+T = TypeVar("T")
+R = TypeVar("R", bound=ShardRunner[Any])
 Done = Callable[[StorageError | None], None]
 
 
-class FakeLog:
-    """The part of `PartitionLog` that a runner and its loader use."""
-
-    log_start_offset = 0
-
-    def __init__(self, max_batch_bytes: int) -> None:
-        self.next_offset = 0
-        self.durable_offset = 0
-        self.producers = SimpleNamespace(state=ProducerState())
-        self.failure: StorageError | None = None
-        self.stored: list[bytearray] = []
-        self._max_batch_bytes = max_batch_bytes
-        self._staged: list[bytearray] = []
-
-    def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
-        if self.failure is not None:
-            raise self.failure
-        if len(batch) > self._max_batch_bytes:
-            raise BatchTooLarge(f"{len(batch)} bytes")
-        base_offset = self.next_offset
-        set_base_offset(batch, base_offset, 0)
-        header = parse_header(batch)
-        self.producers.state.appended(header, batch, base_offset, wall_ms)
-        self.next_offset = header.last_offset + 1
-        self._staged.append(batch)
-        return Appended(base_offset, self.next_offset - 1)
-
-    def flush(self) -> None:
-        self.stored += self._staged
-        self._staged, self.durable_offset = [], self.next_offset
-
-    def fail_back(self) -> None:
-        self._staged, self.next_offset, self.failure = [], self.durable_offset, None
-
-    def batches(self, start_offset: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
-        for data in self.stored:
-            yield parse_header(data), memoryview(data)
-
-    def record_counts(self) -> list[int]:
-        """How many records each batch on the disk has."""
-        return [parse_header(data).record_count for data in self.stored]
-
-
 class Asker:
-    """Whoever asked: keeps the answers."""
+    """Keeps the answers to one request."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -89,45 +46,29 @@ class Asker:
         return answer
 
 
-class ShardWorld:
-    """A runner with one empty shard, loaded; implements `shard_runner.World`."""
+class RuntimeWorld:
+    """What runners and partitions ask of the runtime."""
 
-    def __init__(
-        self,
-        max_batch_bytes: int = 1 << 20,
-        codec: Codec = Codec.NONE,
-        settings: GroupSettings | None = None,
-    ) -> None:
-        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0)
-        self.topics = Topics(orders=4)
-        self.log = FakeLog(max_batch_bytes)
+    load_buffer_bytes = 1 << 20
+
+    def __init__(self) -> None:
         self.time_ms = 1_000
+        self.wall = WALL_MS
+        self.queue: deque[Callable[[], None]] = deque()
         self.timers: dict[tuple[Any, ...], int] = {}
         self.history: list[GroupEvent] = []
-        self.flushes: list[Done] = []
-        self.reloads = 0
+        self.dirty: dict[ShardRunner[Any], None] = {}
+        self.flush_count = 0
         self.no_room: list[StorageError] = []
-        self.advanced = 0
-        self._is_dirty = False
-        self.runner = GroupRunner(
-            group_shards(lambda partition: Shard(partition, self.settings, self.topics)),
-            0,
-            self.log,  # type: ignore[arg-type]
-            self,
-            self._on_durable,
-            max_batch_bytes=max_batch_bytes,
-            codec=codec,
-            commit_timeout_ms=COMMIT_TIMEOUT_MS,
-        )
-        self.load()
+        self._waiting: list[Any] = []
 
-    # What the runner calls.
+    # What runners and partitions call.
 
     def now_ms(self) -> int:
         return self.time_ms
 
     def wall_ms(self) -> int:
-        return WALL_MS
+        return self.wall
 
     def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
         if deadline_ms is None:
@@ -139,46 +80,125 @@ class ShardWorld:
         self.history += events
 
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
-        self._is_dirty = True
+        self.dirty[runner] = None
 
-    def schedule_flush(self, log: Any, done: Done) -> None:
+    def schedule(self, log: PartitionLog, done: Done) -> None:
+        """Flush `log` on a thread, as a `Flusher` does."""
+
+        def flush() -> None:
+            self.flush_count += 1
+            error = None
+            try:
+                log.flush()
+            except StorageError as failure:
+                error = failure
+            self.queue.append(lambda: done(error))
+
+        self.queue.append(flush)
+
+    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
+        self.schedule(log, done)
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        """Do `work` on a thread, as `Workers` do."""
+        self.queue.append(lambda: InlineWorkers().submit(work, done))
+
+    def reload(self, runner: ShardRunner[Any]) -> None:
+        self.queue.append(lambda: self.read_shard(runner, cut_back=True))
+
+    def wait_for_room(self, who: Any, error: StorageError) -> None:
+        self.no_room.append(error)
+        self._waiting.append(who)
+
+    def try_later(self, who: Any) -> None:
+        self._waiting.append(who)
+
+    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
+        raise AssertionError(f"a shard of groups wants no markers: {wanted}")
+
+    # What tests call.
+
+    def read_shard(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
+        """What the loader does: cut the log back, or not, replay it, and start the runner."""
+        kind = runner.kind
+        shard = kind.new_shard(runner.partition)
+        runner.start(load_shard(kind, shard, runner.log, Clock(), self.load_buffer_bytes, cut_back))
+
+    def end_turn(self) -> None:
+        """The loop has handled all that a turn brought: what it gathered is cut and flushed."""
+        dirty, self.dirty = self.dirty, {}
+        for runner in dirty:
+            runner.end_turn()
+
+    def settle(self) -> None:
+        """Let turns end and the threads do all they have to."""
+        while self.queue or self.dirty:
+            self.end_turn()
+            while self.queue:
+                self.queue.popleft()()
+
+    def fire_due(self) -> None:
+        """Fire every timer that is due, unless one that fired before has cancelled it."""
+        for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.time_ms]:
+            if self.timers.pop(key, None) is not None:
+                owner, *which = key
+                owner.timer_fired(*which)
+
+    def try_again(self) -> None:
+        """Have all that wait for the disk try again."""
+        waiting, self._waiting = self._waiting, []
+        for who in waiting:
+            who.try_again()
+        self.settle()
+
+
+class RunnerWorld(RuntimeWorld, Generic[R]):
+    """One runner on a log in memory. Flushes end when a test says so; a reload is noted, and done by `load`."""
+
+    runner: R
+
+    def __init__(self, max_batch_bytes: int = 1 << 20) -> None:
+        super().__init__()
+        self.log = MemoryLog(max_batch_bytes)
+        self.flushes: list[Done] = []
+        self.reloads = 0
+        self.advanced = 0
+
+    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
         self.flushes.append(done)
 
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.reloads += 1
 
-    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None:
-        self.no_room.append(error)
-
-    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
-        raise AssertionError(f"a shard of groups wants no markers: {wanted}")
-
-    def _on_durable(self) -> None:
+    def on_durable(self) -> None:
         self.advanced += 1
 
-    # What the test calls.
+    # What tests call.
+
+    def load(self) -> None:
+        """What the loader does on a thread: cut the log back, replay it, start."""
+        self.read_shard(self.runner, cut_back=True)
 
     def ask(self, request: Any, version: int, client_id: str = "client") -> Asker:
         """Hand `request` to the shard, within a turn that goes on."""
         asker = Asker()
-        uuid = "u" * 22
-        context = RequestContext(asker, version, client_id, "/127.0.0.1", WALL_MS, uuid)
+        context = RequestContext(asker, version, client_id, "/127.0.0.1", self.wall, "u" * 22)
         self.runner.request(request, context)
         return asker
 
-    def end_turn(self) -> None:
-        if self._is_dirty:
-            self._is_dirty = False
-            self.runner.end_turn()
-
     def end_flush(self, error: StorageError | None = None) -> None:
-        """The oldest flush under way ends, and so does the turn in which the loop is told."""
+        """The oldest flush under way ends, and so does the turn in which its outcome arrives."""
         if error is None:
             self.log.flush()
         else:
             self.log.failure = error
         self.flushes.pop(0)(error)
         self.end_turn()
+
+    def flush(self, error: StorageError | None = None) -> None:
+        """What the turn has gathered is durable, or is not."""
+        self.end_turn()
+        self.end_flush(error)
 
     def answer(self, request: Any, version: int, client_id: str = "client") -> Any:
         """Ask; fire what is due and flush until nothing is left to do; the answer."""
@@ -188,17 +208,3 @@ class ShardWorld:
         while self.flushes:
             self.end_flush()
         return asker.answer
-
-    def fire_due(self) -> None:
-        for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.now_ms()]:
-            if self.timers.pop(key, None) is None:  # One that fired before it took it back.
-                continue
-            runner, life, timer = key
-            runner.timer_fired(life, timer)
-
-    def load(self) -> None:
-        """What the runtime does on a thread: cut the log back, replay it, start."""
-        kind = self.runner.kind
-        self.runner.start(
-            load_shard(kind, kind.new_shard(0), self.runner.log, Clock(), 1 << 20, cut_back=True)
-        )

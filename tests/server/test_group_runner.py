@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.offsets.transactional_commit import Verification, VerifiedCommit
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -16,7 +17,7 @@ from protocol.messages.txn_offset_commit import (
 )
 from protocol.records.control import ControlType, Marker, control_type
 from protocol.records.records import parse_header, read_records
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
+from tests.server.shard_world import ShardWorld
 from tests.server.test_shard_runner import COMMIT, FETCH, commit, fetch, fetched
 from tests.server.test_standing_still import FULL
 

@@ -15,6 +15,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.prepared import PreparedRequests
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS
 from harness.doubles.topics import topic_id_of
 from protocol.codec.codec import decode
 from protocol.codec.primitives import ZERO_UUID
@@ -37,7 +38,7 @@ from protocol.messages.offset_delete import (
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from storage.files import StorageError
 from tests.server.joining import join
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, ShardWorld
+from tests.server.shard_world import ShardWorld
 from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, sync
 from tests.server.test_standing_still import FULL
 

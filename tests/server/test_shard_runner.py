@@ -13,6 +13,7 @@ import pytest
 
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.offset_commit import (
@@ -24,7 +25,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.records import Codec
 from tests.server.joining import join
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
+from tests.server.shard_world import ShardWorld
 
 COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
 OFFSET_UNKNOWN = -1

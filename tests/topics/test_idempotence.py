@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from coordinator.data.producer_ids import BLOCK_SIZE
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.records import parse_header
 from storage.producers.producer_state import MAX_PRODUCERS, REMEMBERED_BATCHES, ProducerState
 from tests.topics.requests import fetch, produce, produce_request
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 LAST_SEQUENCE = 2**31 - 1

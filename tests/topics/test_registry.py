@@ -16,6 +16,7 @@ from coordinator.topics.registry import PartitionCountMismatch
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic import Topic
 from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -26,7 +27,7 @@ from storage.log.log_producers import LogProducers
 from storage.log.partition_log import PartitionLog
 from storage.log.segment import Segment
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 PARTS: Final = (Topic, Partition, PartitionLog, LogProducers, Segment)
 

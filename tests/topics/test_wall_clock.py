@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.records.batch import parse_header, walk
 from storage.log.partition_log import PartitionLog
 from storage.producers.producer_state import ProducerState
 from tests.topics.requests import fetch, list_offset, produce
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
