@@ -1,4 +1,4 @@
-"""A server of one shard on which a test plays by hand, watched by the witness; its disk holds and fails at will."""
+"""A server of one shard on which a test plays by hand, watched by the witness; its disk is in hand as well."""
 
 from __future__ import annotations
 
