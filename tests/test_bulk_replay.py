@@ -124,7 +124,7 @@ held_commits = st.tuples(commit_keys, st.one_of(plain_commits, plain_commits, ol
 
 @st.composite
 def transactional_logs(draw: st.DrawFn) -> list[bytearray]:
-    """Batches of producers and of nobody in particular, and markers, as they come."""
+    """Batches of producers and of no producer, and markers, as they come."""
     batches, base_offset = [], 0
     for _ in range(draw(st.integers(1, 12))):
         if draw(st.booleans()):

@@ -249,7 +249,7 @@ def test_an_address_that_is_none_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "sentence"),
     [
         (["--to-latest"], "give either --topic or --all-topics"),
         (["--to-latest", "--all-topics", "--topic", "t"], "give either --topic or --all-topics"),
@@ -261,11 +261,11 @@ def test_an_address_that_is_none_is_told() -> None:
     ],
 )
 def test_a_reset_that_is_not_clear_is_refused_before_anybody_is_asked(
-    arguments: list[str], told: str
+    arguments: list[str], sentence: str
 ) -> None:
     done = muster("groups", "reset-offsets", "g", *arguments)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"muster: {told}")
+    assert done.stderr.startswith(f"muster: {sentence}")
 
 
 @pytest.mark.parametrize(

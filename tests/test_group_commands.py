@@ -247,14 +247,14 @@ async def test_reset_of_all_that_a_group_has_not_committed_moves_nothing_and_is_
 async def test_reset_of_a_group_with_members_is_refused(server: ServerProcess) -> None:
     async with member(server, "reset-live"):
         arguments = ["reset-offsets", "reset-live", "--topic", "orders", "--to-latest", "--execute"]
-        told = await groups(server, *arguments, status=1)
-    assert told == "muster: group reset-live has 1 live members (state Stable); stop them first\n"
+        printed = await groups(server, *arguments, status=1)
+    assert printed == "muster: group reset-live has 1 live members (state Stable); stop them first\n"
 
 
 async def test_reset_on_a_topic_that_is_not_there_is_refused_and_makes_none(server: ServerProcess) -> None:
     arguments = ["reset-offsets", "reset-absent", "--topic", "absent", "--topic", "orders:9", "--to-latest"]
-    told = await groups(server, *arguments, status=1)
-    assert told == "muster: not in the cluster: absent, orders:9\n"
+    printed = await groups(server, *arguments, status=1)
+    assert printed == "muster: not in the cluster: absent, orders:9\n"
     admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap)
     await admin.start()
     assert "absent" not in await admin.list_topics()
@@ -263,8 +263,10 @@ async def test_reset_on_a_topic_that_is_not_there_is_refused_and_makes_none(serv
 
 async def test_history_tells_why_a_group_rebalanced(server: ServerProcess) -> None:
     if not IS_MUSTER:
-        told = await groups(server, "history", "any", status=1)
-        assert told == "muster: this cluster keeps no history of its groups: it has no topic __group_events\n"
+        printed = await groups(server, "history", "any", status=1)
+        assert (
+            printed == "muster: this cluster keeps no history of its groups: it has no topic __group_events\n"
+        )
         return
     await commit(server, "history", 1)
     events = await wait_for_events(server, "history", "Empty")

@@ -196,7 +196,7 @@ def test_a_storm_of_100_000_transitions_in_one_turn_stays_within_its_bounds(
     assert [event.generation_id for event in events] == list(range(MAX_QUEUED))
     assert dropped == flood - MAX_QUEUED, "those who read the topic learn how many are missing"
     assert history.queued == 0
-    held = f"{len(kept):,} kept, {MAX_QUEUED:,} queued, {dropped:,} dropped and told"
+    held = f"{len(kept):,} kept, {MAX_QUEUED:,} queued, {dropped:,} dropped and reported"
     record_property("figure", f"history: of {flood:,} transitions in one turn {held}")
 
 

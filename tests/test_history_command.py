@@ -51,8 +51,8 @@ def story() -> list[GroupEvent]:
 
 
 def test_a_history_reads_as_rebalances_and_what_happened_beside_them() -> None:
-    told = rows(rebalance_table(chapters(story())))
-    assert [row[1:9] for row in told] == [
+    shown = rows(rebalance_table(chapters(story())))
+    assert [row[1:9] for row in shown] == [
         ["member joined (2 times)", "i-a", "a@10.0.0.1", "Stable", "1", "2", "6,000 ms", "0 ms"],
         ["session expired; then member joined: scale up", "b-uuid2", "b@10.0.0.1", "Stable", "2", "2",
          "250 ms", "0 ms"],
@@ -86,9 +86,9 @@ def test_a_rebalance_that_is_not_over_and_one_whose_begin_is_lost_are_told_as_th
 
 def test_a_restart_and_a_gap_stand_beside_the_rebalance_that_they_interrupt() -> None:
     restart = replace(EVENT, from_state="Dead", to_state="Stable", reason="coordinator restarted")
-    told = chapters([EVENT, GAP, restart, EVENT])
-    assert [chapter.first for chapter in told] == [EVENT, GAP, restart, EVENT]
-    assert rows(rebalance_table(told))[1][1:] == [GAP.reason, "-", "-", "-", "-", "-", "-", "-", "-"]
+    shown = chapters([EVENT, GAP, restart, EVENT])
+    assert [chapter.first for chapter in shown] == [EVENT, GAP, restart, EVENT]
+    assert rows(rebalance_table(shown))[1][1:] == [GAP.reason, "-", "-", "-", "-", "-", "-", "-", "-"]
     assert rows(event_table([GAP]))[0][1:4] == ["-", "-", GAP.reason]
 
 
@@ -109,7 +109,7 @@ def test_events_of_a_version_before_causes_read_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "expected"),
     [
         (GroupHistory((EVENT,), 0), []),
         (GroupHistory((EVENT,), 2), ["2 records could not be read as events"]),
@@ -121,8 +121,8 @@ def test_events_of_a_version_before_causes_read_as_well() -> None:
         (GroupHistory((), 0), ["the topic holds no events of group g"]),
     ],
 )
-def test_what_is_missing_is_told_beside_the_events(found: GroupHistory, told: list[str]) -> None:
-    assert list(remarks("g", found)) == told
+def test_what_is_missing_is_told_beside_the_events(found: GroupHistory, expected: list[str]) -> None:
+    assert list(remarks("g", found)) == expected
 
 
 def test_of_a_million_events_the_newest_are_held_and_the_others_counted() -> None:

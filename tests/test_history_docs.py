@@ -56,10 +56,10 @@ def test_every_field_has_the_type_that_the_page_says(row: list[str]) -> None:
 
 
 def test_every_cause_is_on_the_page_with_the_text_of_its_reason() -> None:
-    told = {row[0]: row[1] for row in table("Causes")}
+    documented = {row[0]: row[1] for row in table("Causes")}
     dropped = CauseKind.EVENTS_DROPPED.slug
-    assert told.pop(dropped) == "", "its reason begins with a number"
-    assert told == {kind.slug: kind.text for kind in CauseKind if kind.slug != dropped}
+    assert documented.pop(dropped) == "", "its reason begins with a number"
+    assert documented == {kind.slug: kind.text for kind in CauseKind if kind.slug != dropped}
 
 
 def test_the_numbers_on_the_page_are_those_of_the_code() -> None:

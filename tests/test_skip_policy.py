@@ -1,4 +1,4 @@
-"""A skip is told, and where Java is required it fails the run: also under xdist, and for whole modules."""
+"""A skip is reported, and where Java is required it fails the run: also under xdist, and for whole modules."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def topic_id_of(number: int) -> bytes:
-    """A topic id that is easy to tell from others."""
+    """A topic id that differs from that of any other number."""
     return number.to_bytes(16, "big")
 
 

@@ -1,4 +1,4 @@
-"""Shards, topics and logs of one directory without threads, sockets and clocks, and what clients were told.
+"""Shards, topics and logs of one directory without threads, sockets and clocks, and what clients were answered.
 
 A `CrashWorld` runs a workload on the double of the disk and keeps accounts: of every key what was sent and what of
 it was acknowledged, in order. `look` opens a directory, as a daemon does that starts on it, and says what

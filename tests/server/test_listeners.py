@@ -1,4 +1,4 @@
-"""Several listeners: whoever asks on one is told that one's endpoint. And the bounds on connections."""
+"""Several listeners: a client that asks on one gets that one's endpoint. And the bounds on connections."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ P = ParamSpec("P")
 
 
 class Framed:
-    """Whoever asked by a frame: keeps the framed answers."""
+    """What a frame is answered to: keeps the framed answers."""
 
     def __init__(self, correlation_id: int, version: int) -> None:
         self.correlation_id, self.version = correlation_id, version
@@ -136,7 +136,7 @@ class Peer:
 
     @property
     def seen(self) -> Any:
-        """All that can be told apart of it."""
+        """All of it that a test can compare."""
         shard = self.world.runner.shard
         return [asked.frames for asked in self.asked], self.world.log.stored, shard and shard.offsets
 

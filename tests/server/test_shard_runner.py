@@ -158,7 +158,7 @@ def test_a_heartbeat_does_not_wait(world: ShardWorld) -> None:
 
 
 def test_an_assignment_counts_when_it_is_durable(world: ShardWorld) -> None:
-    """`then` comes back behind the flush: until it does the group is not Stable, and nobody is answered."""
+    """`then` comes back behind the flush: until it does the group is not Stable, and no member is answered."""
     joined = world.answer(join(), JOIN)
     leader = world.ask(sync(joined), SYNC)
     world.end_turn()

@@ -114,7 +114,7 @@ class Stage:
             assert not self.witness.violations
 
     def send(self, request: Any, version: int, *, runs: bool = True, then: Any = lambda _: None) -> Call:
-        """Have `request` come to the server; `then` is told the answer. Unless it `runs`, nothing happens yet."""
+        """Have `request` come to the server; `then` gets the answer. Unless it `runs`, nothing happens yet."""
         call = Call(request, version, "client", self.witness, then, lambda: None)
         self.server.deliver(call)
         if runs:
@@ -176,7 +176,7 @@ class Stage:
         runs: bool = True,
         then: Callable[[int], None] = lambda _: None,
     ) -> Call:
-        """Of a consumer without a group; `then` is told `offset` when it is answered."""
+        """Of a consumer without a group; `then` is called with `offset` when it is answered."""
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
         request = OffsetCommitRequest(group_id=group_id, topics=[topic])

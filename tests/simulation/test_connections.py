@@ -69,7 +69,7 @@ def commit(offset: int) -> OffsetCommitRequest:
 
 
 def beat() -> HeartbeatRequest:
-    return HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="unknown")
 
 
 def join() -> JoinGroupRequest:

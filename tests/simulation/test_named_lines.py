@@ -1,6 +1,6 @@
 """The lines of docs/kafka.md that one healthy broker cannot be brought to, each played in the simulation.
 
-Here the disk does what a test tells it to: it holds, fails or hangs. A shard that is lost - in Kafka because
+Here a test commands the disk: it holds, fails or hangs. A shard that is lost - in Kafka because
 another broker leads it now, here because its disk failed - is read again, under the next life of its runner:
 what Kafka calls an epoch. Time is virtual, and every step is watched by the witness.
 """
@@ -57,7 +57,7 @@ def test_3_38_a_new_id_that_cannot_be_stored_leaves_the_old_one_as_it_was(stage:
     (before,) = stage.stable("one")
     stage.hold_disk()
     returning = stage.join(instance_id="one")
-    assert [returning.answer] == [None], "not told before it is stored"
+    assert [returning.answer] == [None], "not given before it is stored"
     stage.run(COMMIT_TIMEOUT_MS)
     assert (returning.answer.error_code, returning.answer.member_id) == (15, "")
     assert stage.heartbeat(before) is ErrorCode.NONE
@@ -119,8 +119,8 @@ def test_3_70_whoever_waits_on_a_shard_that_is_lost_hears_16(stage: Stage) -> No
     writing = stage.commit(1, "solo")
     stage.disk.loading_ms = 1_000
     stage.release_disk(BROKEN)
-    told = [call.answer.error_code for call in (joining, syncing, storing)] + [committed(writing)]
-    assert told == [ErrorCode.NOT_COORDINATOR] * 4
+    errors = [call.answer.error_code for call in (joining, syncing, storing)] + [committed(writing)]
+    assert errors == [ErrorCode.NOT_COORDINATOR] * 4
     assert stage.runner.shard is None, "groups, sessions and rebalances are gone with it"
     stage.run(SESSION_MS)
     assert stage.heartbeat(leader) is ErrorCode.NONE, "a full session from the load on, not from before"
@@ -129,7 +129,7 @@ def test_3_70_whoever_waits_on_a_shard_that_is_lost_hears_16(stage: Stage) -> No
 def test_3_71_a_shard_that_cannot_be_read_answers_16_until_it_can(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And whoever looks for its coordinator is sent here all the while: there is no other."""
+    """And a client that looks for its coordinator is sent here all the while: there is no other."""
     (leader,) = stage.stable(None)
     log = stage.server.logs[0]
     with monkeypatch.context() as broken:
@@ -160,7 +160,7 @@ def test_3_72_news_of_a_life_that_has_ended_is_ignored(stage: Stage) -> None:
     stage.run()
     assert later.answer is None, "the flush that ended was not its own"
     stage.run(SESSION_MS - 1_000)
-    assert leader.member_id in stage.group().members, "its session began anew with the load"
+    assert leader.member_id in stage.group().members, "its session began again with the load"
     stage.release_disk()
 
 
@@ -173,7 +173,7 @@ def test_3_73_a_coordinator_that_stops_takes_nothing_on_and_fails_who_is_parked(
     stage.server.runtime.stop()
     stage.run()
     assert joining.answer.error_code == ErrorCode.NOT_COORDINATOR
-    assert committed(writing) is ErrorCode.NONE, "what was appended is flushed, and told"
+    assert committed(writing) is ErrorCode.NONE, "what was appended is flushed, and acknowledged"
     assert stage.heartbeat(leader) is ErrorCode.NOT_COORDINATOR
     assert stage.join().answer.error_code == ErrorCode.NOT_COORDINATOR
 
@@ -193,7 +193,7 @@ def test_3_85_two_groups_in_a_batch_that_fails_are_both_as_they_were(stage: Stag
 
 
 def test_3_86_answers_leave_in_the_order_of_the_log(stage: Stage) -> None:
-    """Whoever asked, for whichever group, and however the commits fell into batches."""
+    """Whichever client asked, for whichever group, and however the commits fell into batches."""
     answered: list[int] = []
     stage.hold_disk()
     for offset in range(20):

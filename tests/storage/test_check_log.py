@@ -115,7 +115,7 @@ def test_orphans_are_notes(directory: Path) -> None:
 
 
 def test_a_lost_segment_shows_as_missing_offsets(directory: Path) -> None:
-    """Between segments only: nothing tells it from compaction."""
+    """Between segments only: nothing distinguishes it from compaction."""
     path = segments(directory)[1]
     missing = int(segments(directory)[2].stem) - int(path.stem)
     for suffix in (".log", ".index", ".timeindex"):

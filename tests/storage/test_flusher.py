@@ -1,4 +1,4 @@
-"""Group commit: who is told what, on which thread, and how often the disk and the loop are asked."""
+"""Group commit: which outcome arrives where, on which thread, and how often the disk and the loop are asked."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loo
 
 
 def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
-    """And nobody waits for ever: they are told that it failed."""
+    """And none waits for ever: all are called with the failure."""
     flusher, log = Flusher(1, loop.post), SlowLog()
     seen: list[StorageError | None] = []
     log.stage()
@@ -248,7 +248,7 @@ def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop) 
 
 
 def test_what_was_cut_back_before_its_flush_is_not_flushed_for_ever(loop: Loop, flusher: Flusher) -> None:
-    """Whoever cut the log back has told those who waited; there is nothing left that could become durable."""
+    """Cutting the log back has answered those who waited; there is nothing left that could become durable."""
     log = SlowLog()
     seen: list[StorageError | None] = []
     log.stage()

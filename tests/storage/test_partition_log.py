@@ -98,7 +98,7 @@ def test_a_warm_log_is_read_without_waiting(tmp_path: Path) -> None:
     try:
         found = log.find_nowait(1, EVERYTHING)
     except WouldBlock:
-        pytest.skip("this file system cannot tell whether a read would wait")
+        pytest.skip("this file system does not know whether a read would wait")
     assert found is not None
     assert found.read_nowait(0, len(found)) == log.read(1, EVERYTHING)
 

@@ -326,7 +326,7 @@ def test_a_disk_error_at_any_moment_never_turns_a_healthy_log_into_a_corrupt_one
         except CorruptSegment:
             raise
         except (StorageError, LogDirectoryError):
-            pass  # What the daemon would be told; seen below is what it leaves.
+            pass  # What the daemon would see; checked below is what it leaves.
         if not any(each.name.startswith("failed") for each in files.operations):
             assert nth > 400
             return

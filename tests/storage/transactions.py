@@ -32,7 +32,7 @@ def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0) ->
 
 @dataclass(slots=True)
 class Story:
-    """What a log tells of its transactions, read record by record."""
+    """What a log says of its transactions, read record by record."""
 
     open: dict[int, int] = field(default_factory=dict)
     aborted: list[AbortedTransaction] = field(default_factory=list)

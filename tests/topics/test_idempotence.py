@@ -172,14 +172,14 @@ def test_id_and_epoch_come_together(world: World, fields: dict[str, int]) -> Non
 
 
 def test_whoever_wants_ids_at_once_is_told_when_there_are_some(world: World) -> None:
-    ids, told = world.broker.producer_ids, []
+    ids, given = world.broker.producer_ids, []
     assert ids.take() is None
-    ids.when_ready(lambda: told.append(ids.take()))
-    assert told == []
+    ids.when_ready(lambda: given.append(ids.take()))
+    assert given == []
     world.settle()
-    assert told == [0]
-    ids.when_ready(lambda: told.append(ids.take()))
-    assert told == [0, 1]
+    assert given == [0]
+    ids.when_ready(lambda: given.append(ids.take()))
+    assert given == [0, 1]
     taken = [ids.take() for _ in range(BLOCK_SIZE)]
     assert taken[-2:] == [None, None]
     world.settle()
@@ -188,10 +188,10 @@ def test_whoever_wants_ids_at_once_is_told_when_there_are_some(world: World) -> 
 
 def test_whoever_wants_ids_is_told_as_well_when_the_disk_has_none(world: World) -> None:
     (world.directory / "producer-ids.json").write_text('{"next": "soon"}')
-    ids, told = world.broker.producer_ids, []
-    ids.when_ready(lambda: told.append(ids.take()))
+    ids, given = world.broker.producer_ids, []
+    ids.when_ready(lambda: given.append(ids.take()))
     world.settle()
-    assert told == [None]
+    assert given == [None]
 
 
 def test_a_garbled_file_of_ids_gives_none_rather_than_one_twice(world: World) -> None:

@@ -78,8 +78,10 @@ def test_no_election_is_ever_needed(world: World, version: int) -> None:
     world.topic("t")
     asked = [TopicPartitions(topic="t", partitions=[0, 7]), TopicPartitions(topic="nope", partitions=[0])]
     answer = world.ask(ElectLeadersRequest(topic_partitions=asked), version)
-    told = [[each.error_code for each in topic.partition_result] for topic in answer.replica_election_results]
-    assert told == [[84, 3], [3]]
+    errors = [
+        [each.error_code for each in topic.partition_result] for topic in answer.replica_election_results
+    ]
+    assert errors == [[84, 3], [3]]
     answer = world.ask(ElectLeadersRequest(topic_partitions=None), version)
     assert [(topic.topic, topic.partition_result) for topic in answer.replica_election_results] == [("t", [])]
 

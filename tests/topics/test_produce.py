@@ -72,7 +72,7 @@ def test_without_acks_there_is_no_answer_but_the_place_is_kept_until_the_flush(w
 
 
 def test_without_acks_an_error_closes_the_connection(world: World) -> None:
-    """There is no other way to tell a producer that expects no answer; Kafka does the same."""
+    """A producer that expects no answer learns of it in no other way; Kafka does the same."""
     waiting = world.start(produce_request(b"", acks=0), 9)
     world.settle()
     assert waiting.answer is None

@@ -223,11 +223,11 @@ def test_groups_find_topics_by_name_and_id(world: World) -> None:
 
 def test_the_daemon_appends_for_itself_and_is_told_when_it_is_durable(world: World) -> None:
     partition = world.registry.internal("__group_events", 1, {}, FlushPolicy.OS).partitions[0]
-    told: list[ErrorCode] = []
-    partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), told.append)
-    assert told == []
+    outcomes: list[ErrorCode] = []
+    partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), outcomes.append)
+    assert outcomes == []
     world.settle()
-    assert told == [ErrorCode.NONE]
+    assert outcomes == [ErrorCode.NONE]
     assert fetch(world, topic="__group_events").high_watermark == 1
 
 

@@ -42,7 +42,7 @@ DAY_MS = 86_400_000
 
 
 class Coordinator:
-    """The double of the transaction coordinator: says what it was told to say, at once or when asked to."""
+    """The double of the transaction coordinator: says what a test gave it, at once or when asked to."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, list[tuple[str, int]], bool]] = []
@@ -276,14 +276,14 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("version", "says", "told"), REFUSALS)
+@pytest.mark.parametrize(("version", "says", "answered"), REFUSALS)
 def test_what_the_coordinator_says_is_told_as_the_version_understands_it(
-    world: World, coordinator: Coordinator, version: int, says: ErrorCode, told: ErrorCode
+    world: World, coordinator: Coordinator, version: int, says: ErrorCode, answered: ErrorCode
 ) -> None:
     coordinator.says[("t", 0)] = says
     answer = world.ask(request_of((0, within(0)), (1, within(0))), version)
     first, second = answer.responses[0].partition_responses
-    assert (first.error_code, first.base_offset, second.error_code) == (told, -1, 0)
+    assert (first.error_code, first.base_offset, second.error_code) == (answered, -1, 0)
     assert fetch(world).high_watermark == 0
 
 
@@ -312,7 +312,7 @@ def test_it_is_not_asked_for_ever(world: World, coordinator: Coordinator) -> Non
 
 
 def test_a_marker_makes_the_word_of_the_coordinator_void(world: World, coordinator: Coordinator) -> None:
-    """Else a batch that comes late opens a transaction that nobody ends (KIP-890)."""
+    """Else a batch that comes late opens a transaction that nothing ends (KIP-890)."""
     coordinator.is_slow = True
     waiting = world.start(request_of((0, within(0))), 11)
     finish(world, commit=False)
@@ -454,13 +454,13 @@ def test_several_markers_of_one_producer_are_answered_together(world: World) -> 
         for producer_id, name, indexes in ((7, "t", [0, 1]), (8, "t", [0]), (7, "nope", [3]))
     ]
     answer = world.ask(WriteTxnMarkersRequest(markers=markers), 1)
-    told = {
+    answered = {
         (marker.producer_id, topic.name, each.partition_index): each.error_code
         for marker in answer.markers
         for topic in marker.topics
         for each in topic.partitions
     }
-    assert told == {(7, "t", 0): 0, (7, "t", 1): 0, (8, "t", 0): 0, (7, "nope", 3): 3}
+    assert answered == {(7, "t", 0): 0, (7, "t", 1): 0, (8, "t", 0): 0, (7, "nope", 3): 3}
     assert len(answer.markers) == 2
 
 

@@ -141,7 +141,7 @@ def test_a_clock_that_goes_ahead_rolls_once(world: World) -> None:
 
 
 def test_producers_with_the_right_time_are_refused_by_a_clock_that_went_back_too_far(world: World) -> None:
-    """`message.timestamp.after.max.ms` is an hour; until it is passed nobody notices."""
+    """`message.timestamp.after.max.ms` is an hour; until it is passed nothing shows."""
     world.topic("t")
     world.wall -= HOUR_MS
     assert produce(world, batch(b"v", at_ms=WALL_MS)).error_code == ErrorCode.NONE
