@@ -97,7 +97,7 @@ def test_a_partition_that_needs_no_marker_is_done(world: World, error: ErrorCode
     assert world.timers == {}
 
 
-def test_a_partition_that_knows_a_later_coordinator_is_told_of_a_later_one_yet(world: World) -> None:
+def test_a_partition_that_knows_a_later_coordinator_gets_a_marker_of_a_later_one_yet(world: World) -> None:
     """As in a log that Kafka wrote; else the transaction would stay open there for ever."""
     world.want("t", ORDERS)
     known, tried = 5, []

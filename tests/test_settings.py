@@ -103,7 +103,7 @@ def test_a_file_of_the_zookeeper_days_works() -> None:
     assert load({"zookeeper.connect": "localhost:2181", "broker.id": "4"}).settings.node_id == 4
 
 
-def test_everything_wrong_is_told_at_once_with_name_value_origin_and_range(tmp_path: Path) -> None:
+def test_everything_wrong_is_reported_at_once_with_name_value_origin_and_range(tmp_path: Path) -> None:
     config = properties(tmp_path, "# sizes\ngroup.max.size=0\ngroup.mx.size=1\n")
     environment = {"MUSTER_LOG_ROLL_HOURS": "soon"}
     reported = problems({"auto.create.topics.enable": "yes"}, environment=environment, config=config)
@@ -293,7 +293,7 @@ def test_only_the_log_directory_can_be_cordoned() -> None:
     assert problems({"log.dirs": "logs", "cordoned.log.dirs": "*,logs"}) == [alone]
 
 
-def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
+def test_where_the_node_stands_is_shown_to_clients(tmp_path: Path) -> None:
     given = load(config=properties(tmp_path, "broker.rack=west\n")).settings
     assert topic_settings(given, "cluster").rack == "west"
     assert topic_settings(load({"broker.rack": " "}).settings, "cluster").rack is None
@@ -472,7 +472,7 @@ def test_a_flag_counts_where_the_file_cannot_be_read(tmp_path: Path) -> None:
     assert f"{MIN_SESSION}=7 must not be above {MAX_SESSION}=6" in found
 
 
-def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_in_a_sentence(tmp_path: Path) -> None:
     config = tmp_path / "absent.properties"
     assert problems(config=config) == [f"cannot read {config}: No such file or directory"]
 

@@ -65,7 +65,7 @@ def test_where_java_is_required_a_skip_fails_the_run_and_is_named(
     assert "1 passed, 2 skipped, 1 xfailed" in done.stdout.splitlines()[-1]
 
 
-def test_elsewhere_a_skip_is_told_and_the_run_is_well(tmp_path: Path) -> None:
+def test_elsewhere_a_skip_is_reported_and_the_run_is_well(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SOME_TESTS)
     done = run_pytest(tmp_path, required=False)
     assert done.returncode == 0

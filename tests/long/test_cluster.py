@@ -264,7 +264,7 @@ def test_a_python_that_is_not_there_is_refused_by_name(start: Callable[..., Spar
         start(spark_pyspark_python="/nowhere/python")
 
 
-def test_executors_that_never_come_are_told(
+def test_executors_that_never_come_are_reported(
     start: Callable[..., SparkSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More memory is asked for than any worker has: Spark itself would wait for ever."""

@@ -197,7 +197,7 @@ def test_a_topic_id_with_a_wrong_bit_deletes_nothing(data: Path, lines: Any) -> 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
 @pytest.mark.parametrize("garbage", [b"\xff\xff", b"0\n77\n", b"0\n1\norders 0 x\n"])
-def test_a_garbled_checkpoint_is_told_and_all_is_served(
+def test_a_garbled_checkpoint_is_logged_and_all_is_served(
     data: Path, name: str, garbage: bytes, lines: Any
 ) -> None:
     (data / name).write_bytes(garbage)

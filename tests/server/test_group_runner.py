@@ -120,7 +120,7 @@ def test_what_is_open_when_a_life_ends_is_open_in_the_next(world: ShardWorld) ->
     assert fetched(world) == 2
 
 
-def test_a_marker_that_the_disk_lost_is_told_so_and_ends_nothing(world: ShardWorld) -> None:
+def test_a_marker_that_the_disk_lost_fails_and_ends_nothing(world: ShardWorld) -> None:
     hold(world, 2)
     flush(world)
     outcomes = end(world)
@@ -161,7 +161,7 @@ def test_a_marker_waits_for_room(world: ShardWorld) -> None:
     assert (outcomes, fetched(world)) == ([ErrorCode.NONE], 2)
 
 
-def test_a_disk_that_hangs_is_told_to_the_marker(world: ShardWorld) -> None:
+def test_a_disk_that_hangs_fails_the_marker(world: ShardWorld) -> None:
     outcomes = end(world)
     world.end_turn()
     world.time_ms += COMMIT_TIMEOUT_MS

@@ -44,7 +44,7 @@ ADVERTISED = {"INSIDE": ("muster", 19092), "OUTSIDE": ("broker.example.org", 443
 
 @pytest.mark.parametrize("listener", ADVERTISED)
 @pytest.mark.usefixtures("daemon")
-def test_each_listener_tells_its_own_endpoint(ports: dict[str, int], listener: str) -> None:
+def test_each_listener_names_its_own_endpoint(ports: dict[str, int], listener: str) -> None:
     expected = ADVERTISED[listener]
     with WireClient(f"{HOST}:{ports[listener]}") as client:
         node = client.ask(MetadataRequest(topics=[]), 12).brokers[0]

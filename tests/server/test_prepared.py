@@ -233,7 +233,7 @@ def error_of(framed: Framed) -> int:
     return response.topics[0].partitions[0].error_code
 
 
-def test_the_answer_waits_for_the_disk_and_tells_of_its_fault() -> None:
+def test_the_answer_waits_for_the_disk_and_reports_its_fault() -> None:
     peer = taught()
     framed = peer.send(commit(7, group_id="g"), 8)
     peer.world.end_turn()
@@ -246,7 +246,7 @@ def test_the_answer_waits_for_the_disk_and_tells_of_its_fault() -> None:
     assert fetched(peer.world) == 1, "as if it had never been"
 
 
-def test_a_disk_that_hangs_is_told() -> None:
+def test_a_disk_that_hangs_is_reported() -> None:
     peer = taught()
     framed = peer.send(commit(7, group_id="g"), 8)
     peer.world.end_turn()

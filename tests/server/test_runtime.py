@@ -64,7 +64,7 @@ async def test_a_timer_that_fails_takes_no_other_with_it(runtime: Runtime) -> No
     await asyncio.wait_for(alarm.fired.wait(), PATIENCE_S)
 
 
-async def test_the_loop_wakes_up_often_enough_to_tell_how_long_it_was_stopped(
+async def test_the_loop_wakes_up_often_enough_to_know_how_long_it_was_stopped(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asleep until a session's end, it would take a stop for its sleep, and would end the session."""

@@ -117,7 +117,7 @@ async def test_a_closed_connection_that_its_peer_does_not_drain_is_cut_off(
     assert transport.is_aborted
 
 
-async def test_the_stop_waits_for_the_last_answers_no_longer_than_it_was_told(
+async def test_the_stop_waits_for_the_last_answers_no_longer_than_its_timeout(
     server: Server, transport: Transport
 ) -> None:
     connection = idle(server, transport)

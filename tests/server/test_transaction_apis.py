@@ -84,7 +84,7 @@ def test_many_transactions_are_asked_of_many_shards_and_answered_as_one(client: 
     assert (unknown.unknown_state_filters, unknown.transaction_states) == (["Nonsense"], [])
 
 
-def test_nothing_asked_nothing_told(client: WireClient) -> None:
+def test_nothing_asked_nothing_answered(client: WireClient) -> None:
     assert client.ask(DescribeTransactionsRequest(transactional_ids=[]), 0).transaction_states == []
     assert client.ask(AddPartitionsToTxnRequest(), 5).results_by_transaction == []
 

@@ -97,7 +97,7 @@ def test_markers_begin_and_the_client_is_answered_when_the_outcome_is_durable(wo
     assert world.state() is COMPLETE_COMMIT
 
 
-def test_a_slow_disk_is_told_to_the_client_and_the_markers_wait_for_it(world: World) -> None:
+def test_a_slow_disk_is_reported_to_the_client_and_the_markers_wait_for_it(world: World) -> None:
     commit = world.ask(COMMIT, 5)
     world.runner.end_turn()
     for _ in range(2):

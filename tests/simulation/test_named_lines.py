@@ -73,7 +73,7 @@ def test_3_38_the_old_id_is_back_when_the_disk_failed(stage: Stage) -> None:
     assert stage.heartbeat(before) is ErrorCode.NONE
 
 
-def test_3_49_an_assignment_that_is_not_stored_is_nobodys(stage: Stage) -> None:
+def test_3_49_an_assignment_that_is_not_stored_is_given_to_no_member(stage: Stage) -> None:
     leader, follower = stage.joined(2)
     stage.hold_disk()
     syncs = [stage.sync(follower), stage.sync(leader)]
@@ -109,7 +109,7 @@ def test_3_69_while_loading_heartbeats_are_fine_syncs_join_again_and_all_else_wa
     assert stage.described().group_state == "Stable"
 
 
-def test_3_70_whoever_waits_on_a_shard_that_is_lost_hears_16(stage: Stage) -> None:
+def test_3_70_all_that_wait_on_a_shard_that_is_lost_get_16(stage: Stage) -> None:
     (leader,) = stage.stable(None)
     joining = stage.join()  # The leader has yet to join again.
     other_leader, other_follower = stage.joined(2, OTHER)

@@ -169,7 +169,7 @@ def test_transaction_indexes_and_snapshots_that_are_right(with_transactions: Pat
     assert len(indexes_of(with_transactions)) >= 2
 
 
-def test_an_aborted_transaction_that_no_index_tells_of(with_transactions: Path) -> None:
+def test_an_aborted_transaction_that_no_index_has(with_transactions: Path) -> None:
     indexes_of(with_transactions)[0].unlink()
     ((severity, suffix, what),) = found_in(with_transactions)
     assert (severity, suffix) == (Severity.ERROR, ".txnindex")

@@ -199,7 +199,9 @@ def test_a_flush_that_ends_as_the_loop_turns_away_wakes_it_again(loop: Loop) -> 
     flusher.close()
 
 
-def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loop, flusher: Flusher) -> None:
+def test_a_failed_flush_is_reported_to_all_that_wait_and_is_not_tried_again(
+    loop: Loop, flusher: Flusher
+) -> None:
     log = SlowLog()
     seen: list[StorageError | None] = []
     for _ in range(3):
@@ -277,7 +279,7 @@ def test_close_flushes_all_that_was_scheduled(loop: Loop) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
 
 
-def test_nobody_is_told_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -> None:
+def test_no_outcome_is_reported_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -> None:
     """Real logs: at every `done`, the last sync of the log's file came after its last write."""
     files, flusher = FaultyFiles(tmp_path), Flusher(2, loop.post)
     logs = [open_log(tmp_path / f"t-{number}", SMALL, files) for number in range(4)]

@@ -378,7 +378,7 @@ def test_segments_below_the_start_of_the_log_go(tmp_path: Path) -> None:
     assert log.apply_retention(NOW_MS) == 2
 
 
-def test_a_replay_asks_the_disk_for_as_much_as_it_is_told(
+def test_a_replay_asks_the_disk_for_as_much_as_its_buffer_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`offsets.load.buffer.size`: little memory, or few reads."""

@@ -64,7 +64,7 @@ def known(log: PartitionLog) -> ProducerState:
     return log.producers.state
 
 
-def assert_tells_the_story(log: PartitionLog) -> None:
+def assert_story_is_complete(log: PartitionLog) -> None:
     """What is known of the log's producers is what its records say."""
     story, state = story_of(log), log.producers.state
     assert state is not None

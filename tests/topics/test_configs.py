@@ -176,7 +176,7 @@ def test_keys_choose_and_unknown_ones_choose_nothing(world: World) -> None:
     ]
 
 
-def test_synonyms_are_told_only_if_asked_for(world: World) -> None:
+def test_synonyms_are_described_only_if_asked_for(world: World) -> None:
     world.topic("t")
     result = describe(world, 2, "t", include_synonyms=False)
     assert all(config.synonyms == [] for config in result.configs)

@@ -152,7 +152,7 @@ def test_ids_are_fresh_also_after_a_restart(world: World) -> None:
     assert len({producer_id for _, producer_id, _ in ids}) == len(ids)
 
 
-def test_nobody_is_given_an_id_before_its_block_is_on_the_disk(world: World) -> None:
+def test_no_producer_is_given_an_id_before_its_block_is_on_the_disk(world: World) -> None:
     waiting = [
         world.start(InitProducerIdRequest(transaction_timeout_ms=1, transactional_id=None), 4) for _ in "ab"
     ]
@@ -171,7 +171,7 @@ def test_id_and_epoch_come_together(world: World, fields: dict[str, int]) -> Non
     assert give(world, transactional_id=None, **fields) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_whoever_wants_ids_at_once_is_told_when_there_are_some(world: World) -> None:
+def test_a_request_for_ids_at_once_is_called_when_there_are_some(world: World) -> None:
     ids, given = world.broker.producer_ids, []
     assert ids.take() is None
     ids.when_ready(lambda: given.append(ids.take()))
@@ -186,7 +186,7 @@ def test_whoever_wants_ids_at_once_is_told_when_there_are_some(world: World) -> 
     assert ids.take() == BLOCK_SIZE
 
 
-def test_whoever_wants_ids_is_told_as_well_when_the_disk_has_none(world: World) -> None:
+def test_a_request_for_ids_is_called_as_well_when_the_disk_has_none(world: World) -> None:
     (world.directory / "producer-ids.json").write_text('{"next": "soon"}')
     ids, given = world.broker.producer_ids, []
     ids.when_ready(lambda: given.append(ids.take()))

@@ -138,7 +138,7 @@ def test_topics_are_found_by_id_from_version_12(world: World) -> None:
     assert [(topic.name, topic.error_code) for topic in refused.topics] == [("", ErrorCode.INVALID_REQUEST)]
 
 
-def test_operations_are_told_only_if_asked_for(world: World) -> None:
+def test_operations_are_answered_only_if_asked_for(world: World) -> None:
     world.topic("t")
     silent = metadata(world, "t", version=10)
     assert silent.topics[0].topic_authorized_operations == OPERATIONS_NOT_ASKED_FOR

@@ -133,7 +133,7 @@ def test_other_acks_are_refused(world: World, acks: int) -> None:
     assert produce(world, batch(b"a"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_unknown_topics_are_told_by_name_and_by_id(world: World) -> None:
+def test_unknown_topics_are_answered_by_name_and_by_id(world: World) -> None:
     assert produce(world, batch(b"a"), topic="nope").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     data = TopicProduceData(
         topic_id=b"\7" * 16, partition_data=[PartitionProduceData(index=0, records=batch(b"a"))]

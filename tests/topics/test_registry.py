@@ -221,7 +221,7 @@ def test_groups_find_topics_by_name_and_id(world: World) -> None:
 # Appends of the daemon's own, and a failing disk.
 
 
-def test_the_daemon_appends_for_itself_and_is_told_when_it_is_durable(world: World) -> None:
+def test_the_daemon_appends_for_itself_and_is_called_when_it_is_durable(world: World) -> None:
     partition = world.registry.internal("__group_events", 1, {}, FlushPolicy.OS).partitions[0]
     outcomes: list[ErrorCode] = []
     partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), outcomes.append)

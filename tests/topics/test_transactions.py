@@ -159,7 +159,7 @@ def test_committed_readers_stop_at_the_first_open_transaction(world: World) -> N
     assert committed(world) == (4, 4, 4, [])
 
 
-def test_aborted_transactions_are_told_to_those_who_read_their_records(world: World) -> None:
+def test_aborted_transactions_are_listed_for_those_who_read_their_records(world: World) -> None:
     send(world, within(0))
     send(world, within(0, producer_id=8))
     assert finish(world, commit=False) == 0
@@ -277,7 +277,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("version", "says", "answered"), REFUSALS)
-def test_what_the_coordinator_says_is_told_as_the_version_understands_it(
+def test_what_the_coordinator_says_is_answered_as_the_version_understands_it(
     world: World, coordinator: Coordinator, version: int, says: ErrorCode, answered: ErrorCode
 ) -> None:
     coordinator.says[("t", 0)] = says
@@ -345,7 +345,7 @@ def test_batches_keep_their_order_while_some_wait_for_a_word(
     assert [error_of(each) for each in waiting] == [0, 0, 0]
 
 
-def test_a_batch_behind_one_that_was_refused_is_asked_about_anew(
+def test_a_batch_behind_one_that_was_refused_is_asked_about_again(
     world: World, coordinator: Coordinator
 ) -> None:
     coordinator.is_slow = True
