@@ -23,6 +23,7 @@ from coordinator.runtime.group_shards import group_shards
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
+from harness.doubles.fake_pending import FakePending
 from harness.doubles.runtime_world import Asker
 from protocol.errors import DecodeError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -44,7 +45,7 @@ from protocol.records.records import Codec, CorruptBatch, read_records
 from storage.files import Files, StorageError
 from storage.log.config import FlushPolicy
 from tests.topics.requests import produce_request
-from tests.topics.world import FakePending, World, batch
+from tests.topics.world import World, batch
 
 SHARDS = 2
 SHARD_LOG = {"cleanup.policy": "compact", "index.interval.bytes": "300"}

@@ -6,12 +6,13 @@ import pytest
 
 from coordinator.data import fetch_read
 from coordinator.data.delayed_fetch import SLICE_MS
+from harness.doubles.fake_pending import FakePending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.records.records import Codec, parse_header, walk
 from storage.files import File
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
-from tests.topics.world import FakePending, World, batch
+from tests.topics.world import World, batch
 
 ONE = len(batch(b"a"))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.data.transaction_verifier import Verified
+from harness.doubles.fake_pending import FakePending
 from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -35,7 +36,7 @@ from protocol.messages.write_txn_markers import (
 )
 from protocol.records.batch import walk
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
-from tests.topics.world import FakePending, World, batch
+from tests.topics.world import World, batch
 
 READ_COMMITTED = 1
 DAY_MS = 86_400_000
