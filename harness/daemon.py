@@ -16,7 +16,7 @@ from harness.processes import HOST, ServerProcess
 ROOT = Path(__file__).resolve().parent.parent
 READY = "muster: ready on {address}"
 WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
-"""As users have it: two hundred modules that are compiled anew at each start would be half of it."""
+"""As users have it: two hundred modules that are compiled again at each start would be half of it."""
 
 
 class MusterDaemon(ServerProcess):
@@ -77,5 +77,7 @@ class MusterDaemon(ServerProcess):
             log.seek(self._log_start)
             printed = log.read().decode(errors="replace")
         line = READY.format(address=self.bootstrap)
-        is_told = f"{line} " in printed or f"{line}, " in printed  # Alone, or the first of several listeners.
-        return is_told and super()._is_ready()
+        is_named = (
+            f"{line} " in printed or f"{line}, " in printed
+        )  # Alone, or the first of several listeners.
+        return is_named and super()._is_ready()

@@ -141,7 +141,7 @@ def fetched(module: str, version: str) -> Path:
 
 
 def _fetched(target: Path, modules: tuple[str, ...]) -> Path:
-    """`target`, filled by whoever asks first; the cache of Ivy below is not for two at once."""
+    """`target`, filled by the process that asks first; the cache of Ivy below is not for two at once."""
     with locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
         if not _is_whole(target, modules):
             _fetch(target, modules)

@@ -178,7 +178,7 @@ def _joined(client: WireClient, request: Any, version: int) -> heartbeats.Beat:
 
 
 def join(bootstrap: str, group: str, instances: list[str | None]) -> list[tuple[str, int]]:
-    """Members that join together, the first as leader: their ids and generation. Nobody leaves."""
+    """Members that join together, the first as leader: their ids and generation. No member leaves."""
     clients = [WireClient(bootstrap, f"{group}-{number}") for number in range(len(instances))]
     requests = [_join_request(group, instance) for instance in instances]
     for client, request in zip(clients, requests, strict=True):
@@ -188,7 +188,7 @@ def join(bootstrap: str, group: str, instances: list[str | None]) -> list[tuple[
         client.send(request, 5)
     answers = [client.receive() for client in clients]
     assert {answer.error_code for answer in answers} == {0}, answers
-    if len({answer.generation_id for answer in answers}) > 1:  # Somebody was late.
+    if len({answer.generation_id for answer in answers}) > 1:  # A member was late.
         raise AssertionError(f"not one generation: {answers}")
     _sync(group, clients, requests, answers)
     for client in clients:
@@ -245,7 +245,7 @@ def commit(
     member: tuple[str, int] = ("", -1),
     version: int = 8,
 ) -> None:
-    """Commit offsets, with an epoch and a note that can be told apart."""
+    """Commit offsets, with an epoch and a note of their own."""
     partitions = [
         OffsetCommitRequestPartition(
             partition_index=partition,

@@ -45,7 +45,7 @@ class Observer:
         self.connect()
 
     def connect(self) -> None:
-        """Begin anew after the broker's restart: librdkafka's admin client may never send a request again.
+        """Begin again after the broker's restart: librdkafka's admin client may never send a request again.
 
         (Seen with librdkafka 2.16, in about one restart of five: connected, and silent until its timeout.)
         """
@@ -157,7 +157,7 @@ class Observer:
 
 
 def _until_end(messages: list[Message]) -> list[Message]:
-    """The records before the partition's end was told. Raises KafkaException for any other error."""
+    """The records before the partition's end was reported. Raises KafkaException for any other error."""
     records = list(itertools.takewhile(lambda message: message.error() is None, messages))
     error = messages[len(records)].error()
     assert error is not None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 HOST = "127.0.0.1"
-# Below Linux's ephemeral range (32768 and up): a port handed out from inside it can be taken by somebody's
+# Below Linux's ephemeral range (32768 and up): a port handed out from inside it can be taken by another's
 # outgoing connection while a killed server is down, and a client that reconnects may even meet itself there.
 PORT_RANGE = range(20_000, 32_000)
 POLL_INTERVAL_S = 0.02
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now; the caller still may lose a race for it."""
+    """A loopback port that nothing listens on now; the caller still may lose a race for it."""
     for _ in range(200):
         port = random.choice(PORT_RANGE)
         with socket.socket() as probe:
@@ -160,7 +160,7 @@ class ServerProcess(ABC):
             self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP to the process group: it keeps its connections and answers nobody, until `resume`."""
+        """SIGSTOP to the process group: it keeps its connections and answers nothing, until `resume`."""
         os.killpg(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:

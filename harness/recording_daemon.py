@@ -30,7 +30,7 @@ FOLDER = ROOT / ".cache" / "spoken"
 
 
 class RecordingDaemon(MusterDaemon):
-    """A Muster daemon whose file in `folder` tells what its clients spoke."""
+    """A Muster daemon whose file in `folder` shows what its clients spoke."""
 
     def __init__(
         self, data_dir: Path, overrides: Mapping[str, str] | None = None, *, folder: Path = FOLDER

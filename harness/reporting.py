@@ -79,11 +79,11 @@ def eventually(attempt: Callable[[], Any], what: str, deadline_s: float = STEP_D
 
 
 async def eventually_async(attempt: Callable[[], Awaitable[object]], what: str) -> None:
-    """As `eventually`, for coroutines."""
+    """As `eventually`, for coroutines, also for one that blocks."""
 
     async def repeat() -> None:
-        while not await attempt():
-            pass
+        while not await attempt():  # noqa: ASYNC110 - what is awaited is on another process.
+            await asyncio.sleep(0)
 
     try:
         await asyncio.wait_for(repeat(), STEP_DEADLINE_S)

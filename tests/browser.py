@@ -1,4 +1,4 @@
-"""A real Chromium for tests of pages, driven by Playwright, that tells everything that goes wrong in it.
+"""A real Chromium for tests of pages, driven by Playwright, that reports everything that goes wrong in it.
 
 Where it is missing the test is skipped, or fails with MUSTER_REQUIRE_JAVA=1, where everything is required.
 """

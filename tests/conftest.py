@@ -121,13 +121,13 @@ class SkipPolicy:
 
 
 class Figures:
-    """What tests measured (`record_property("figure", ...)`), told at the end of the run."""
+    """What tests measured (`record_property("figure", ...)`), shown at the end of the run."""
 
     def __init__(self) -> None:
         self._figures: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "teardown":  # By then the test has told all, and it is told once.
+        if report.when == "teardown":  # By then the test has measured all, and it is shown once.
             self._figures += [str(value) for name, value in report.user_properties if name == "figure"]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

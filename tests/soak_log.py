@@ -103,7 +103,7 @@ class Soak:
             client.close()
 
     def lane(self, client: WireClient, number: int) -> Iterator[None]:
-        """One connection, which has its groups for itself: sends at each step what the next one is told of."""
+        """One connection, which has its groups for itself: sends at each step what the next one needs."""
         groups = GROUPS[number::CONNECTIONS]
         while True:
             group, dice = self.chance.choice(groups), self.chance.random()
@@ -196,8 +196,8 @@ class Soak:
     def freed_bytes(self) -> int:
         """What cleanings took away, by the daemon's own account."""
         lines = self.daemon.log_path.read_text().splitlines()
-        told = [json.loads(line) for line in lines if '"log cleaned"' in line]
-        return sum(each["bytes_before"] - each["bytes_after"] for each in told)
+        cleanings = [json.loads(line) for line in lines if '"log cleaned"' in line]
+        return sum(each["bytes_before"] - each["bytes_after"] for each in cleanings)
 
 
 def soak(folder: Path, seconds: float, seed: int) -> str:

@@ -124,7 +124,7 @@ held_commits = st.tuples(commit_keys, st.one_of(plain_commits, plain_commits, ol
 
 @st.composite
 def transactional_logs(draw: st.DrawFn) -> list[bytearray]:
-    """Batches of producers and of nobody in particular, and markers, as they come."""
+    """Batches of producers and of no producer, and markers, as they come."""
     batches, base_offset = [], 0
     for _ in range(draw(st.integers(1, 12))):
         if draw(st.booleans()):
@@ -243,7 +243,7 @@ def test_what_is_refused_one_by_one_is_refused_in_bulk(batches: list[bytearray])
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(commits, min_size=1, max_size=6), st.data())
-def test_bytes_that_somebody_changed_mean_the_same_in_bulk(
+def test_bytes_that_were_changed_mean_the_same_in_bulk(
     records: list[tuple[bytes, bytes | None]], drawn: st.DataObject
 ) -> None:
     """The CRC has been looked at before; here the bytes are believed, whatever they are."""

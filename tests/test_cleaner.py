@@ -130,7 +130,7 @@ def test_the_threads_share_one_buffer_for_keys(
     assert buffers == [10_000_000]
 
 
-def test_a_failure_is_told_once_and_the_log_serves_on(directory: LogDirectory, files: FaultyFiles) -> None:
+def test_a_failure_is_logged_once_and_the_log_serves_on(directory: LogDirectory, files: FaultyFiles) -> None:
     bad, good = dirty(directory, "bad", 10), dirty(directory, "good", 5)
     segment = bad.segments[0]
     data = bytearray(segment.path.read_bytes())

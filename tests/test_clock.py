@@ -32,7 +32,7 @@ def test_ordinary_lateness_is_kept(machine: Machine) -> None:
     assert clock.take_stall_ms() == 0
 
 
-def test_a_stall_is_taken_out_by_whoever_reads_the_clock_first(machine: Machine) -> None:
+def test_a_stall_is_taken_out_by_the_first_reading_of_the_clock(machine: Machine) -> None:
     """A request that is read before the timers is not given a deadline from before the stall was known."""
     clock = Clock(machine.monotonic_ns)
     wake_ms = clock.now_ms() + 10

@@ -47,7 +47,7 @@ def test_the_daemon_has_one_listener_for_the_host_and_one_for_containers(setting
     )
 
 
-def test_the_port_that_is_published_is_the_one_that_the_host_is_told(
+def test_the_port_that_is_published_is_the_one_that_the_host_is_given(
     services: dict[str, Any], settings: Settings
 ) -> None:
     (published,) = services["muster"]["ports"]
@@ -107,7 +107,7 @@ def test_a_worker_has_the_memory_that_an_executor_asks_for(services: dict[str, A
         )
 
 
-def test_the_health_check_of_the_master_tells_a_port_that_listens_from_one_that_does_not(
+def test_the_health_check_of_the_master_passes_a_port_that_listens_and_no_other(
     services: dict[str, Any],
 ) -> None:
     how, program, flag, code = services["spark-master"]["healthcheck"]["test"]

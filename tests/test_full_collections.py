@@ -114,7 +114,7 @@ def test_real_cycles_are_found() -> None:
     assert not any(isinstance(each, Cycle) for each in gc.get_objects())
 
 
-def test_a_daemon_does_it_once_nobody_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_does_it_once_no_client_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full_collections, "DUE", 0)
     with Daemon(tmp_path, FaultyFiles(tmp_path)):
         seen: list[int] = []

@@ -145,7 +145,7 @@ def gap(dropped: int, reason: str, wall_ms: int = EVENT.wall_ms) -> GroupEvent:
     return GroupEvent("", -1, "", "", reason, wall_ms, cause="events_dropped", dropped_count=dropped)
 
 
-def test_what_a_full_queue_loses_is_counted_once_told_in_its_place_and_still_kept_in_memory() -> None:
+def test_what_a_full_queue_loses_is_counted_once_reported_in_its_place_and_still_kept_in_memory() -> None:
     history = History(5, max_queued=2)
     history.record(map(numbered, range(5)))
     assert (history.queued, history.is_dropping) == (2, True)
@@ -167,7 +167,7 @@ def test_each_gap_stands_between_the_events_before_and_behind_it() -> None:
     assert (history.queued, history.is_dropping) == (0, False)
 
 
-def test_what_was_taken_and_then_lost_is_told_before_the_next_events() -> None:
+def test_what_was_taken_and_then_lost_is_reported_before_the_next_events() -> None:
     history = History(5)
     history.record([numbered(0)])
     history.lost(4, wall_ms=7)
@@ -196,7 +196,7 @@ def test_a_storm_of_100_000_transitions_in_one_turn_stays_within_its_bounds(
     assert [event.generation_id for event in events] == list(range(MAX_QUEUED))
     assert dropped == flood - MAX_QUEUED, "those who read the topic learn how many are missing"
     assert history.queued == 0
-    held = f"{len(kept):,} kept, {MAX_QUEUED:,} queued, {dropped:,} dropped and told"
+    held = f"{len(kept):,} kept, {MAX_QUEUED:,} queued, {dropped:,} dropped and reported"
     record_property("figure", f"history: of {flood:,} transitions in one turn {held}")
 
 

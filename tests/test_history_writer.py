@@ -86,7 +86,7 @@ def test_one_write_is_under_way_at_a_time() -> None:
     assert setup.partition.group_ids() == ["a", "b", "c"]
 
 
-def test_a_failed_write_does_not_stop_the_next_which_tells_of_it() -> None:
+def test_a_failed_write_does_not_stop_the_next_which_reports_it() -> None:
     setup = Setup()
     setup.writer.record((event("a"), event("a")))
     setup.run_soon()
@@ -113,7 +113,7 @@ def test_a_disk_that_refuses_everything_is_not_tried_without_end() -> None:
     assert [(e.group_id, e.dropped_count) for e in setup.partition.events()] == [("", 3), ("d", 0)]
 
 
-def test_while_the_disk_is_stuck_events_are_dropped_and_then_told_in_the_log_and_on_the_topic(
+def test_while_the_disk_is_stuck_events_are_dropped_and_then_reported_in_the_log_and_on_the_topic(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     setup = Setup(max_queued=10)

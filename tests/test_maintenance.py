@@ -12,12 +12,13 @@ from structlog.testing import capture_logs
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.settings.model import Settings
 from coordinator.upkeep.maintenance import Intervals, Maintenance
+from harness.doubles.runtime_world import WALL_MS
 from storage.log import log_producers
 from storage.log.checkpoints import RECOVERY_POINTS
 from storage.log.config import FlushPolicy
 from storage.log.partition_log import PartitionLog
 from tests.topics.requests import produce
-from tests.topics.world import WALL_MS, World, batch, topic_of
+from tests.topics.world import World, batch, topic_of
 
 INTERVALS = Intervals(retention_ms=10**9, checkpoint_ms=60_000, producers_ms=10**9)
 RARELY_MS = 10**9

@@ -1,4 +1,4 @@
-"""Markers are written to every partition of a transaction, for as long as that takes, and told once."""
+"""Markers are written to every partition of a transaction, for as long as that takes, and reported once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class World:
     def want(self, name: str, *partitions: tuple[str, int]) -> None:
         self.sender.write(MarkersWanted(MARKER, partitions, name), lambda: self.done.append(name))
 
-    def tell(self, *errors: ErrorCode) -> None:
+    def end_writes(self, *errors: ErrorCode) -> None:
         """The oldest writes end so."""
         for error in errors:
             self.outcomes.pop(0)(error)
@@ -66,10 +66,10 @@ def world() -> World:
 def test_it_is_done_when_every_partition_has_the_marker(world: World) -> None:
     world.want("t", ORDERS, CLICKS)
     assert world.writes == [(MARKER, *ORDERS), (MARKER, *CLICKS)]
-    world.tell(ErrorCode.NONE)
+    world.end_writes(ErrorCode.NONE)
     world.turn()
     assert world.done == []
-    world.tell(ErrorCode.NONE)
+    world.end_writes(ErrorCode.NONE)
     assert world.done == [], "in a turn of its own"
     world.turn()
     assert world.done == ["t"]
@@ -91,20 +91,20 @@ def test_of_no_partitions_it_is_done_in_the_next_turn(world: World) -> None:
 )
 def test_a_partition_that_needs_no_marker_is_done(world: World, error: ErrorCode) -> None:
     world.want("t", ORDERS)
-    world.tell(error)
+    world.end_writes(error)
     world.turn()
     assert world.done == ["t"]
     assert world.timers == {}
 
 
-def test_a_partition_that_knows_a_later_coordinator_is_told_of_a_later_one_yet(world: World) -> None:
+def test_a_partition_that_knows_a_later_coordinator_gets_a_marker_of_a_later_one_yet(world: World) -> None:
     """As in a log that Kafka wrote; else the transaction would stay open there for ever."""
     world.want("t", ORDERS)
     known, tried = 5, []
     while world.outcomes:
         tried.append(world.writes[-1][0].coordinator_epoch)
         is_fenced = tried[-1] < known
-        world.tell(ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE)
+        world.end_writes(ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE)
     assert tried == [0, 1, 3, 7]
     world.turn()
     assert world.done == ["t"]
@@ -113,7 +113,7 @@ def test_a_partition_that_knows_a_later_coordinator_is_told_of_a_later_one_yet(w
 def test_the_search_for_a_later_coordinator_ends(world: World) -> None:
     world.want("t", ORDERS)
     while world.outcomes:
-        world.tell(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        world.end_writes(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     assert world.writes[-1][0].coordinator_epoch == 2**31 - 1
     assert len(world.timers) == 1, "then it waits like others"
 
@@ -121,13 +121,13 @@ def test_the_search_for_a_later_coordinator_ends(world: World) -> None:
 def test_what_fails_is_tried_again_until_it_succeeds_all_at_once(world: World) -> None:
     world.want("t", ORDERS, CLICKS)
     world.want("u", ORDERS)
-    world.tell(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.end_writes(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert len(world.writes) == 3
     for attempt in range(2, 4):
         world.fire()
         assert len(world.writes) == 3 + 2 * (attempt - 1)
         outcome = ErrorCode.KAFKA_STORAGE_ERROR if attempt < 3 else ErrorCode.NONE
-        world.tell(outcome, outcome)
+        world.end_writes(outcome, outcome)
         world.turn()
     assert world.done == ["t", "u"]
     assert world.timers == {}
@@ -136,9 +136,9 @@ def test_what_fails_is_tried_again_until_it_succeeds_all_at_once(world: World) -
 def test_what_a_shard_asked_for_before_it_was_read_again_is_given_up(world: World) -> None:
     """A late marker of it would end the next transaction of the same epoch."""
     world.want("t", ORDERS, CLICKS)
-    world.tell(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     world.want("t", ORDERS, CLICKS)  # By a shard that was read again.
-    world.tell(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE)
+    world.end_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE)
     world.turn()
     assert world.done == ["t"]
     written = len(world.writes)
@@ -150,8 +150,8 @@ def test_what_a_shard_asked_for_before_it_was_read_again_is_given_up(world: Worl
 def test_another_transaction_of_the_same_producer_gives_up_nothing(world: World) -> None:
     world.want("t", ORDERS)
     world.want("u", ORDERS)
-    world.tell(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)
+    world.end_writes(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)
     world.fire()
-    world.tell(ErrorCode.NONE)
+    world.end_writes(ErrorCode.NONE)
     world.turn()
     assert sorted(world.done) == ["t", "u"]

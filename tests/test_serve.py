@@ -71,7 +71,7 @@ def test_a_second_signal_ends_a_stop_that_hangs() -> None:
     assert process.returncode == -signal.SIGTERM
 
 
-def test_port_0_is_any_free_port_and_the_ready_line_tells_which(tmp_path: Path) -> None:
+def test_port_0_is_any_free_port_and_the_ready_line_has_it(tmp_path: Path) -> None:
     daemon = serve(tmp_path, 0)
     assert daemon.stdout is not None
     match = READY.fullmatch(daemon.stdout.readline())

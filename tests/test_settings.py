@@ -103,11 +103,11 @@ def test_a_file_of_the_zookeeper_days_works() -> None:
     assert load({"zookeeper.connect": "localhost:2181", "broker.id": "4"}).settings.node_id == 4
 
 
-def test_everything_wrong_is_told_at_once_with_name_value_origin_and_range(tmp_path: Path) -> None:
+def test_everything_wrong_is_reported_at_once_with_name_value_origin_and_range(tmp_path: Path) -> None:
     config = properties(tmp_path, "# sizes\ngroup.max.size=0\ngroup.mx.size=1\n")
     environment = {"MUSTER_LOG_ROLL_HOURS": "soon"}
-    told = problems({"auto.create.topics.enable": "yes"}, environment=environment, config=config)
-    assert sorted(told) == [
+    reported = problems({"auto.create.topics.enable": "yes"}, environment=environment, config=config)
+    assert sorted(reported) == [
         "auto.create.topics.enable=yes (flag) must be true or false",
         "group.max.size=0 (server.properties:2) must be a whole number from 1 to 2147483647",
         "log.roll.hours=soon (MUSTER_LOG_ROLL_HOURS) must be a whole number from 1 to 2147483647",
@@ -120,8 +120,8 @@ def test_a_name_like_nothing_known_is_refused_without_a_guess() -> None:
 
 
 def test_a_variable_that_nearly_names_a_setting_is_refused() -> None:
-    told = problems(environment={"MUSTER_GROUP_INITAL_REBALANCE_DELAY_MS": "0"})
-    assert told == [
+    reported = problems(environment={"MUSTER_GROUP_INITAL_REBALANCE_DELAY_MS": "0"})
+    assert reported == [
         "unknown variable MUSTER_GROUP_INITAL_REBALANCE_DELAY_MS; "
         "did you mean MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS?"
     ]
@@ -167,8 +167,8 @@ def test_every_number_is_refused_just_outside_its_range_and_taken_at_its_ends(at
     for allowed in (kind.low, kind.high, *kind.also):
         assert kind.parse(str(allowed)) == allowed
     for outside in {kind.low - 1, kind.high + 1} - set(kind.also):
-        (told,) = problems({option_name(attribute): str(outside)})
-        assert told == f"{option_name(attribute)}={outside} (flag) must be {kind.allowed}"
+        (reported,) = problems({option_name(attribute): str(outside)})
+        assert reported == f"{option_name(attribute)}={outside} (flag) must be {kind.allowed}"
 
 
 @given(st.text(max_size=30))
@@ -177,11 +177,11 @@ def test_any_text_is_either_a_number_in_range_or_refused_with_the_range(text: st
     try:
         value = kind.parse(text)
     except ValueError as error:
-        told = str(error)
+        reported = str(error)
     else:
         assert value in range(1, 1001)
         return
-    assert told == kind.allowed
+    assert reported == kind.allowed
 
 
 @pytest.mark.parametrize("text", ["1_000", "1e3", "0x10", "1.0", "", "٣", "9" * 5000])
@@ -293,7 +293,7 @@ def test_only_the_log_directory_can_be_cordoned() -> None:
     assert problems({"log.dirs": "logs", "cordoned.log.dirs": "*,logs"}) == [alone]
 
 
-def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
+def test_where_the_node_stands_is_shown_to_clients(tmp_path: Path) -> None:
     given = load(config=properties(tmp_path, "broker.rack=west\n")).settings
     assert topic_settings(given, "cluster").rack == "west"
     assert topic_settings(load({"broker.rack": " "}).settings, "cluster").rack is None
@@ -310,8 +310,8 @@ def test_where_the_node_stands_is_told_to_clients(tmp_path: Path) -> None:
     ],
 )
 def test_words_that_kafka_does_not_take_are_refused(name: str, value: str) -> None:
-    (told,) = problems({name: value})
-    assert told == f"{name}={value} (flag) must be {kind_of(attribute_name(name)).allowed}"
+    (reported,) = problems({name: value})
+    assert reported == f"{name}={value} (flag) must be {kind_of(attribute_name(name)).allowed}"
 
 
 def test_settings_that_do_not_fit_together_are_refused_together() -> None:
@@ -333,7 +333,7 @@ def test_settings_that_do_not_fit_together_are_refused_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listeners", "told"),
+    ("listeners", "reported"),
     [
         ("PLAINTEXT://:99999", "must be NAME://host:port with a port from 0 to 65535"),
         ("localhost:9092", "must be NAME://host:port"),
@@ -343,9 +343,9 @@ def test_settings_that_do_not_fit_together_are_refused_together() -> None:
         ("", "at least one is needed"),
     ],
 )
-def test_listeners_that_cannot_work_are_refused(listeners: str, told: str) -> None:
+def test_listeners_that_cannot_work_are_refused(listeners: str, reported: str) -> None:
     (problem,) = problems({"listeners": listeners})
-    assert told in problem
+    assert reported in problem
 
 
 def test_two_listeners_each_have_their_own_advertised_address() -> None:
@@ -371,8 +371,10 @@ def test_listeners_on_the_same_port_are_refused_but_for_one_of_each_address_fami
         ListenerConfig("A", "127.0.0.1", 1, "127.0.0.1", 1),
         ListenerConfig("B", "::1", 1, "::1", 1),
     )
-    told = problems({"listeners": "A://127.0.0.1:1,B://127.0.0.2:1", "listener.security.protocol.map": names})
-    assert told == ["listeners: A and B both take port 1"]
+    reported = problems(
+        {"listeners": "A://127.0.0.1:1,B://127.0.0.2:1", "listener.security.protocol.map": names}
+    )
+    assert reported == ["listeners: A and B both take port 1"]
 
 
 def test_an_advertised_name_must_be_a_listener() -> None:
@@ -415,18 +417,18 @@ def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
     try:
         entries = parse_properties(text)
     except PropertiesError as error:
-        told = str(error)
+        reported = str(error)
     else:
         lines = [entry.line for entry in entries]
         assert lines == sorted(set(lines))
         return
-    assert told.startswith("line ")
+    assert reported.startswith("line ")
 
 
 def test_a_malformed_escape_is_refused_with_file_and_line(tmp_path: Path) -> None:
     config = properties(tmp_path, "node.id=1\nlog.dir=\\u12")
-    (told,) = problems(config=config)
-    assert told == f"{config}, line 2: \\u must be followed by four hexadecimal digits"
+    (reported,) = problems(config=config)
+    assert reported == f"{config}, line 2: \\u must be followed by four hexadecimal digits"
 
 
 MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
@@ -473,14 +475,14 @@ def test_a_flag_counts_where_the_file_cannot_be_read(tmp_path: Path) -> None:
     assert f"{MIN_SESSION}=7 must not be above {MAX_SESSION}=6" in found
 
 
-def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_in_a_sentence(tmp_path: Path) -> None:
     config = tmp_path / "absent.properties"
     assert problems(config=config) == [f"cannot read {config}: No such file or directory"]
 
 
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
-    (told,) = problems(config=properties(tmp_path, "#" * (1 << 20) + "\n"))
-    assert "is it a properties file?" in told
+    (reported,) = problems(config=properties(tmp_path, "#" * (1 << 20) + "\n"))
+    assert "is it a properties file?" in reported
 
 
 def test_the_page_of_settings_is_fresh() -> None:

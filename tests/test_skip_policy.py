@@ -1,4 +1,4 @@
-"""A skip is told, and where Java is required it fails the run: also under xdist, and for whole modules."""
+"""A skip is reported, and where Java is required it fails the run: also under xdist, and for whole modules."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_where_java_is_required_a_skip_fails_the_run_and_is_named(
     assert "1 passed, 2 skipped, 1 xfailed" in done.stdout.splitlines()[-1]
 
 
-def test_elsewhere_a_skip_is_told_and_the_run_is_well(tmp_path: Path) -> None:
+def test_elsewhere_a_skip_is_reported_and_the_run_is_well(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SOME_TESTS)
     done = run_pytest(tmp_path, required=False)
     assert done.returncode == 0

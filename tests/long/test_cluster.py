@@ -215,9 +215,9 @@ def test_a_job_runs_on_the_cluster_from_the_command_line(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["records"] >= sum(committed.values())
-    assert told["dead_letters"] == 0
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported["records"] >= sum(committed.values())
+    assert reported["dead_letters"] == 0
     table = pd.read_parquet(tmp_path / "out" / "commits")
     assert table.groupby("group_id")["commits"].sum().filter(like="group-").to_dict() == committed
 
@@ -264,7 +264,7 @@ def test_a_python_that_is_not_there_is_refused_by_name(start: Callable[..., Spar
         start(spark_pyspark_python="/nowhere/python")
 
 
-def test_executors_that_never_come_are_told(
+def test_executors_that_never_come_are_reported(
     start: Callable[..., SparkSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More memory is asked for than any worker has: Spark itself would wait for ever."""

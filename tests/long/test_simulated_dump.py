@@ -50,7 +50,7 @@ def test_kafkas_dump_log_reads_every_record(java: None, tmp_path: Path) -> None:
 def test_kafkas_dump_log_finds_the_indexes_sound(java: None, tmp_path: Path) -> None:
     Simulation(OPTIONS, choose(OPTIONS), tmp_path / "logs").run(lambda _: None)
     indexes = [*tmp_path.glob("logs/__*/*.index"), *tmp_path.glob("logs/__*/*.timeindex")]
-    told = dump("--index-sanity-check", "--files", ",".join(map(str, sorted(indexes))))
-    assert told.count("passed sanity check") == len(indexes)
+    printed = dump("--index-sanity-check", "--files", ",".join(map(str, sorted(indexes))))
+    assert printed.count("passed sanity check") == len(indexes)
     ends = sorted(tmp_path.glob("logs/*.events-*/*.log"))[:20]
     assert dump("--deep-iteration", "--files", ",".join(map(str, ends))).count("| offset: ") > 20

@@ -1,4 +1,4 @@
-"""Shards, topics and logs of one directory without threads, sockets and clocks, and what clients were told.
+"""Shards, topics and logs of one directory without threads, sockets and clocks, and what clients were answered.
 
 A `CrashWorld` runs a workload on the double of the disk and keeps accounts: of every key what was sent and what of
 it was acknowledged, in order. `look` opens a directory, as a daemon does that starts on it, and says what
@@ -15,17 +15,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from coordinator.effects import GroupEvent, RequestContext
+from coordinator.effects import RequestContext
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
-from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
-from coordinator.runtime.loading import load_shard
-from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
+from harness.doubles.fake_pending import FakePending
+from harness.doubles.runtime_world import Asker
 from protocol.errors import DecodeError
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -45,9 +44,8 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 from protocol.records.records import Codec, CorruptBatch, read_records
 from storage.files import Files, StorageError
 from storage.log.config import FlushPolicy
-from tests.server.shard_world import Asker
 from tests.topics.requests import produce_request
-from tests.topics.world import FakePending, World, batch
+from tests.topics.world import World, batch
 
 SHARDS = 2
 SHARD_LOG = {"cleanup.policy": "compact", "index.interval.bytes": "300"}
@@ -95,25 +93,24 @@ class ListeningPending(FakePending):
 
 
 class CrashWorld(World):
-    """`World` with shards of groups; implements `shard_runner.World` on top of it."""
+    """`World` with shards of groups."""
+
+    load_buffer_bytes = 4096
 
     def __init__(
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
     ) -> None:
         settings = TopicSettings(log_flush_policy=policy)
-        self.dirty: dict[ShardRunner[Any], None] = {}
-        self.timers: dict[tuple[Any, ...], int | None] = {}
         super().__init__(directory, settings, files)
         self.accounts: dict[tuple[str, ...], Account] = {}
         topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
-        host: Any = self  # It has of a runner's world what these runners ask for.
         kind = group_shards(lambda partition: Shard(partition, GROUP_SETTINGS, self.registry))
         self.runners = [
             GroupRunner(
                 kind,
                 partition.index,
                 partition.log,
-                host,
+                self,
                 partition.advanced,
                 max_batch_bytes=1000,
                 codec=Codec.NONE,
@@ -124,7 +121,7 @@ class CrashWorld(World):
         self._shrink_segments()
         for runner in self.runners:
             try:
-                self._load(runner, cut_back=False)
+                self.read_shard(runner, cut_back=False)
             except (StorageError, CorruptBatch, DecodeError):
                 if not tolerant:
                     raise
@@ -153,39 +150,6 @@ class CrashWorld(World):
                 config = replace(partition.log.config, segment_bytes=size_bytes, flush=flush)
                 partition.log.config = config
 
-    def _load(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
-        shard = runner.kind.new_shard(runner.partition)
-        runner.start(load_shard(runner.kind, shard, runner.log, Clock(), 4096, cut_back))
-
-    # What runners call.
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def wall_ms(self) -> int:
-        return self.wall
-
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        self.timers[key] = deadline_ms
-
-    def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
-
-    def on_dirty(self, runner: ShardRunner[Any]) -> None:
-        self.dirty[runner] = None
-
-    def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
-        self.schedule(log, done)
-
-    def reload(self, runner: ShardRunner[Any]) -> None:
-        self.queue.append(lambda: self._load(runner, cut_back=True))
-
-    def settle(self) -> None:
-        while self.queue or self.dirty:
-            dirty, self.dirty = self.dirty, {}
-            for runner in dirty:
-                runner.end_turn()
-            super().settle()
-
     # What clients do.
 
     def group_request(
@@ -194,15 +158,9 @@ class CrashWorld(World):
         asker = Listening(on_reply)
         context = RequestContext(asker, version, "client", "/127.0.0.1", self.wall, "u" * 22)
         self.runners[partition_for(group_id, SHARDS)].request(request, context)
-        self._fire_join_timers()
+        self.fire_due()
         self.settle()
         return asker.answer
-
-    def _fire_join_timers(self) -> None:
-        for key, at_ms in list(self.timers.items()):
-            if at_ms is not None and at_ms <= self.time_ms:
-                del self.timers[key]
-                key[0].timer_fired(*key[1:])
 
     def _change(
         self,

@@ -41,7 +41,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
 
 
 def closes_on(daemon: MusterDaemon, data: bytes) -> None:
-    """The daemon closes on whoever sends `data`, names it in one log line, and serves a bystander on."""
+    """The daemon closes the connection that sends `data`, names it in one log line, and serves a bystander on."""
     before = len(daemon.log_path.read_text())  # Where another peer may have had the same port.
     with (
         WireClient(daemon.bootstrap) as bystander,
@@ -181,7 +181,7 @@ def test_a_peer_that_does_not_read_cannot_grow_our_memory(daemon: MusterDaemon) 
 def test_requests_in_one_segment_are_answered_in_their_order(daemon: MusterDaemon) -> None:
     with WireClient(daemon.bootstrap) as client:
         for _ in range(200):
-            client.send(HeartbeatRequest(group_id="nobody", generation_id=1, member_id="m"), 4)
+            client.send(HeartbeatRequest(group_id="unused", generation_id=1, member_id="m"), 4)
             client.send(MetadataRequest(topics=[]), 12)
         for _ in range(200):
             assert client.receive().error_code == 25

@@ -103,7 +103,7 @@ def test_a_burst_is_accepted_while_the_loop_is_busy(
 
 
 def test_the_count_sees_a_queue_that_is_too_short() -> None:
-    """What the test above would see if nobody accepted in time."""
+    """What the test above would see if nothing accepted in time."""
     with socket.create_server((HOST, 0), backlog=1) as listening, ExitStack() as stack:
         for _ in range(5):
             client = stack.enter_context(socket.socket())

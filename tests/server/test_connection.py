@@ -1,4 +1,4 @@
-"""A connection's order and back-pressure, by plain calls: a fake transport, handlers that answer when told."""
+"""A connection's order and back-pressure, by plain calls: a fake transport, handlers that answer on command."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FullTransport(FakeTransport):
 
 
 class FakeServer:
-    """Keeps every request that reached a handler; runs `call_soon` when told."""
+    """Keeps every request that reached a handler; runs `call_soon` on command."""
 
     def __init__(self) -> None:
         self.started: list[Pending] = []
@@ -206,7 +206,7 @@ def test_a_parked_join_parks_what_is_behind_it_on_its_connection(
     assert server.started_ids() == [1]
     assert not transport.is_reading()
     server.started[0].reply(JOINED)
-    assert server.started_ids() == [1], "not in the turn of whoever caused the answer"
+    assert server.started_ids() == [1], "not in the turn that caused the answer"
     server.run_soon()
     assert server.started_ids() == [1, 2]
     server.started[1].reply(BEAT)
@@ -326,7 +326,7 @@ def test_answering_twice_is_our_bug_and_says_so(server: FakeServer, connection: 
 def test_an_answer_that_its_version_cannot_say_closes_the_connection(
     server: FakeServer, transport: FakeTransport, connection: Connection
 ) -> None:
-    """It would else fail whoever gave it: a shard, with everybody who waits for it."""
+    """It would else fail what gave it: a shard, with every request that waits for it."""
     connection.data_received(heartbeat(1) + join(2))
     server.started[0].reply(BEAT)
     server.run_soon()

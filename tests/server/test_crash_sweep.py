@@ -3,7 +3,7 @@
 One workload of everything that changes the disk runs on the double. Before each of its operations the directory
 is copied as a crash would leave it at that moment, three times: the power is lost, and with it all that was
 not synced; the power is lost and some of that survives, torn and out of order; the process is killed. A daemon is
-started on each copy, and what its clients find is compared with what they had been told. MUSTER_CRASH_ROUNDS makes
+started on each copy, and what its clients find is compared with what was acknowledged. MUSTER_CRASH_ROUNDS makes
 it longer.
 """
 

@@ -1,4 +1,4 @@
-"""Damage to one log is felt by that log alone, and is told with file and byte."""
+"""Damage to one log is felt by that log alone, and is reported with file and byte."""
 
 from __future__ import annotations
 
@@ -110,10 +110,10 @@ def test_a_corrupt_batch_in_one_of_50_partitions_leaves_the_others_serving(
         listed = client.ask(ListGroupsRequest(), 4)
         assert (listed.error_code, len(listed.groups)) == (0, PARTITIONS - 1)
     assert segment.read_bytes() == before
-    told = [line for line in lines() if "offsets partition cannot be loaded" in line]
-    assert len(told) == 1
-    assert str(segment) in told[0]
-    assert f"corrupt at byte {2 * size_bytes}:" in told[0]
+    reported = [line for line in lines() if "offsets partition cannot be loaded" in line]
+    assert len(reported) == 1
+    assert str(segment) in reported[0]
+    assert f"corrupt at byte {2 * size_bytes}:" in reported[0]
 
 
 def test_a_corrupt_partition_of_a_topic_is_offline_alone(data: Path, lines: Any) -> None:
@@ -137,10 +137,10 @@ def test_a_corrupt_partition_of_a_topic_is_offline_alone(data: Path, lines: Any)
             )
             assert client.ask(request, 5).topics[0].partitions[0].error_code == 56
         serve_all_but(client, broken=-1)
-    told = [line for line in lines() if "partition cannot be opened" in line]
-    assert len(told) == 1
-    assert str(segment) in told[0]
-    assert "corrupt at byte 0:" in told[0]
+    reported = [line for line in lines() if "partition cannot be opened" in line]
+    assert len(reported) == 1
+    assert str(segment) in reported[0]
+    assert "corrupt at byte 0:" in reported[0]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
@@ -197,7 +197,7 @@ def test_a_topic_id_with_a_wrong_bit_deletes_nothing(data: Path, lines: Any) -> 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
 @pytest.mark.parametrize("garbage", [b"\xff\xff", b"0\n77\n", b"0\n1\norders 0 x\n"])
-def test_a_garbled_checkpoint_is_told_and_all_is_served(
+def test_a_garbled_checkpoint_is_logged_and_all_is_served(
     data: Path, name: str, garbage: bytes, lines: Any
 ) -> None:
     (data / name).write_bytes(garbage)

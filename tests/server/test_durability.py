@@ -84,7 +84,7 @@ def test_a_commit_is_answered_after_its_fdatasync_and_heartbeats_do_not_wait(
 
 
 def test_a_read_is_answered_after_the_fdatasync_of_what_it_saw(daemon: Daemon, files: FaultyFiles) -> None:
-    """O8: nobody learns an offset that a power loss could still take back."""
+    """O8: no client learns an offset that a power loss could still take back."""
     held = HeldSyncs()
     files.fault = held
     with WireClient(daemon.bootstrap) as committer, WireClient(daemon.bootstrap) as reader:

@@ -145,7 +145,7 @@ def write_page(file: int) -> bool:
 
 
 def test_a_real_disk_that_is_full(small_disk: SmallDisk) -> None:
-    """The same on a real file system, whose last pages are filled by somebody else."""
+    """The same on a real file system, whose last pages are filled by another process."""
     with WireClient(small_disk.bootstrap) as client:
         make_topic(client)
         joined = joined_member(client)

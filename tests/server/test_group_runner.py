@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.offsets.transactional_commit import CommitVerification, VerifiedCommit
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -16,7 +17,7 @@ from protocol.messages.txn_offset_commit import (
 )
 from protocol.records.control import ControlType, Marker, control_type
 from protocol.records.records import parse_header, read_records
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
+from tests.server.shard_world import ShardWorld
 from tests.server.test_shard_runner import COMMIT, FETCH, commit, fetch, fetched
 from tests.server.test_standing_still import FULL
 
@@ -46,11 +47,11 @@ def hold(world: ShardWorld, offset: int, producer_id: int = PRODUCER, epoch: int
 
 
 def end(world: ShardWorld, is_commit: bool = True, **changed: Any) -> list[ErrorCode]:
-    """Write a marker within this turn; what its writer has been told so far."""
-    told: list[ErrorCode] = []
+    """Write a marker within this turn; what its writer has heard so far."""
+    outcomes: list[ErrorCode] = []
     marker = Marker(producer_id=PRODUCER, producer_epoch=0, coordinator_epoch=0, is_commit=is_commit)
-    world.runner.write_marker(replace(marker, **changed), told.append)
-    return told
+    world.runner.write_marker(replace(marker, **changed), outcomes.append)
+    return outcomes
 
 
 def flush(world: ShardWorld) -> None:
@@ -74,12 +75,12 @@ def test_a_transactional_batch_shares_its_batch_with_nothing_else(world: ShardWo
 
 def test_o15_a_marker_stands_behind_the_batch_that_was_open(world: ShardWorld) -> None:
     held = hold(world, 2)
-    told = end(world)
+    outcomes = end(world)
     world.ask(commit(3), COMMIT)
     world.end_turn()
-    assert (held.answers, told) == ([], []), "nothing of it is on the disk"
+    assert (held.answers, outcomes) == ([], []), "nothing of it is on the disk"
     flush(world)
-    assert (held.answer.topics[0].partitions[0].error_code, told) == (0, [ErrorCode.NONE])
+    assert (held.answer.topics[0].partitions[0].error_code, outcomes) == (0, [ErrorCode.NONE])
     batches = [(parse_header(data), data) for data in world.log.stored]
     assert [batch.is_control for batch, _ in batches] == [False, True, False]
     marker, data = batches[1]
@@ -100,9 +101,9 @@ def test_o14_readers_see_a_commit_when_its_marker_is_durable(world: ShardWorld) 
 
 
 def test_a_marker_alone_is_flushed_too(world: ShardWorld) -> None:
-    told = end(world, is_commit=False)
+    outcomes = end(world, is_commit=False)
     flush(world)
-    assert told == [ErrorCode.NONE]
+    assert outcomes == [ErrorCode.NONE]
     assert world.log.record_counts() == [1]
 
 
@@ -119,13 +120,13 @@ def test_what_is_open_when_a_life_ends_is_open_in_the_next(world: ShardWorld) ->
     assert fetched(world) == 2
 
 
-def test_a_marker_that_the_disk_lost_is_told_so_and_ends_nothing(world: ShardWorld) -> None:
+def test_a_marker_that_the_disk_lost_fails_and_ends_nothing(world: ShardWorld) -> None:
     hold(world, 2)
     flush(world)
-    told = end(world)
+    outcomes = end(world)
     world.end_turn()
     world.end_flush(BROKEN)
-    assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert outcomes == [ErrorCode.KAFKA_STORAGE_ERROR]
     again = end(world)
     assert again == [ErrorCode.NOT_LEADER_OR_FOLLOWER], "it loads"
     world.load()
@@ -155,17 +156,17 @@ def test_a_marker_waits_for_room(world: ShardWorld) -> None:
     assert world.no_room == [FULL]
     assert end(world) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     world.runner.try_again()
-    told = end(world)
+    outcomes = end(world)
     flush(world)
-    assert (told, fetched(world)) == ([ErrorCode.NONE], 2)
+    assert (outcomes, fetched(world)) == ([ErrorCode.NONE], 2)
 
 
-def test_a_disk_that_hangs_is_told_to_the_marker(world: ShardWorld) -> None:
-    told = end(world)
+def test_a_disk_that_hangs_fails_the_marker(world: ShardWorld) -> None:
+    outcomes = end(world)
     world.end_turn()
     world.time_ms += COMMIT_TIMEOUT_MS
     world.fire_due()
-    assert told == [ErrorCode.REQUEST_TIMED_OUT]
+    assert outcomes == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,9 @@ def test_a_marker_that_comes_too_late_is_refused(
 ) -> None:
     end(world, producer_epoch=1, coordinator_epoch=5)
     flush(world)
-    told = end(world, **changed)
+    outcomes = end(world, **changed)
     flush(world)
-    assert told == [error]
+    assert outcomes == [error]
     assert len(world.log.stored) == 1 + (error is ErrorCode.NONE)
 
 

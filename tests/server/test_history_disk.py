@@ -1,4 +1,4 @@
-"""The history is nobody's hold-up: its disk is stuck, and everybody is answered all the same."""
+"""The history holds nothing up: its disk is stuck, and every client is answered all the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StuckHistory:
 
 
 class Member:
-    """The one member of the group, which rejoins whenever it is told to."""
+    """The one member of the group, which rejoins whenever it has to."""
 
     def __init__(self, client: WireClient) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Several listeners: whoever asks on one is told that one's endpoint. And the bounds on connections."""
+"""Several listeners: a client that asks on one gets that one's endpoint. And the bounds on connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ADVERTISED = {"INSIDE": ("muster", 19092), "OUTSIDE": ("broker.example.org", 443
 
 @pytest.mark.parametrize("listener", ADVERTISED)
 @pytest.mark.usefixtures("daemon")
-def test_each_listener_tells_its_own_endpoint(ports: dict[str, int], listener: str) -> None:
+def test_each_listener_names_its_own_endpoint(ports: dict[str, int], listener: str) -> None:
     expected = ADVERTISED[listener]
     with WireClient(f"{HOST}:{ports[listener]}") as client:
         node = client.ask(MetadataRequest(topics=[]), 12).brokers[0]

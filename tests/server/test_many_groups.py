@@ -132,7 +132,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
     [(ListGroupsRequest(), 5), (DescribeGroupsRequest(groups=NAMES[::-1]), 6)],
     ids=["ListGroups", "DescribeGroups"],
 )
-def test_others_are_served_while_many_groups_are_told_of(
+def test_others_are_served_while_many_groups_are_listed(
     daemon: MusterDaemon, request_and_version: tuple[Any, int]
 ) -> None:
     """A heartbeat that is sent behind such a request, on another connection, is answered before it."""

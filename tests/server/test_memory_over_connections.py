@@ -92,7 +92,7 @@ def produce(value_bytes: int) -> ProduceRequest:
     )
 
 
-def test_peers_that_do_not_finish_cost_a_bounded_amount_and_hold_nobody_up(tmp_path: Path) -> None:
+def test_peers_that_do_not_finish_cost_a_bounded_amount_and_hold_no_other_up(tmp_path: Path) -> None:
     """Under default settings; also a producer with a batch of the usual largest size is served meanwhile."""
     with MusterDaemon(tmp_path) as daemon, WireClient(daemon.bootstrap) as honest:
         honest.ask(

@@ -124,7 +124,7 @@ def test_a_frame_that_does_not_come_is_given_up_for_one_that_waits(world: World)
     silent, coming = world.claiming(60 * MB), world.claiming(60 * MB)
     world.claiming(60 * MB)
     world.pass_ms(10 * STALLED_MS)
-    assert not silent.closed_for, "it harms nobody"
+    assert not silent.closed_for, "it harms no other"
     waiting = world.claiming(60 * MB)
     for _ in range(4):
         coming.received_bytes += 1

@@ -26,7 +26,7 @@ CONTENT = bytes(range(251)) * 8000  # Some two megabytes, in no rhythm with a pi
 
 
 class SlowPeer(asyncio.Transport):
-    """A transport whose peer takes `takes` bytes and no more, until it is told to `drain`."""
+    """A transport whose peer takes `takes` bytes and no more, until `drain` is called."""
 
     def __init__(self, takes: int = 1 << 40) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class SlowDisk:
 
 
 class Line:
-    """One connection's way out, and what it told."""
+    """One connection's way out, and what it reported."""
 
     def __init__(self, takes: int = 1 << 40, slow: SlowReaders | None = None) -> None:
         self.peer, self.disk, self.slow = SlowPeer(takes), SlowDisk(), slow or SlowReaders()

@@ -15,6 +15,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.prepared import PreparedRequests
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS
 from harness.doubles.topics import topic_id_of
 from protocol.codec.codec import decode
 from protocol.codec.primitives import ZERO_UUID
@@ -37,7 +38,7 @@ from protocol.messages.offset_delete import (
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from storage.files import StorageError
 from tests.server.joining import join
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, ShardWorld
+from tests.server.shard_world import ShardWorld
 from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, sync
 from tests.server.test_standing_still import FULL
 
@@ -53,7 +54,7 @@ P = ParamSpec("P")
 
 
 class Framed:
-    """Whoever asked by a frame: keeps the framed answers."""
+    """What a frame is answered to: keeps the framed answers."""
 
     def __init__(self, correlation_id: int, version: int) -> None:
         self.correlation_id, self.version = correlation_id, version
@@ -136,7 +137,7 @@ class Peer:
 
     @property
     def seen(self) -> Any:
-        """All that can be told apart of it."""
+        """All of it that a test can compare."""
         shard = self.world.runner.shard
         return [asked.frames for asked in self.asked], self.world.log.stored, shard and shard.offsets
 
@@ -233,7 +234,7 @@ def error_of(framed: Framed) -> int:
     return response.topics[0].partitions[0].error_code
 
 
-def test_the_answer_waits_for_the_disk_and_tells_of_its_fault() -> None:
+def test_the_answer_waits_for_the_disk_and_reports_its_fault() -> None:
     peer = taught()
     framed = peer.send(commit(7, group_id="g"), 8)
     peer.world.end_turn()
@@ -246,7 +247,7 @@ def test_the_answer_waits_for_the_disk_and_tells_of_its_fault() -> None:
     assert fetched(peer.world) == 1, "as if it had never been"
 
 
-def test_a_disk_that_hangs_is_told() -> None:
+def test_a_disk_that_hangs_is_reported() -> None:
     peer = taught()
     framed = peer.send(commit(7, group_id="g"), 8)
     peer.world.end_turn()

@@ -13,6 +13,7 @@ import pytest
 
 from coordinator.effects import RequestContext
 from coordinator.groups.partitioning import partition_for
+from harness.doubles.fake_pending import FakePending
 from harness.doubles.system_calls import SystemCalls, atomically
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -21,7 +22,7 @@ from storage.log.config import FlushPolicy, LogConfig
 from tests.server.asking import GROUP, TOPIC, commit, committed
 from tests.server.crash_world import SHARDS, CrashWorld
 from tests.topics.requests import produce_request
-from tests.topics.world import FakePending, batch
+from tests.topics.world import batch
 
 SHARD_LOG = f"__consumer_offsets-{partition_for(GROUP, SHARDS)}/00000000000000000000.log"
 TOPIC_LOG = "t-0/00000000000000000000.log"

@@ -45,7 +45,7 @@ async def runtime() -> Any:
 
 
 class Alarm:
-    """Owns timers: raises, or tells that it was fired."""
+    """Owns timers: raises, or notes that it was fired."""
 
     def __init__(self) -> None:
         self.fired = asyncio.Event()
@@ -64,10 +64,10 @@ async def test_a_timer_that_fails_takes_no_other_with_it(runtime: Runtime) -> No
     await asyncio.wait_for(alarm.fired.wait(), PATIENCE_S)
 
 
-async def test_the_loop_wakes_up_often_enough_to_tell_how_long_it_was_stopped(
+async def test_the_loop_wakes_up_often_enough_to_know_how_long_it_was_stopped(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asleep until a session's end, it could not tell a stop from its sleep, and would end the session."""
+    """Asleep until a session's end, it would take a stop for its sleep, and would end the session."""
     delays_s: list[float] = []
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_later", lambda delay_s, _: delays_s.append(delay_s))

@@ -117,7 +117,7 @@ async def test_a_closed_connection_that_its_peer_does_not_drain_is_cut_off(
     assert transport.is_aborted
 
 
-async def test_the_stop_waits_for_the_last_answers_no_longer_than_it_was_told(
+async def test_the_stop_waits_for_the_last_answers_no_longer_than_its_timeout(
     server: Server, transport: Transport
 ) -> None:
     connection = idle(server, transport)
@@ -143,8 +143,8 @@ async def test_connections_inherit_the_listeners_buffer_sizes() -> None:
     def sizes(option: int) -> list[int]:
         return [each.getsockopt(socket.SOL_SOCKET, option) for each in (ours, theirs)]
 
-    told, untold = sizes(socket.SO_SNDBUF)
-    assert 20_000 <= told <= 2 * 20_000 < untold  # Linux doubles what it is told.
+    given, default = sizes(socket.SO_SNDBUF)
+    assert 20_000 <= given <= 2 * 20_000 < default  # Linux doubles what it is given.
     assert len(set(sizes(socket.SO_RCVBUF))) == 1
     writer.close()
     await server.stop_listening()

@@ -67,9 +67,9 @@ GIVEN: Final[dict[str, Any]] = {
 }
 
 HELD_OTHERWISE: Final = {
-    "listeners": "tests/server/test_listeners.py::test_each_listener_tells_its_own_endpoint",
-    "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_tells_its_own_endpoint",
-    "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_tells_its_own_endpoint",
+    "listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
+    "advertised_listeners": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
+    "listener_security_protocol_map": "tests/server/test_listeners.py::test_each_listener_names_its_own_endpoint",
     "controller_listener_names": "tests/test_settings.py::"
     "test_a_stock_brokers_file_works_and_what_means_nothing_is_listed",
     "broker_id": "tests/test_settings.py::test_a_file_of_the_zookeeper_days_works",

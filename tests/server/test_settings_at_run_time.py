@@ -112,7 +112,7 @@ def test_the_cleaner_follows_its_settings_at_once_and_after_a_restart(tmp_path: 
 
 
 def transactional(client: WireClient, name: str) -> int:
-    """The error of a batch whose partition nobody added to the transaction."""
+    """The error of a batch whose partition was not added to the transaction."""
     asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
 
     def given_id() -> Any:  # While the coordinator loads there is none.

@@ -13,6 +13,7 @@ import pytest
 
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.offset_commit import (
@@ -24,7 +25,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.records import Codec
 from tests.server.joining import join
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, Asker, ShardWorld
+from tests.server.shard_world import ShardWorld
 
 COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
 OFFSET_UNKNOWN = -1
@@ -104,7 +105,7 @@ def test_a_batch_is_cut_between_events_at_the_largest_size() -> None:
     assert [committed(asker) for asker in askers] == [0] * 5
 
 
-def test_consumers_of_the_topic_are_told_whenever_it_has_grown(world: ShardWorld) -> None:
+def test_consumers_of_the_topic_are_called_whenever_it_has_grown(world: ShardWorld) -> None:
     world.answer(commit(1), COMMIT)
     assert world.advanced == 1
 
@@ -157,7 +158,7 @@ def test_a_heartbeat_does_not_wait(world: ShardWorld) -> None:
 
 
 def test_an_assignment_counts_when_it_is_durable(world: ShardWorld) -> None:
-    """`then` comes back behind the flush: until it does the group is not Stable, and nobody is answered."""
+    """`then` comes back behind the flush: until it does the group is not Stable, and no member is answered."""
     joined = world.answer(join(), JOIN)
     leader = world.ask(sync(joined), SYNC)
     world.end_turn()
@@ -187,7 +188,7 @@ def test_a_record_too_large_is_refused_to_its_request_alone() -> None:
     assert world.reloads == 0
 
 
-def test_an_assignment_too_large_is_told_to_its_leader() -> None:
+def test_an_assignment_too_large_is_refused_to_its_leader() -> None:
     world = ShardWorld(max_batch_bytes=1_000)
     joined = world.answer(join(), JOIN)
     assert world.answer(sync(joined, b"x" * 2_000), SYNC).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -286,7 +287,7 @@ def test_a_disk_that_is_quick_again_is_given_the_whole_timeout_again(world: Shar
 # The end of a life.
 
 
-def test_a_failed_flush_is_told_to_all_who_wait_and_the_state_is_read_again(world: ShardWorld) -> None:
+def test_a_failed_flush_fails_all_that_wait_and_the_state_is_read_again(world: ShardWorld) -> None:
     """docs/kafka.md 2.1: NOT_COORDINATOR. What was not durable has never been."""
     world.answer(commit(1), COMMIT)
     joined = world.answer(join(), JOIN)
@@ -305,7 +306,7 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_the_state_is_read_again(worl
     assert fetched(world) == 5
 
 
-def test_a_log_that_failed_before_we_were_told_fails_the_shard_at_the_next_cut() -> None:
+def test_a_log_that_failed_unnoticed_fails_the_shard_at_the_next_cut() -> None:
     """The flusher's thread is ahead of the loop: a turn may cut for size when the flush has failed already."""
     world = ShardWorld(max_batch_bytes=1_000)
     first = world.ask(commit(1), COMMIT)
@@ -397,7 +398,7 @@ def test_a_topic_deleted_while_its_offsets_are_loading_takes_them_along(world: S
     assert fetched(world) == OFFSET_UNKNOWN
 
 
-def test_whoever_is_gone_is_not_remembered() -> None:
+def test_a_request_whose_connection_is_gone_is_not_remembered() -> None:
     """3.89: a parked request is let go with its connection, once no member holds it."""
     world = ShardWorld(settings=GroupSettings(group_initial_rebalance_delay_ms=3_000))
     asker = world.ask(join(), JOIN)

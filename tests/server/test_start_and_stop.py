@@ -259,7 +259,7 @@ def test_peers_that_hang_up_before_they_are_looked_at_leave_no_trace(daemon: Mus
 # A pause.
 
 
-def test_nobody_is_expired_for_our_own_sleep(daemon: MusterDaemon) -> None:
+def test_no_member_is_expired_for_our_own_sleep(daemon: MusterDaemon) -> None:
     """One member waits for the answer to a heartbeat; the other's machine slept as long as ours."""
     with WireClient(daemon.bootstrap) as waiting, WireClient(daemon.bootstrap) as asleep:
         members = [(waiting, "waiting"), (asleep, "asleep")]

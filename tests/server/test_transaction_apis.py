@@ -74,8 +74,8 @@ def test_many_transactions_are_asked_of_many_shards_and_answered_as_one(client: 
         for partition in topic.results_by_partition
     }
     assert errors == {ErrorCode.NONE}
-    described = client.ask(DescribeTransactionsRequest(transactional_ids=[*NAMES, "nobody"]), 0)
-    assert [each.transactional_id for each in described.transaction_states] == [*NAMES, "nobody"]
+    described = client.ask(DescribeTransactionsRequest(transactional_ids=[*NAMES, "unused"]), 0)
+    assert [each.transactional_id for each in described.transaction_states] == [*NAMES, "unused"]
     listed = client.ask(ListTransactionsRequest(transactional_id_pattern="app-.*"), 2)
     assert sorted(each.transactional_id for each in listed.transaction_states) == NAMES
     wrong = client.ask(ListTransactionsRequest(transactional_id_pattern="["), 2)
@@ -84,7 +84,7 @@ def test_many_transactions_are_asked_of_many_shards_and_answered_as_one(client: 
     assert (unknown.unknown_state_filters, unknown.transaction_states) == (["Nonsense"], [])
 
 
-def test_nothing_asked_nothing_told(client: WireClient) -> None:
+def test_nothing_asked_nothing_answered(client: WireClient) -> None:
     assert client.ask(DescribeTransactionsRequest(transactional_ids=[]), 0).transaction_states == []
     assert client.ask(AddPartitionsToTxnRequest(), 5).results_by_transaction == []
 

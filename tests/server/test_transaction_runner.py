@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
-from coordinator.runtime.clock import Clock
-from coordinator.runtime.loading import load_shard
+from coordinator.effects import GroupEvent, MarkersWanted
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.transaction_shards import transaction_shards
 from coordinator.transactions.shard import TransactionShard
@@ -21,6 +18,7 @@ from coordinator.transactions.states import (
     TransactionStatus,
 )
 from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, RunnerWorld
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -30,83 +28,34 @@ from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.records import Codec
 from storage.files import StorageError
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, Asker, FakeLog
 
 FULL = StorageError("write", BROKEN.path, "No space left on device", 28)
 
 
-class World:
-    """A runner with one loaded shard of transactions; implements `shard_runner.World`."""
+class World(RunnerWorld[ShardRunner[TransactionShard]]):
+    """One loaded shard of transactions."""
 
     def __init__(self) -> None:
+        super().__init__()
         deps = TransactionDeps(lambda: 7, {"orders": 4}.get, lambda group_id: 0)
-        self.kind = transaction_shards(
-            lambda partition: TransactionShard(partition, TransactionSettings(), deps)
-        )
-        self.log = FakeLog(1 << 20)
-        self.time_ms = 1_000
-        self.timers: dict[tuple[Any, ...], int] = {}
-        self.flushes: list[Callable[[StorageError | None], None]] = []
         self.markers: list[tuple[MarkersWanted, Callable[[], None]]] = []
-        self.waits_for_room = 0
         self.runner = ShardRunner(
-            self.kind,
+            transaction_shards(lambda partition: TransactionShard(partition, TransactionSettings(), deps)),
             0,
             self.log,  # type: ignore[arg-type]
             self,
-            lambda: None,
+            self.on_durable,
             max_batch_bytes=1 << 20,
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
         self.load()
 
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def wall_ms(self) -> int:
-        return WALL_MS
-
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        self.timers.pop(key, None)
-        if deadline_ms is not None:
-            self.timers[key] = deadline_ms
-
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         raise AssertionError("transactions have no history")
 
-    def on_dirty(self, runner: ShardRunner[Any]) -> None:
-        """A test ends the turn."""
-
-    def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
-        self.flushes.append(done)
-
-    def reload(self, runner: ShardRunner[Any]) -> None:
-        """A test loads."""
-
-    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None:
-        self.waits_for_room += 1
-
     def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         self.markers.append((wanted, done))
-
-    def load(self) -> None:
-        shard = self.kind.new_shard(0)
-        self.runner.start(load_shard(self.kind, shard, self.log, Clock(), 1 << 20, cut_back=True))  # type: ignore[arg-type]
-
-    def flush(self, error: StorageError | None = None) -> None:
-        """What the turn gathered is on the disk, or is not."""
-        self.runner.end_turn()
-        if error is None:
-            self.log.flush()
-        else:
-            self.log.failure = error
-        self.flushes.pop()(error)
-
-    def ask(self, request: Any, version: int) -> Asker:
-        asker = Asker()
-        self.runner.request(request, RequestContext(asker, version, "client", "/127.0.0.1", WALL_MS))
-        return asker
 
     def state(self) -> TransactionStatus:
         assert self.runner.shard is not None
@@ -146,7 +95,7 @@ def test_markers_begin_and_the_client_is_answered_when_the_outcome_is_durable(wo
     assert world.state() is COMPLETE_COMMIT
 
 
-def test_a_slow_disk_is_told_to_the_client_and_the_markers_wait_for_it(world: World) -> None:
+def test_a_slow_disk_is_reported_to_the_client_and_the_markers_wait_for_it(world: World) -> None:
     commit = world.ask(COMMIT, 5)
     world.runner.end_turn()
     for _ in range(2):
@@ -191,7 +140,7 @@ def test_markers_that_are_written_while_there_is_no_room_count_when_there_is(wor
     world.ask(InitProducerIdRequest(transactional_id="other", transaction_timeout_ms=1), 5)
     world.flush(FULL)
     world.load()
-    assert world.waits_for_room == 1
+    assert len(world.no_room) == 1
     assert world.ask(ADD, 3).answer.results_by_topic_v3_and_below[0].results_by_partition[
         0
     ].partition_error_code == (ErrorCode.COORDINATOR_NOT_AVAILABLE)

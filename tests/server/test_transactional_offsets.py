@@ -32,7 +32,7 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 def end_of_the_log(client: WireClient, isolation_level: int) -> int:
-    """Of the one offsets partition, as a reader of this level is told it."""
+    """Of the one offsets partition, as a reader of this level gets it."""
     asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     topic = ListOffsetsTopic(name=GROUP_METADATA_TOPIC, partitions=[asked])
     answer = client.ask(ListOffsetsRequest(isolation_level=isolation_level, topics=[topic]), 7)
@@ -40,7 +40,7 @@ def end_of_the_log(client: WireClient, isolation_level: int) -> int:
 
 
 def stable_offset(client: WireClient) -> tuple[int, int]:
-    """What a stable reader of the group is told: error and offset; the group's own error while it loads."""
+    """What a stable reader of the group gets: error and offset; the group's own error while it loads."""
     topic = OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
     group = OffsetFetchRequestGroup(group_id="g", topics=[topic])
     (answer,) = client.ask(OffsetFetchRequest(groups=[group], require_stable=True), 9).groups

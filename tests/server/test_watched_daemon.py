@@ -38,7 +38,7 @@ RESUMED = re.compile(r"^(\d+) +<\.\.\. (\w+) resumed>(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A system call; `begun` and `ended` are lines of the trace, so they tell what came before what."""
+    """A system call; `begun` and `ended` are lines of the trace, so they show what came before what."""
 
     name: str
     file: str

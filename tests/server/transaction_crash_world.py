@@ -39,7 +39,7 @@ READ_COMMITTED = 1
 
 
 class TransactionCrashWorld(CrashWorld):
-    """Implements `shard_runner.World` for both kinds of shards."""
+    """With a shard of transactions as well, whose markers are written."""
 
     def __init__(
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
@@ -49,12 +49,11 @@ class TransactionCrashWorld(CrashWorld):
         markers = Markers(self.registry, lambda index: self.runners[index])
         self._sender = MarkerSender(markers.write, self, self.queue.append)
         (state,) = topic.partitions
-        host: Any = self
         self.transactions = ShardRunner(
             transaction_shards(self._new_shard),
             state.index,
             state.log,
-            host,
+            self,
             state.advanced,
             max_batch_bytes=1000,
             codec=Codec.NONE,
@@ -62,7 +61,7 @@ class TransactionCrashWorld(CrashWorld):
         )
         self.given: set[int] = set()
         self._shrink_segments()
-        self._load(self.transactions, cut_back=False)
+        self.read_shard(self.transactions, cut_back=False)
         self.settle()  # Markers of what was decided in a former life.
 
     def _new_shard(self, partition: int) -> TransactionShard:

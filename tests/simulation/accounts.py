@@ -192,7 +192,7 @@ class Accounts:
         result: Result,
         now_ms: int,
     ) -> None:
-        """Who was heard of when; and that nobody's session ends before its time (3.54 to 3.57)."""
+        """When each member was heard of; and that no session ends before its time (3.54 to 3.57)."""
         own = event.context.reply_to if isinstance(event, RequestReceived) else None
         begun = before is not None and before.state is not group.state and group.state is COMPLETING_REBALANCE
         for reply in result.replies:
@@ -200,8 +200,8 @@ class Accounts:
             if isinstance(request, (JoinGroupRequest, SyncGroupRequest)) and (
                 reply.reply_to is not own or begun
             ):
-                told = getattr(reply.response, "member_id", "") or request.member_id
-                account.heard_ms[told] = now_ms
+                joined_id = getattr(reply.response, "member_id", "") or request.member_id
+                account.heard_ms[joined_id] = now_ms
         if begun or group.state is STABLE:
             for member_id in group.members.keys() - (before.members.keys() if before else set()):
                 account.heard_ms[member_id] = now_ms

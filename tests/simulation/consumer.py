@@ -67,7 +67,7 @@ BROKEN_CLIENT: Final = (
     ErrorCode.GROUP_MAX_SIZE_REACHED,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
 )
-"""Errors that end a consumer: it tells whoever uses it, and does no more."""
+"""Errors that end a consumer: it reports them to its user, and does no more."""
 
 
 class Consumer:
@@ -82,7 +82,7 @@ class Consumer:
         topics: Catalogue,
         offsets: Iterator[int],
     ) -> None:
-        """Commits the numbers of `offsets`, which nobody commits twice."""
+        """Commits the numbers of `offsets`, which are never committed twice."""
         self.profile = profile
         self.subscription = subscription
         self.member_id = ""
@@ -409,7 +409,7 @@ class Consumer:
     # Both.
 
     def _heed(self, error: ErrorCode) -> None:
-        """What a heartbeat or a commit is told."""
+        """The error that a heartbeat or a commit is answered with."""
         if error in BROKEN_CLIENT:
             self._end(error)
         elif error is ErrorCode.UNKNOWN_MEMBER_ID:

@@ -54,7 +54,7 @@ class SimulatedLog:
         self.batches_cleaned = 0
         self._disk = disk
         self._draft: tuple[int, list[bytearray]] | None = None  # What is to come instead of so many batches.
-        self.producers = SimpleNamespace(state=ProducerState())  # Which nobody asks here.
+        self.producers = SimpleNamespace(state=ProducerState())  # Which is never asked here.
         self._on_durable = on_durable
 
     def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
@@ -96,7 +96,7 @@ class SimulatedLog:
         self._draft = None
 
     def clean(self, count: int, wall_ms: int, delete_retention_ms: int) -> bool:
-        """Write the first `count` batches anew, for `swap`; False if there is nothing to do, or more than that."""
+        """Write the first `count` batches again, for `swap`; False if there is nothing to do, or too much."""
         if self._draft is not None or not count:
             return False
         draft = cleaned(self.durable, count, self.clean_offset, wall_ms, delete_retention_ms)

@@ -35,7 +35,7 @@ def _of_membership(group: Group) -> Iterator[str]:
     if group.pending_members & members.keys():
         yield "an id is pending and a member's"
     if not group.pending_sync <= members.keys():
-        yield "a SyncGroup is expected of nobody"
+        yield "a SyncGroup is expected of no member"
     if group.joined_count != sum(m.awaiting_join is not None for m in members.values()):
         yield "joins are miscounted"
 

@@ -24,7 +24,7 @@ class Ledger:
     members: set[str]
 
     def take(self, events: Iterable[GroupEvent]) -> str | None:
-        """Believe `events`; the first that does not go with what is believed already is told."""
+        """Believe `events`; returns the first that contradicts what is believed already."""
         for event in events:
             gone = set(event.removed_member_ids)
             if event.from_state != self.state or not gone <= self.members:

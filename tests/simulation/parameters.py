@@ -1,4 +1,4 @@
-"""What a seed has drawn, in one block: with these a history can be told from others before it is read."""
+"""What a seed has drawn, in one block: these set a history apart from others before it is read."""
 
 from __future__ import annotations
 

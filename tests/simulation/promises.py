@@ -1,7 +1,7 @@
 """What an answer promises, held against what the durable log says at the moment it leaves.
 
 A commit that was acknowledged is on the log, and no later answer may have forgotten it; an assignment is on the
-log as it is told, and gives no partition to two; what was deleted is behind a tombstone. Knows no sessions.
+log as it is answered, and gives no partition to two; what was deleted is behind a tombstone. Knows no sessions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Promises:
-    """`require(holds, promise)` is told of each one."""
+    """`require(holds, promise)` is called with each one."""
 
     def __init__(self, facts: LogFacts, require: Callable[[bool, str], None]) -> None:
         self.name_of: Callable[[bytes], str] = lambda topic_id: ""
@@ -50,7 +50,7 @@ class Promises:
         ] = {}  # By DeleteGroups under way: tombstones there were.
 
     def on_group_ended(self, group_id: str) -> None:
-        """Generations of this group begin anew."""
+        """Generations of this group begin again."""
         self._incarnations[group_id] += 1
 
     def on_read(self, call: Call) -> None:
@@ -119,15 +119,15 @@ class Promises:
     def _on_assignment(self, request: SyncGroupRequest, assignment: bytes) -> None:
         group_id, generation_id = request.group_id, request.generation_id
         durable = self._facts.was_assigned[group_id, generation_id].get(request.member_id)
-        told = f"{request.member_id} of {group_id}, generation {generation_id}"
-        self._require(durable == assignment, f"{told} was told an assignment that is not durable")
+        member = f"{request.member_id} of {group_id}, generation {generation_id}"
+        self._require(durable == assignment, f"{member} was given an assignment that is not durable")
         owners = self._owners[group_id, self._incarnations[group_id], generation_id]
         owner = request.group_instance_id or request.member_id
         for topic_partitions in decode_assignment(assignment).assigned_partitions if assignment else ():
             for partition in topic_partitions.partitions:
                 key = (topic_partitions.topic, partition)
                 other = owners.setdefault(key, owner)
-                self._require(other == owner, f"{told}: {key} has two owners, {other} and {owner}")
+                self._require(other == owner, f"{member}: {key} has two owners, {other} and {owner}")
 
     def _on_fetch_answer(self, call: Call, response: Any) -> None:
         floors = self._floors.pop(id(call), {})

@@ -150,9 +150,9 @@ class Sights:
                 self._marks.reach("sweep_met_open_transaction")
 
     def after(self, event: Event, result: Result) -> None:
-        for told in result.history:
-            if told.cause in CAUSES:
-                self._marks.reach(told.cause)
+        for group_event in result.history:
+            if group_event.cause in CAUSES:
+                self._marks.reach(group_event.cause)
         if result.superseded:
             self._marks.reach("join_superseded")
         match event:

@@ -185,7 +185,7 @@ class Simulation:
         self._play(until_ms)
 
     def _make_peace(self) -> None:
-        """From here on nothing goes wrong, and whoever lives behaves."""
+        """From here on nothing goes wrong, and all that lives behaves."""
         self.network.is_sound = self.disk.is_sound = True
         self.disk.is_full = False
         self.network.cuts.mend_all()

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.prepared import PreparedRequests
-from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -21,13 +19,11 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.groups.consumer import subscription
-from tests.simulation.server import Server
 from tests.simulation.simulation import Simulation, quiet_logs
 from tests.simulation.socket_end import SocketEnd
-from tests.simulation.test_named_lines import HandDisk
-from tests.simulation.timeline import Signal, Timeline
+from tests.simulation.stage import Stage
+from tests.simulation.timeline import Signal
 from tests.simulation.wire import LOST, Wire
-from tests.simulation.witness import Witness
 
 JOIN, HEARTBEAT, COMMIT = 3, 4, 9
 
@@ -45,31 +41,15 @@ class SoundPath:
         return False
 
 
-class World:
-    """A server and one client's connection."""
+class World(Stage):
+    """The stage, and one client's connection to it."""
 
     def __init__(self) -> None:
-        self.timeline = Timeline()
-        self.witness = Witness()
-        self.disk = HandDisk()
-        settings = GroupSettings(group_initial_rebalance_delay_ms=0)
-        self.server = Server(
-            self.timeline, Random(0), self.disk, settings, Topics(orders=4), 1, ["g"], self.witness
-        )
-        self.server.start()
-        self.wire = self.new_wire()
-        self.answers: list[Any] = []
+        super().__init__()
+        self.wire = Wire("c", self.server, self.timeline, Random(0), SoundPath())
 
-    def new_wire(self) -> Wire:
-        return Wire("c", self.server, self.timeline, Random(0), SoundPath())
-
-    def run(self, for_ms: int = 20) -> None:
-        reached: list[bool] = []
-        self.timeline.after(for_ms, lambda: reached.append(True))
-        while not reached:
-            self.timeline.step()
-
-    def send(self, request: Any, version: int) -> Signal:
+    def write(self, request: Any, version: int) -> Signal:
+        """Send `request` on the connection; the signal is set with its answer."""
         answer = Signal()
         self.wire.send(request, version, answer)
         return answer
@@ -89,7 +69,7 @@ def commit(offset: int) -> OffsetCommitRequest:
 
 
 def beat() -> HeartbeatRequest:
-    return HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="unknown")
 
 
 def join() -> JoinGroupRequest:
@@ -105,14 +85,14 @@ def join() -> JoinGroupRequest:
 
 def test_a_request_behind_one_that_waits_is_answered_after_it(world: World) -> None:
     world.disk.is_held = True
-    commits = [world.send(commit(offset), COMMIT) for offset in range(3)]
-    heartbeat = world.send(beat(), HEARTBEAT)
-    world.run()
+    commits = [world.write(commit(offset), COMMIT) for offset in range(3)]
+    heartbeat = world.write(beat(), HEARTBEAT)
+    world.run(20)
     assert not any(answer.is_set for answer in [*commits, heartbeat])
     world.disk.is_held = False
     for end in world.disk.waiting:
         end(None)
-    world.run()
+    world.run(20)
     assert [answer.value.topics[0].partitions[0].error_code for answer in commits] == [0, 0, 0]
     assert heartbeat.value.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert not world.witness.violations
@@ -120,29 +100,29 @@ def test_a_request_behind_one_that_waits_is_answered_after_it(world: World) -> N
 
 def test_what_breaks_takes_all_that_was_on_its_way(world: World) -> None:
     world.disk.is_held = True
-    answers = [world.send(commit(1), COMMIT), world.send(beat(), HEARTBEAT)]
-    world.run()
+    answers = [world.write(commit(1), COMMIT), world.write(beat(), HEARTBEAT)]
+    world.run(20)
     world.server.crash()
-    world.run()
+    world.run(20)
     assert [answer.value for answer in answers] == [LOST, LOST]
     assert not world.wire.is_open
 
 
 def test_a_frame_that_breaks_off_is_no_request(world: World) -> None:
     world.wire.send_in_part(commit(1), COMMIT)
-    world.run()
+    world.run(20)
     assert world.witness.calls == 0
     assert not world.server.ends, "the daemon has let go of it"
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_answers_in_another_order_than_the_requests_are_seen(world: World, swapped: bool) -> None:
-    world.send(join(), JOIN)
-    world.send(beat(), HEARTBEAT)
+    world.write(join(), JOIN)
+    world.write(beat(), HEARTBEAT)
     (end,) = ends_after_a_step(world)
     written: list[bytes] = []
     end.write = written.append  # type: ignore[assignment, method-assign]
-    world.run()
+    world.run(20)
     joined, beaten = split(b"".join(written))
     SocketEnd.write(end, beaten + joined if swapped else joined + beaten)
     assert [" was answered before " in found for found in world.witness.violations] == [True] * swapped

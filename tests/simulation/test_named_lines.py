@@ -1,232 +1,33 @@
 """The lines of docs/kafka.md that one healthy broker cannot be brought to, each played in the simulation.
 
-Here the disk does what a test tells it to: it holds, fails or hangs. A shard that is lost - in Kafka because
+Here a test commands the disk: it holds, fails or hangs. A shard that is lost - in Kafka because
 another broker leads it now, here because its disk failed - is read again, under the next life of its runner:
 what Kafka calls an epoch. Time is virtual, and every step is watched by the witness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import decode_record
-from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
-from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from coordinator.groups.classic.states import PREPARING_REBALANCE
+from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.runtime.outages import TRY_AGAIN_MS
-from coordinator.runtime.shard_runner import ShardRunner, ShardState
+from coordinator.runtime.shard_runner import ShardState
 from coordinator.server.find_coordinator import FindCoordinator
-from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.records import parse_header, read_records
-from storage.files import StorageError
-from tests.groups.consumer import subscription
 from tests.simulation.call import Call
-from tests.simulation.disk import BROKEN, Disk, Done, SimulatedFlusher, SimulatedLog
-from tests.simulation.server import COMMIT_TIMEOUT_MS, Server
+from tests.simulation.disk import BROKEN
+from tests.simulation.server import COMMIT_TIMEOUT_MS
 from tests.simulation.simulation import quiet_logs
-from tests.simulation.timeline import Origin, ProcessLoop, Timeline
-from tests.simulation.witness import Witness
-
-JOIN, SYNC, HEARTBEAT, COMMIT, DESCRIBE = 9, 5, 4, 9, 6
-OLD_JOIN = 3  # Of clients that are members at once, without the id handshake.
-SESSION_MS, REBALANCE_MS = 10_000, 60_000
-G, OTHER = "g", "h"
-
-
-class HandFlusher(SimulatedFlusher):
-    """Flushes at once, unless the disk is held: then when the test says so."""
-
-    def __init__(self, loop: ProcessLoop, disk: HandDisk) -> None:
-        super().__init__(loop, disk)
-        self._hand = disk
-
-    def schedule(self, log: SimulatedLog, done: Done) -> None:
-        batches = list(log.staged)
-
-        def end(error: StorageError | None) -> None:
-            if error is None:
-                log.flush(batches)
-            else:
-                log.failure = error
-            done(error)
-
-        if self._hand.is_held:
-            self._hand.waiting.append(end)
-        else:
-            self._loop.run_at(self._loop.timeline.now_ms, Origin.THREAD, lambda: end(None))
-
-    def close(self) -> None:
-        """Wait for what is under way."""
-        while self._hand.waiting:
-            self._hand.waiting.pop(0)(None)
-
-
-class HandDisk(Disk):
-    """`waiting` are the flushes under way while it is held."""
-
-    def __init__(self) -> None:
-        super().__init__(Random(0))
-        self.is_sound = True
-        self.is_held = False
-        self.loading_ms = 1
-        self.waiting: list[Done] = []
-
-    def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
-        return HandFlusher(loop, self)
-
-    def load_ms(self) -> int:
-        return self.loading_ms
-
-
-class Stage:
-    """One server of one shard, on which a test plays by hand."""
-
-    def __init__(self, group_max_size: int = 100) -> None:
-        self.timeline = Timeline()
-        self.witness = Witness()
-        self.disk = HandDisk()
-        settings = GroupSettings(group_initial_rebalance_delay_ms=0, group_max_size=group_max_size)
-        topics = Topics(orders=4, clicks=2)
-        self.server = Server(
-            self.timeline, Random(0), self.disk, settings, topics, 1, [G, OTHER, "solo"], self.witness
-        )
-        self.server.start()
-        self.run(1)
-
-    @property
-    def runner(self) -> ShardRunner[Any]:
-        return self.server.runners[0]
-
-    def group(self, group_id: str = G) -> Group:
-        assert self.runner.shard is not None
-        group: Group = self.runner.shard.groups[group_id]
-        return group
-
-    def run(self, for_ms: int = 10) -> None:
-        """Let time pass."""
-        reached: list[bool] = []
-        self.timeline.after(for_ms, lambda: reached.append(True))
-        while not reached:
-            self.timeline.step()
-            self.witness.look()
-            assert not self.witness.violations
-
-    def send(self, request: Any, version: int, *, runs: bool = True, then: Any = lambda _: None) -> Call:
-        """Have `request` come to the server; `then` is told the answer. Unless it `runs`, nothing happens yet."""
-        call = Call(request, version, "client", self.witness, then, lambda: None)
-        self.server.deliver(call)
-        if runs:
-            self.run()
-        return call
-
-    def ask(self, request: Any, version: int) -> Any:
-        """The answer, which must be there at once."""
-        answer = self.send(request, version).answer
-        assert answer is not None
-        return answer
-
-    # What clients say.
-
-    def join(
-        self,
-        member_id: str = "",
-        instance_id: str | None = None,
-        group_id: str = G,
-        rebalance_ms: int = REBALANCE_MS,
-    ) -> Call:
-        request = JoinGroupRequest(
-            group_id=group_id,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=rebalance_ms,
-            member_id=member_id,
-            group_instance_id=instance_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("orders"))],
-        )
-        return self.send(request, OLD_JOIN if instance_id is None else JOIN)
-
-    def sync(self, joined: Any, group_id: str = G, instance_id: str | None = None) -> Call:
-        """The leader gives everybody their own id."""
-        given = [
-            SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"")
-            for member in joined.members
-        ]
-        request = SyncGroupRequest(
-            group_id=group_id,
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
-            group_instance_id=instance_id,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=given,
-        )
-        return self.send(request, SYNC)
-
-    def heartbeat(self, joined: Any) -> ErrorCode:
-        request = HeartbeatRequest(group_id=G, generation_id=joined.generation_id, member_id=joined.member_id)
-        return ErrorCode(self.ask(request, HEARTBEAT).error_code)
-
-    def commit(
-        self,
-        offset: int,
-        group_id: str = OTHER,
-        *,
-        runs: bool = True,
-        then: Callable[[int], None] = lambda _: None,
-    ) -> Call:
-        """Of a consumer without a group; `then` is told `offset` when it is answered."""
-        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-        request = OffsetCommitRequest(group_id=group_id, topics=[topic])
-        return self.send(request, COMMIT, runs=runs, then=lambda _: then(offset))
-
-    def described(self, group_id: str = G) -> Any:
-        return self.ask(DescribeGroupsRequest(groups=[group_id]), DESCRIBE).groups[0]
-
-    def joined(self, count: int, group_id: str = G) -> list[Any]:
-        """Bring a group of one or two to CompletingRebalance; the answers to their joins, the leader's first."""
-        leader = self.join(group_id=group_id)
-        if count == 1:
-            return [leader.answer]
-        follower = self.join(group_id=group_id)
-        leader = self.join(leader.answer.member_id, group_id=group_id)
-        return [leader.answer, follower.answer]
-
-    def stable(self, instance_id: str | None, rebalance_ms: int = REBALANCE_MS) -> list[Any]:
-        """Bring a group of one to Stable; the answer to its join."""
-        joined = self.join(instance_id=instance_id, rebalance_ms=rebalance_ms).answer
-        assert self.sync(joined, instance_id=instance_id).answer.error_code == ErrorCode.NONE
-        assert self.group().state is STABLE
-        return [joined]
-
-    # What the disk does.
-
-    def hold_disk(self) -> None:
-        self.disk.is_held = True
-
-    def release_disk(self, error: StorageError | None = None) -> None:
-        """What was under way ends, and the disk is as quick as before."""
-        self.disk.is_held = False
-        waiting, self.disk.waiting = self.disk.waiting, []
-        for end in waiting:
-            end(error)
-        self.run()
+from tests.simulation.stage import OTHER, SESSION_MS, G, Stage
 
 
 def committed(call: Call) -> ErrorCode:
@@ -256,7 +57,7 @@ def test_3_38_a_new_id_that_cannot_be_stored_leaves_the_old_one_as_it_was(stage:
     (before,) = stage.stable("one")
     stage.hold_disk()
     returning = stage.join(instance_id="one")
-    assert [returning.answer] == [None], "not told before it is stored"
+    assert [returning.answer] == [None], "not given before it is stored"
     stage.run(COMMIT_TIMEOUT_MS)
     assert (returning.answer.error_code, returning.answer.member_id) == (15, "")
     assert stage.heartbeat(before) is ErrorCode.NONE
@@ -272,7 +73,7 @@ def test_3_38_the_old_id_is_back_when_the_disk_failed(stage: Stage) -> None:
     assert stage.heartbeat(before) is ErrorCode.NONE
 
 
-def test_3_49_an_assignment_that_is_not_stored_is_nobodys(stage: Stage) -> None:
+def test_3_49_an_assignment_that_is_not_stored_is_given_to_no_member(stage: Stage) -> None:
     leader, follower = stage.joined(2)
     stage.hold_disk()
     syncs = [stage.sync(follower), stage.sync(leader)]
@@ -308,7 +109,7 @@ def test_3_69_while_loading_heartbeats_are_fine_syncs_join_again_and_all_else_wa
     assert stage.described().group_state == "Stable"
 
 
-def test_3_70_whoever_waits_on_a_shard_that_is_lost_hears_16(stage: Stage) -> None:
+def test_3_70_all_that_wait_on_a_shard_that_is_lost_get_16(stage: Stage) -> None:
     (leader,) = stage.stable(None)
     joining = stage.join()  # The leader has yet to join again.
     other_leader, other_follower = stage.joined(2, OTHER)
@@ -318,8 +119,8 @@ def test_3_70_whoever_waits_on_a_shard_that_is_lost_hears_16(stage: Stage) -> No
     writing = stage.commit(1, "solo")
     stage.disk.loading_ms = 1_000
     stage.release_disk(BROKEN)
-    told = [call.answer.error_code for call in (joining, syncing, storing)] + [committed(writing)]
-    assert told == [ErrorCode.NOT_COORDINATOR] * 4
+    errors = [call.answer.error_code for call in (joining, syncing, storing)] + [committed(writing)]
+    assert errors == [ErrorCode.NOT_COORDINATOR] * 4
     assert stage.runner.shard is None, "groups, sessions and rebalances are gone with it"
     stage.run(SESSION_MS)
     assert stage.heartbeat(leader) is ErrorCode.NONE, "a full session from the load on, not from before"
@@ -328,7 +129,7 @@ def test_3_70_whoever_waits_on_a_shard_that_is_lost_hears_16(stage: Stage) -> No
 def test_3_71_a_shard_that_cannot_be_read_answers_16_until_it_can(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And whoever looks for its coordinator is sent here all the while: there is no other."""
+    """And a client that looks for its coordinator is sent here all the while: there is no other."""
     (leader,) = stage.stable(None)
     log = stage.server.logs[0]
     with monkeypatch.context() as broken:
@@ -359,7 +160,7 @@ def test_3_72_news_of_a_life_that_has_ended_is_ignored(stage: Stage) -> None:
     stage.run()
     assert later.answer is None, "the flush that ended was not its own"
     stage.run(SESSION_MS - 1_000)
-    assert leader.member_id in stage.group().members, "its session began anew with the load"
+    assert leader.member_id in stage.group().members, "its session began again with the load"
     stage.release_disk()
 
 
@@ -372,7 +173,7 @@ def test_3_73_a_coordinator_that_stops_takes_nothing_on_and_fails_who_is_parked(
     stage.server.runtime.stop()
     stage.run()
     assert joining.answer.error_code == ErrorCode.NOT_COORDINATOR
-    assert committed(writing) is ErrorCode.NONE, "what was appended is flushed, and told"
+    assert committed(writing) is ErrorCode.NONE, "what was appended is flushed, and acknowledged"
     assert stage.heartbeat(leader) is ErrorCode.NOT_COORDINATOR
     assert stage.join().answer.error_code == ErrorCode.NOT_COORDINATOR
 
@@ -392,7 +193,7 @@ def test_3_85_two_groups_in_a_batch_that_fails_are_both_as_they_were(stage: Stag
 
 
 def test_3_86_answers_leave_in_the_order_of_the_log(stage: Stage) -> None:
-    """Whoever asked, for whichever group, and however the commits fell into batches."""
+    """Whichever client asked, for whichever group, and however the commits fell into batches."""
     answered: list[int] = []
     stage.hold_disk()
     for offset in range(20):

@@ -1,4 +1,4 @@
-"""Virtual time: what happens next happens at once, and nobody sleeps.
+"""Virtual time: what happens next happens at once, and nothing sleeps.
 
 A `Timeline` is a queue of events by time. Clients are coroutines on it (`Task`): what they await is a sleep or
 an answer, and both are events. `ProcessLoop` is the part of an asyncio loop that the daemon's runtime uses,
@@ -155,7 +155,7 @@ class Outcome:
     def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         try:
             self._value = function(*arguments)
-        except Exception as error:  # Told to whoever asks, as a Future does.
+        except Exception as error:  # Raised by `result`, as a Future does.
             self._error = error
         for callback in self._callbacks:
             callback(self)

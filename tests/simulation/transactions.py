@@ -34,7 +34,7 @@ REQUEST_TIMEOUT_MS: Final = 8_000
 """Longer than anything stays in the network: a request that is repeated comes after the first."""
 BACKOFF_MS: Final = 200
 LATE_MS: Final = 5_000
-"""After so long what was lost is not on its way any more. The classic protocol cannot tell what belongs to an
+"""After so long what was lost is not on its way any more. The classic protocol does not show what belongs to an
 earlier transaction of the same epoch: a classic producer repeats nothing before, and nothing of it comes twice."""
 TOPIC: Final = "orders"
 TIMEOUTS_MS: Final = (10_000, 60_000)

@@ -2,7 +2,7 @@
 
 It keeps accounts of its own - who was heard of when, which ids are open, what is durable - and never asks the
 daemon for them: a rule that believes what it checks finds nothing. What it finds it notes (`violations`);
-whoever drives the simulation looks after each step.
+the driver of the simulation looks after each step.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Witness:
     def on_answer(self, call: Call, response: Any) -> None:
         """An answer leaves the daemon: the only one, and nothing in it that a crash could take back."""
         self.sights.on_answer(call, response)
-        if call.answer is not None:  # (Telling of a request costs more than checking it.)
+        if call.answer is not None:  # (Describing a request costs more than checking it.)
             self.violated(f"{call.request} was answered twice")
         self.deadlines.on_answer(call)
         if call in self.superseded:
@@ -139,7 +139,7 @@ class Witness:
         self.sights.on_topic_deleted()
 
     def on_transaction_committed(self, held: dict[OffsetKey, int]) -> None:
-        """A producer has been told that its transaction, with these offsets in it, is committed."""
+        """A producer has the answer that its transaction, with these offsets in it, is committed."""
         self._promises.on_transaction_committed(held)
 
     # What happens inside a shard.
@@ -210,7 +210,7 @@ class Witness:
                 self._accounts.forget(record.key.group)
 
     def _check_history(self, group: Group, before: Before | None, result: Result) -> None:
-        """Every transition and every change of membership is told."""
+        """Every transition and every change of membership is an event."""
         ledger = Ledger(EMPTY.value, set())
         if before is not None:
             ledger = Ledger(before.state.value, set(before.members))
@@ -219,7 +219,7 @@ class Witness:
             return
         found = Ledger(group.state.value, set(group.members))
         if ledger != found:
-            self.violated(f"{group.group_id} is {found}, told was {ledger}")
+            self.violated(f"{group.group_id} is {found}, its events say {ledger}")
 
     def _check_generation(self, group: Group, before: Before | None) -> None:
         if before is not None:
@@ -238,7 +238,7 @@ class Witness:
             self.require(enough, f"{before.group_id} with {counted} members was called full (3.30, 3.32)")
 
     def _check_prepared(self, before: Before | None, event: PreparedCommitReceived, now_ms: int) -> None:
-        """All of it is stored, whatever is found: so nobody but its member may send it."""
+        """All of it is stored, whatever is found: so only its member may send it."""
         self.marks.reach("commit_was_prepared")
         request: OffsetCommitRequest = event.commit.request
         if before is None:

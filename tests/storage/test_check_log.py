@@ -115,7 +115,7 @@ def test_orphans_are_notes(directory: Path) -> None:
 
 
 def test_a_lost_segment_shows_as_missing_offsets(directory: Path) -> None:
-    """Between segments only: nothing tells it from compaction."""
+    """Between segments only: nothing distinguishes it from compaction."""
     path = segments(directory)[1]
     missing = int(segments(directory)[2].stem) - int(path.stem)
     for suffix in (".log", ".index", ".timeindex"):
@@ -169,7 +169,7 @@ def test_transaction_indexes_and_snapshots_that_are_right(with_transactions: Pat
     assert len(indexes_of(with_transactions)) >= 2
 
 
-def test_an_aborted_transaction_that_no_index_tells_of(with_transactions: Path) -> None:
+def test_an_aborted_transaction_that_no_index_has(with_transactions: Path) -> None:
     indexes_of(with_transactions)[0].unlink()
     ((severity, suffix, what),) = found_in(with_transactions)
     assert (severity, suffix) == (Severity.ERROR, ".txnindex")

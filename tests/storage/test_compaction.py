@@ -171,7 +171,7 @@ def test_small_segments_are_joined_and_offsets_stay_readable(log: PartitionLog) 
 
 
 def test_a_cleaned_segment_ends_where_its_last_one_did(log: PartitionLog) -> None:
-    """An empty batch stands for it: whoever finishes a swap must know how far it reaches."""
+    """An empty batch stands for it: finishing a swap needs to know how far it reaches."""
     put(log, ("a", "1"))
     put(log, ("a", "2"))
     roll(log)
@@ -397,7 +397,7 @@ def test_what_the_retention_took_meanwhile_is_not_brought_back(log: PartitionLog
 
 
 def test_a_cleaned_segment_has_nothing_to_say_of_aborted_transactions(log: PartitionLog) -> None:
-    """Their records are gone from it; those of later segments are told as before, also after a restart."""
+    """Their records are gone from it; those of later segments are listed as before, also after a restart."""
     txn = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
     put(log, ("a", "kept"))
     put(log, ("a", "aborted"), base_sequence=0, **txn)

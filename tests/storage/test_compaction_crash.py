@@ -264,7 +264,7 @@ def test_appends_reads_and_cleanings_go_on_beside_each_other(tmp_path: Path) -> 
             try:
                 while not is_over.is_set():
                     work(chance)
-            except BaseException as problem:  # Told by the test's own thread.
+            except BaseException as problem:  # Raised by the test's own thread.
                 problems.append(problem)
                 is_over.set()
 

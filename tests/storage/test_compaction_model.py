@@ -160,7 +160,7 @@ class World:
         self.check_reads()
 
     def check_reads(self) -> None:
-        """Whoever reads from an offset gets the first batch that ends at or behind it."""
+        """A reader from an offset gets the first batch that ends at or behind it."""
         log = self.log
         assert log.next_offset == log.durable_offset
         starts = [(batch.base_offset, batch.last_offset) for batch, _ in log.batches(0)]

@@ -1,4 +1,4 @@
-"""Group commit: who is told what, on which thread, and how often the disk and the loop are asked."""
+"""Group commit: which outcome arrives where, on which thread, and how often the disk and the loop are asked."""
 
 from __future__ import annotations
 
@@ -199,7 +199,9 @@ def test_a_flush_that_ends_as_the_loop_turns_away_wakes_it_again(loop: Loop) -> 
     flusher.close()
 
 
-def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loop, flusher: Flusher) -> None:
+def test_a_failed_flush_is_reported_to_all_that_wait_and_is_not_tried_again(
+    loop: Loop, flusher: Flusher
+) -> None:
     log = SlowLog()
     seen: list[StorageError | None] = []
     for _ in range(3):
@@ -212,7 +214,7 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_is_not_tried_again(loop: Loo
 
 
 def test_a_bug_in_a_flush_surfaces_on_the_loop(loop: Loop) -> None:
-    """And nobody waits for ever: they are told that it failed."""
+    """And none waits for ever: all are called with the failure."""
     flusher, log = Flusher(1, loop.post), SlowLog()
     seen: list[StorageError | None] = []
     log.stage()
@@ -248,7 +250,7 @@ def test_a_bug_in_one_flush_does_not_hold_up_the_outcomes_behind_it(loop: Loop) 
 
 
 def test_what_was_cut_back_before_its_flush_is_not_flushed_for_ever(loop: Loop, flusher: Flusher) -> None:
-    """Whoever cut the log back has told those who waited; there is nothing left that could become durable."""
+    """Cutting the log back has answered those who waited; there is nothing left that could become durable."""
     log = SlowLog()
     seen: list[StorageError | None] = []
     log.stage()
@@ -277,7 +279,7 @@ def test_close_flushes_all_that_was_scheduled(loop: Loop) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
 
 
-def test_nobody_is_told_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -> None:
+def test_no_outcome_is_reported_before_the_disk_has_synced(tmp_path: Path, loop: Loop) -> None:
     """Real logs: at every `done`, the last sync of the log's file came after its last write."""
     files, flusher = FaultyFiles(tmp_path), Flusher(2, loop.post)
     logs = [open_log(tmp_path / f"t-{number}", SMALL, files) for number in range(4)]

@@ -101,7 +101,7 @@ def test_a_path_that_is_no_directory_is_refused_in_one_sentence(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("number", [13, 28, 30])
-def test_a_disk_that_refuses_is_told_in_one_sentence_and_the_lock_released(
+def test_a_disk_that_refuses_is_reported_in_one_sentence_and_the_lock_released(
     tmp_path: Path, number: int
 ) -> None:
     files = FaultyFiles(tmp_path)
@@ -149,7 +149,7 @@ def test_meta_properties_as_kafka_writes_them_are_read(tmp_path: Path) -> None:
         ("garbage", "is no meta.properties file"),
     ],
 )
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_directory_of_another_broker_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(LogDirectoryError, match=reason):
         take(tmp_path)

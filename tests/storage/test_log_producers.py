@@ -16,7 +16,7 @@ from storage.log.log_producers import ReadProducers
 from storage.log.partition_log import PartitionLog
 from storage.producers.producer_snapshot import snapshot_offsets
 from tests.storage.logs import NOW_MS, SMALL, fill, open_log, reopen
-from tests.storage.transactions import assert_tells_the_story, end, known, put, story_of
+from tests.storage.transactions import assert_story_is_complete, end, known, put, story_of
 
 FIRST = "00000000000000000000"
 
@@ -70,7 +70,7 @@ def test_many_transactions_over_many_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     lively(log)
     assert len(log.segments) > 4
-    assert_tells_the_story(log)
+    assert_story_is_complete(log)
     for start, stop in ((0, 5), (7, 20), (20, log.next_offset), (3, 4)):
         expected = [
             each for each in story_of(log).aborted if each.last_offset >= start and each.first_offset < stop
@@ -86,9 +86,9 @@ def test_after_a_clean_stop_nothing_is_read_but_the_snapshot(tmp_path: Path) -> 
     found = again.producers.read(NOW_MS)
     assert (found.scanned_bytes, found.snapshot_offset, found.damaged) == (0, log.next_offset, [])
     again.producers.state = found.state
-    assert_tells_the_story(again)
+    assert_story_is_complete(again)
     lively(again)
-    assert_tells_the_story(again)
+    assert_story_is_complete(again)
 
 
 def test_a_second_stop_writes_no_second_snapshot_of_the_same(tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_a_damaged_snapshot_is_left_out_and_the_log_read(tmp_path: Path, damage:
     assert [each for each, _ in found.damaged] == [path]
     assert found.scanned_bytes == log.size_bytes
     assert not path.exists()
-    assert_tells_the_story(log)
+    assert_story_is_complete(log)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut"])
-def test_a_damaged_transaction_index_is_made_anew(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_transaction_index_is_made_again(tmp_path: Path, damage: str) -> None:
     directory = stopped(tmp_path)
     path = min(each for each in directory.glob("*.txnindex") if each.stat().st_size)
     data = bytearray(path.read_bytes())
@@ -169,18 +169,18 @@ def test_a_damaged_transaction_index_is_made_anew(tmp_path: Path, damage: str) -
     path.write_bytes(data if damage == "flipped" else data[2:-5])
     log, found = start(directory)
     assert [each for each, _ in found.damaged] == [path]
-    assert_tells_the_story(log)
+    assert_story_is_complete(log)
     log.close()
-    assert_tells_the_story(start(directory)[0])
+    assert_story_is_complete(start(directory)[0])
 
 
-def test_without_any_of_these_files_the_log_alone_tells(tmp_path: Path) -> None:
+def test_without_any_of_these_files_the_log_alone_is_enough(tmp_path: Path) -> None:
     directory = stopped(tmp_path)
     for path in (*directory.glob("*.txnindex"), *directory.glob("*.snapshot")):
         path.unlink()
     log, found = start(directory)
     assert found.scanned_bytes == log.size_bytes
-    assert_tells_the_story(log)
+    assert_story_is_complete(log)
 
 
 def test_what_was_cut_off_counts_no_more(tmp_path: Path) -> None:
@@ -193,12 +193,12 @@ def test_what_was_cut_off_counts_no_more(tmp_path: Path) -> None:
         log.truncate_to(offset)
         assert log.producers.state is None
         known(log)
-        assert_tells_the_story(log)
+        assert_story_is_complete(log)
         put(log, 9, story_sequence(log, 9))
         end(log, 9, commit=False)
         log.flush()
         log.producers.settle()
-        assert_tells_the_story(log)
+        assert_story_is_complete(log)
     assert all(int(path.stem) <= log.next_offset for path in log.directory.glob("*.snapshot"))
 
 
@@ -334,7 +334,7 @@ def check_image(directory: Path, workload: Workload, config: LogConfig) -> None:
     if config.flush is FlushPolicy.FSYNC:
         assert log.durable_offset >= workload.acknowledged
     known(log)
-    assert_tells_the_story(log)
+    assert_story_is_complete(log)
     lively(log, turns=2)
     log.close()
     again = PartitionLog.open(
@@ -342,7 +342,7 @@ def check_image(directory: Path, workload: Workload, config: LogConfig) -> None:
     )
     assert again.producers.read(NOW_MS).scanned_bytes == 0
     known(again)
-    assert_tells_the_story(again)
+    assert_story_is_complete(again)
 
 
 def new(path: Path) -> Path:

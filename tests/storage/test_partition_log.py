@@ -98,7 +98,7 @@ def test_a_warm_log_is_read_without_waiting(tmp_path: Path) -> None:
     try:
         found = log.find_nowait(1, EVERYTHING)
     except WouldBlock:
-        pytest.skip("this file system cannot tell whether a read would wait")
+        pytest.skip("this file system does not know whether a read would wait")
     assert found is not None
     assert found.read_nowait(0, len(found)) == log.read(1, EVERYTHING)
 
@@ -378,7 +378,7 @@ def test_segments_below_the_start_of_the_log_go(tmp_path: Path) -> None:
     assert log.apply_retention(NOW_MS) == 2
 
 
-def test_a_replay_asks_the_disk_for_as_much_as_it_is_told(
+def test_a_replay_asks_the_disk_for_as_much_as_its_buffer_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`offsets.load.buffer.size`: little memory, or few reads."""

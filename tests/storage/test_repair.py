@@ -58,7 +58,7 @@ def test_a_sound_log_is_copied_byte_for_byte(source: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
-def test_a_flipped_byte_costs_its_batch_and_is_told(source: Path, number: int) -> None:
+def test_a_flipped_byte_costs_its_batch_and_is_reported(source: Path, number: int) -> None:
     path = segments(source)[number]
     flip(path, 80)
     result, target = repair(source)
@@ -78,7 +78,7 @@ def test_a_lost_end_is_not_given_again(source: Path) -> None:
     assert open_log(target, LogConfig()).next_offset == END
 
 
-def test_lost_segments_at_the_end_are_told_and_their_offsets_kept_free(source: Path) -> None:
+def test_lost_segments_at_the_end_are_reported_and_their_offsets_kept_free(source: Path) -> None:
     gone = segments(source)[-1]
     base = int(gone.stem)
     gone.unlink()
@@ -99,7 +99,7 @@ def test_nothing_but_zeros_leaves_an_empty_log_at_its_end(source: Path) -> None:
     assert open_log(target, LogConfig()).next_offset == END
 
 
-def test_a_gap_in_the_last_segment_is_told_and_the_copy_opens(source: Path) -> None:
+def test_a_gap_in_the_last_segment_is_reported_and_the_copy_opens(source: Path) -> None:
     path = segments(source)[-1]
     data, base = path.read_bytes(), int(path.stem)
     size = 12 + int.from_bytes(data[8:12], "big")
@@ -109,7 +109,7 @@ def test_a_gap_in_the_last_segment_is_told_and_the_copy_opens(source: Path) -> N
     assert (base + 4, base + 5) in spans_of(target)
 
 
-def test_files_that_are_no_part_of_the_log_are_left_behind_and_told(source: Path) -> None:
+def test_files_that_are_no_part_of_the_log_are_left_behind_and_reported(source: Path) -> None:
     (source / "00000000000000000000.log.torn-0").write_bytes(b"x")
     (source / "00000000000000000000.txnindex").write_bytes(b"")
     result, target = repair(source)

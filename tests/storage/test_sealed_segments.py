@@ -129,11 +129,11 @@ def forget_list(root: Path) -> None:
     (root / SEALED_SEGMENTS).unlink()
 
 
-def write_points_anew(root: Path) -> None:
+def rewrite_points(root: Path) -> None:
     (root / POINTS).write_text("0\n2\nc 0 54\nd 0 0\n")
 
 
-@pytest.mark.parametrize("exchange", [forget_list, write_points_anew, lambda root: (root / POINTS).unlink()])
+@pytest.mark.parametrize("exchange", [forget_list, rewrite_points, lambda root: (root / POINTS).unlink()])
 def test_segments_of_another_program_are_taken_as_they_are(
     tmp_path: Path, exchange: Callable[[Path], None]
 ) -> None:
@@ -151,7 +151,7 @@ def test_segments_of_another_program_are_taken_as_they_are(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"recovery_points": 1}', '{"crc32c": 1, "recovery_points": 1, "partitions": {}}']
 )
-def test_a_garbled_list_is_told_and_not_used(tmp_path: Path, text: str) -> None:
+def test_a_garbled_list_is_logged_and_not_used(tmp_path: Path, text: str) -> None:
     end(living(tmp_path), "clean")
     (tmp_path / SEALED_SEGMENTS).write_text(text)
     directory = take(tmp_path)
@@ -326,7 +326,7 @@ def test_a_disk_error_at_any_moment_never_turns_a_healthy_log_into_a_corrupt_one
         except CorruptSegment:
             raise
         except (StorageError, LogDirectoryError):
-            pass  # What the daemon would be told; seen below is what it leaves.
+            pass  # What the daemon would see; checked below is what it leaves.
         if not any(each.name.startswith("failed") for each in files.operations):
             assert nth > 400
             return
@@ -374,7 +374,7 @@ def test_a_checkpoint_amid_a_change_says_nothing_of_what_is_changing(tmp_path: P
     assert points > 10
 
 
-def test_base_offsets_are_told_by_names(tmp_path: Path) -> None:
+def test_base_offsets_are_read_from_names(tmp_path: Path) -> None:
     end(living(tmp_path), "clean")
     known = read_sealed_segments(Files(), tmp_path)
     assert known is not None

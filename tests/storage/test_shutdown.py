@@ -93,7 +93,7 @@ def test_a_log_that_failed_makes_the_shutdown_unclean(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_cannot_be_closed_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_closed_is_reported(tmp_path: Path) -> None:
     files = FaultyFiles(tmp_path)
     directory = take(tmp_path, files)
     filled(directory).append(batch(), wall_ms=NOW_MS)
@@ -146,14 +146,14 @@ def test_entries_of_partitions_that_are_gone_are_dropped_at_once(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["\n", "garbage", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "\xff"])
-def test_a_garbled_checkpoint_is_told_and_not_used(tmp_path: Path, text: str) -> None:
+def test_a_garbled_checkpoint_is_logged_and_not_used(tmp_path: Path, text: str) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_text(text, encoding="latin-1")
     directory = take(tmp_path)
     assert ["it is not used" in warning for warning in directory.warnings] == [True]
     assert directory.close() == []
 
 
-def test_where_a_log_starts_is_remembered_only_where_its_files_do_not_tell(tmp_path: Path) -> None:
+def test_where_a_log_starts_is_remembered_only_where_its_files_do_not_show_it(tmp_path: Path) -> None:
     """What is not written cannot rot: a wrong digit would hide records, or bring deleted ones back."""
     directory = take(tmp_path)
     log = filled(directory)
@@ -195,7 +195,7 @@ def test_a_log_that_could_not_be_opened_is_opened_later_and_keeps_its_checkpoint
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "{}", '{"version":1}', "[0]"])
-def test_a_garbled_marker_of_a_clean_shutdown_is_told_and_not_believed(tmp_path: Path, text: str) -> None:
+def test_a_garbled_marker_of_a_clean_shutdown_is_logged_and_not_believed(tmp_path: Path, text: str) -> None:
     directory = take(tmp_path)
     filled(directory)
     assert directory.close() == []

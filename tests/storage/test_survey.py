@@ -1,4 +1,4 @@
-"""A survey tells every byte of a segment: a batch that checks, or damage with its place and its reason."""
+"""A survey accounts for every byte of a segment: a batch that checks, or damage with its place and its reason."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0) ->
 
 @dataclass(slots=True)
 class Story:
-    """What a log tells of its transactions, read record by record."""
+    """What a log says of its transactions, read record by record."""
 
     open: dict[int, int] = field(default_factory=dict)
     aborted: list[AbortedTransaction] = field(default_factory=list)
@@ -64,7 +64,7 @@ def known(log: PartitionLog) -> ProducerState:
     return log.producers.state
 
 
-def assert_tells_the_story(log: PartitionLog) -> None:
+def assert_story_is_complete(log: PartitionLog) -> None:
     """What is known of the log's producers is what its records say."""
     story, state = story_of(log), log.producers.state
     assert state is not None

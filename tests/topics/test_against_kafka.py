@@ -164,7 +164,7 @@ def test_produce(pair: Pair) -> None:
     pair.same(produce_request(two(now_ms, codec=Codec.ZSTD)), 6)
     for topic, partition, acks in (("nope", 0, 1), ("t", 77, 1), ("t", -1, 1), ("t", 0, 2), ("t", 1, 1)):
         pair.same(produce_request(good, topic, partition, acks), 9)
-    # Kafka shows the log's start only where it looked at the log; we cannot tell the two kinds apart.
+    # Kafka shows the log's start only where it looked at the log; we do not know the two kinds apart.
     for records in (b"", good + good, good[:50], good[:-3], good[:16] + b"\1" + good[17:]):
         errors = [
             each["responses"][0]["partition_responses"][0]["error_code"]

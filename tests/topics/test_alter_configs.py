@@ -302,7 +302,7 @@ def test_the_daemons_values_stand_in_their_order(tmp_path: Path) -> None:
         assert shown(world, TOPIC, "t", "retention.bytes")[2] == left
 
 
-def test_a_default_in_older_units_is_told_last(world: World) -> None:
+def test_a_default_in_older_units_is_described_last(world: World) -> None:
     world.topic("t")
     change(world, BROKER, "", ("log.retention.ms", SET, "777777"))
     hours = ("log.retention.hours", "168", 5)

@@ -9,7 +9,9 @@ import pytest
 
 from coordinator.server.api_table import api_table
 from coordinator.topics.feature_levels import FILE_NAME, SUPPORTED_FEATURES
+from harness.doubles.fake_pending import FakePending
 from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -31,7 +33,7 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
 from storage.files import StorageError
-from tests.topics.world import WALL_MS, FakePending, World
+from tests.topics.world import World
 
 TRANSACTIONS = "transaction.version"
 NODE, OTHER = 1, 7

@@ -145,7 +145,7 @@ def test_a_topics_settings_and_where_they_come_from(tmp_path: Path) -> None:
     result = describe(world, 2, "t")
     shown = {config.name: config for config in result.configs}
     assert len(shown) == 33
-    told = {
+    described = {
         name: (
             config.value,
             config.config_source,
@@ -153,14 +153,14 @@ def test_a_topics_settings_and_where_they_come_from(tmp_path: Path) -> None:
         )
         for name, config in shown.items()
     }
-    assert told["retention.ms"] == ("77", 1, [("retention.ms", "77", 1)])
-    assert told["retention.bytes"] == (
+    assert described["retention.ms"] == ("77", 1, [("retention.ms", "77", 1)])
+    assert described["retention.bytes"] == (
         "5",
         4,
         [("log.retention.bytes", "5", 4), ("log.retention.bytes", "-1", 5)],
     )
-    assert told["cleanup.policy"] == ("delete", 5, [("log.cleanup.policy", "delete", 5)])
-    assert told["flush.ms"] == ("9223372036854775807", 5, [])
+    assert described["cleanup.policy"] == ("delete", 5, [("log.cleanup.policy", "delete", 5)])
+    assert described["flush.ms"] == ("9223372036854775807", 5, [])
 
 
 @pytest.mark.parametrize("keys", [None, []])
@@ -176,7 +176,7 @@ def test_keys_choose_and_unknown_ones_choose_nothing(world: World) -> None:
     ]
 
 
-def test_synonyms_are_told_only_if_asked_for(world: World) -> None:
+def test_synonyms_are_described_only_if_asked_for(world: World) -> None:
     world.topic("t")
     result = describe(world, 2, "t", include_synonyms=False)
     assert all(config.synonyms == [] for config in result.configs)

@@ -146,7 +146,7 @@ def test_a_start_that_cannot_be_written_does_not_move(world: World, monkeypatch:
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_unknown(world: World) -> None:
-    """Nor does the one that is made anew under its name lose anything."""
+    """Nor does the one that is created again under its name lose anything."""
     filled(world)
     topic = world.registry.get("t")
     assert topic is not None

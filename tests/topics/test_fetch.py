@@ -6,12 +6,13 @@ import pytest
 
 from coordinator.data import fetch_read
 from coordinator.data.delayed_fetch import SLICE_MS
+from harness.doubles.fake_pending import FakePending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.records.records import Codec, parse_header, walk
 from storage.files import File
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
-from tests.topics.world import FakePending, World, batch
+from tests.topics.world import World, batch
 
 ONE = len(batch(b"a"))
 
@@ -28,7 +29,7 @@ def test_reading_begins_with_the_batch_that_holds_the_offset(world: World) -> No
     assert [(each.base_offset, each.last_offset) for each in walk(bytes(stored or b""))] == [(0, 1), (2, 2)]
 
 
-def test_an_empty_record_set_is_not_null_and_the_ends_are_told(world: World) -> None:
+def test_an_empty_record_set_is_not_null_and_the_ends_are_answered(world: World) -> None:
     answer = fetch(world)
     assert answer.records == b""
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (0, 0, 0)
@@ -76,7 +77,7 @@ def test_topics_go_by_id_from_version_13(world: World) -> None:
     assert by_id(world, topic_id, current_leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_log_that_is_shorter_than_the_client_thinks_is_told_as_diverging(world: World) -> None:
+def test_a_log_that_is_shorter_than_the_client_thinks_is_answered_as_diverging(world: World) -> None:
     produce(world, batch(b"a"))
     topic_id = world.registry.topic_id("t")
     assert topic_id is not None

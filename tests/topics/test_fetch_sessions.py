@@ -66,7 +66,7 @@ def test_partitions_join_change_and_leave(world: World) -> None:
     assert indexes(go_on(world, session, 2, forgotten_topics_data=gone)) == []
 
 
-def test_errors_are_told_until_they_are_gone_and_then_the_partition_is_told_anew(world: World) -> None:
+def test_errors_are_answered_until_they_are_gone_and_then_the_partition_in_full(world: World) -> None:
     session = open_session(world, ("later", 0, 0), ("t", 0, 0))
     for epoch in (1, 2):
         (answer,) = partitions_of(go_on(world, session, epoch))

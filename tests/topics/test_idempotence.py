@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from coordinator.data.producer_ids import BLOCK_SIZE
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.records import parse_header
 from storage.producers.producer_state import MAX_PRODUCERS, REMEMBERED_BATCHES, ProducerState
 from tests.topics.requests import fetch, produce, produce_request
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 LAST_SEQUENCE = 2**31 - 1
@@ -151,7 +152,7 @@ def test_ids_are_fresh_also_after_a_restart(world: World) -> None:
     assert len({producer_id for _, producer_id, _ in ids}) == len(ids)
 
 
-def test_nobody_is_given_an_id_before_its_block_is_on_the_disk(world: World) -> None:
+def test_no_producer_is_given_an_id_before_its_block_is_on_the_disk(world: World) -> None:
     waiting = [
         world.start(InitProducerIdRequest(transaction_timeout_ms=1, transactional_id=None), 4) for _ in "ab"
     ]
@@ -170,27 +171,27 @@ def test_id_and_epoch_come_together(world: World, fields: dict[str, int]) -> Non
     assert give(world, transactional_id=None, **fields) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_whoever_wants_ids_at_once_is_told_when_there_are_some(world: World) -> None:
-    ids, told = world.broker.producer_ids, []
+def test_a_request_for_ids_at_once_is_called_when_there_are_some(world: World) -> None:
+    ids, given = world.broker.producer_ids, []
     assert ids.take() is None
-    ids.when_ready(lambda: told.append(ids.take()))
-    assert told == []
+    ids.when_ready(lambda: given.append(ids.take()))
+    assert given == []
     world.settle()
-    assert told == [0]
-    ids.when_ready(lambda: told.append(ids.take()))
-    assert told == [0, 1]
+    assert given == [0]
+    ids.when_ready(lambda: given.append(ids.take()))
+    assert given == [0, 1]
     taken = [ids.take() for _ in range(BLOCK_SIZE)]
     assert taken[-2:] == [None, None]
     world.settle()
     assert ids.take() == BLOCK_SIZE
 
 
-def test_whoever_wants_ids_is_told_as_well_when_the_disk_has_none(world: World) -> None:
+def test_a_request_for_ids_is_called_as_well_when_the_disk_has_none(world: World) -> None:
     (world.directory / "producer-ids.json").write_text('{"next": "soon"}')
-    ids, told = world.broker.producer_ids, []
-    ids.when_ready(lambda: told.append(ids.take()))
+    ids, given = world.broker.producer_ids, []
+    ids.when_ready(lambda: given.append(ids.take()))
     world.settle()
-    assert told == [None]
+    assert given == [None]
 
 
 def test_a_garbled_file_of_ids_gives_none_rather_than_one_twice(world: World) -> None:

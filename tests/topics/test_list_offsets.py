@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     EARLIEST,
@@ -22,7 +23,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.topics.requests import list_offset, produce
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 NOTHING = (-1, -1, -1)
 

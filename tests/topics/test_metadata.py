@@ -66,7 +66,7 @@ def test_the_broker_is_where_the_asked_listener_says(
 
 
 def test_asking_makes_a_topic_behind_the_answer(world: World) -> None:
-    """As Kafka does: the answer waits for nothing, and whoever asks again finds the topic."""
+    """As Kafka does: the answer waits for nothing, and a client that asks again finds the topic."""
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
     first, again = world.start(asked, 12), world.start(asked, 12)
     assert found(first.answer) == found(again.answer) == {"new": (3, 0)}
@@ -138,12 +138,12 @@ def test_topics_are_found_by_id_from_version_12(world: World) -> None:
     assert [(topic.name, topic.error_code) for topic in refused.topics] == [("", ErrorCode.INVALID_REQUEST)]
 
 
-def test_operations_are_told_only_if_asked_for(world: World) -> None:
+def test_operations_are_answered_only_if_asked_for(world: World) -> None:
     world.topic("t")
     silent = metadata(world, "t", version=10)
     assert silent.topics[0].topic_authorized_operations == OPERATIONS_NOT_ASKED_FOR
     assert silent.cluster_authorized_operations == OPERATIONS_NOT_ASKED_FOR
-    told = metadata(
+    answer = metadata(
         world,
         "t",
         version=10,
@@ -151,7 +151,10 @@ def test_operations_are_told_only_if_asked_for(world: World) -> None:
         include_cluster_authorized_operations=True,
     )
     # What Apache Kafka 4.3.1 answers without an authorizer.
-    assert (told.topics[0].topic_authorized_operations, told.cluster_authorized_operations) == (3576, 8096)
+    assert (answer.topics[0].topic_authorized_operations, answer.cluster_authorized_operations) == (
+        3576,
+        8096,
+    )
 
 
 def test_a_cluster_is_described_to_who_asks_for_brokers(world: World) -> None:

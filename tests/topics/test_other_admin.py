@@ -78,8 +78,10 @@ def test_no_election_is_ever_needed(world: World, version: int) -> None:
     world.topic("t")
     asked = [TopicPartitions(topic="t", partitions=[0, 7]), TopicPartitions(topic="nope", partitions=[0])]
     answer = world.ask(ElectLeadersRequest(topic_partitions=asked), version)
-    told = [[each.error_code for each in topic.partition_result] for topic in answer.replica_election_results]
-    assert told == [[84, 3], [3]]
+    errors = [
+        [each.error_code for each in topic.partition_result] for topic in answer.replica_election_results
+    ]
+    assert errors == [[84, 3], [3]]
     answer = world.ask(ElectLeadersRequest(topic_partitions=None), version)
     assert [(topic.topic, topic.partition_result) for topic in answer.replica_election_results] == [("t", [])]
 
@@ -125,7 +127,7 @@ def test_there_is_no_authorizer(world: World, version: int) -> None:
     ],
 )
 @pytest.mark.parametrize("version", range(2))
-def test_nobody_has_a_quota(
+def test_no_user_has_a_quota(
     world: World, components: list[tuple[str, int, str | None]], error: int, version: int
 ) -> None:
     asked = [ComponentData(entity_type=kind, match_type=how, match=what) for kind, how, what in components]
@@ -133,7 +135,7 @@ def test_nobody_has_a_quota(
     assert (answer.error_code, answer.entries) == (error, None if error else [])
 
 
-def test_nobody_has_credentials(world: World) -> None:
+def test_no_user_has_credentials(world: World) -> None:
     assert world.ask(DescribeUserScramCredentialsRequest(users=None), 0).results == []
     users = [UserName(name=name) for name in ("a", "b", "b")]
     answer = world.ask(DescribeUserScramCredentialsRequest(users=users), 0)

@@ -10,12 +10,13 @@ from google_crc32c import value as crc32c
 
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from coordinator.topics.settings import TopicSettings
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.records import Codec, Record, encode_batch, parse_header, read_records
 from storage.log.config import FlushPolicy
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 DAY_MS = 86_400_000
 
@@ -58,7 +59,7 @@ def test_pipelined_batches_share_flushes(world: World) -> None:
     world.settle()
     offsets = [each.answer.responses[0].partition_responses[0].base_offset for each in waiting]
     assert offsets == list(range(20))
-    assert world.flushes <= 2
+    assert world.flush_count <= 2
 
 
 def test_without_acks_there_is_no_answer_but_the_place_is_kept_until_the_flush(world: World) -> None:
@@ -71,7 +72,7 @@ def test_without_acks_there_is_no_answer_but_the_place_is_kept_until_the_flush(w
 
 
 def test_without_acks_an_error_closes_the_connection(world: World) -> None:
-    """There is no other way to tell a producer that expects no answer; Kafka does the same."""
+    """A producer that expects no answer learns of it in no other way; Kafka does the same."""
     waiting = world.start(produce_request(b"", acks=0), 9)
     world.settle()
     assert waiting.answer is None
@@ -132,7 +133,7 @@ def test_other_acks_are_refused(world: World, acks: int) -> None:
     assert produce(world, batch(b"a"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_unknown_topics_are_told_by_name_and_by_id(world: World) -> None:
+def test_unknown_topics_are_answered_by_name_and_by_id(world: World) -> None:
     assert produce(world, batch(b"a"), topic="nope").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     data = TopicProduceData(
         topic_id=b"\7" * 16, partition_data=[PartitionProduceData(index=0, records=batch(b"a"))]

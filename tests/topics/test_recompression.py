@@ -13,12 +13,13 @@ import pytest
 from coordinator.topics.partition import Partition
 from coordinator.topics.workers import ThreadWorkers
 from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.records.batch import check_crc
 from protocol.records.compression import compress
 from protocol.records.records import Codec, Record, encode_batch, parse_header, payload_of, read_records
 from tests.topics.requests import fetch, produce, produce_request
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 NAMES = {"uncompressed": Codec.NONE, **{codec.name.lower(): codec for codec in Codec if codec}}
 RECORDS = [

@@ -16,6 +16,7 @@ from coordinator.topics.registry import PartitionCountMismatch
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.topic import Topic
 from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -26,7 +27,7 @@ from storage.log.log_producers import LogProducers
 from storage.log.partition_log import PartitionLog
 from storage.log.segment import Segment
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 PARTS: Final = (Topic, Partition, PartitionLog, LogProducers, Segment)
 
@@ -220,13 +221,13 @@ def test_groups_find_topics_by_name_and_id(world: World) -> None:
 # Appends of the daemon's own, and a failing disk.
 
 
-def test_the_daemon_appends_for_itself_and_is_told_when_it_is_durable(world: World) -> None:
+def test_the_daemon_appends_for_itself_and_is_called_when_it_is_durable(world: World) -> None:
     partition = world.registry.internal("__group_events", 1, {}, FlushPolicy.OS).partitions[0]
-    told: list[ErrorCode] = []
-    partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), told.append)
-    assert told == []
+    outcomes: list[ErrorCode] = []
+    partition.append_local(encode_batch([Record(b"k", b"v", WALL_MS)]), outcomes.append)
+    assert outcomes == []
     world.settle()
-    assert told == [ErrorCode.NONE]
+    assert outcomes == [ErrorCode.NONE]
     assert fetch(world, topic="__group_events").high_watermark == 1
 
 

@@ -284,14 +284,14 @@ def test_a_topic_that_is_named_badly_is_not_deleted(
     assert world.registry.get("t") is not None
 
 
-def test_a_deleted_topic_is_told_with_its_id_and_a_new_one_is_another_and_empty(world: World) -> None:
-    told: list[tuple[str, bytes]] = []
-    world.registry.on_deleted.append(lambda name, topic_id: told.append((name, topic_id)))
+def test_a_deleted_topic_is_reported_with_its_id_and_a_new_one_is_another_and_empty(world: World) -> None:
+    deleted: list[tuple[str, bytes]] = []
+    world.registry.on_deleted.append(lambda name, topic_id: deleted.append((name, topic_id)))
     create(world, topic("t"))
     produce(world, batch(b"old"))
     old_id = world.registry.topic_id("t")
     delete(world, ("t", ZERO_UUID))
-    assert told == [("t", old_id)]
+    assert deleted == [("t", old_id)]
     create(world, topic("t"))
     assert world.registry.topic_id("t") != old_id
     assert fetch(world).high_watermark == 0

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator.data.transaction_verifier import Verified
+from harness.doubles.fake_pending import FakePending
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.list_offsets import (
@@ -34,14 +36,14 @@ from protocol.messages.write_txn_markers import (
 )
 from protocol.records.batch import walk
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
-from tests.topics.world import WALL_MS, FakePending, World, batch
+from tests.topics.world import World, batch
 
 READ_COMMITTED = 1
 DAY_MS = 86_400_000
 
 
 class Coordinator:
-    """The double of the transaction coordinator: says what it was told to say, at once or when asked to."""
+    """The double of the transaction coordinator: says what a test gave it, at once or when asked to."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, list[tuple[str, int]], bool]] = []
@@ -158,7 +160,7 @@ def test_committed_readers_stop_at_the_first_open_transaction(world: World) -> N
     assert committed(world) == (4, 4, 4, [])
 
 
-def test_aborted_transactions_are_told_to_those_who_read_their_records(world: World) -> None:
+def test_aborted_transactions_are_listed_for_those_who_read_their_records(world: World) -> None:
     send(world, within(0))
     send(world, within(0, producer_id=8))
     assert finish(world, commit=False) == 0
@@ -275,14 +277,14 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("version", "says", "told"), REFUSALS)
-def test_what_the_coordinator_says_is_told_as_the_version_understands_it(
-    world: World, coordinator: Coordinator, version: int, says: ErrorCode, told: ErrorCode
+@pytest.mark.parametrize(("version", "says", "answered"), REFUSALS)
+def test_what_the_coordinator_says_is_answered_as_the_version_understands_it(
+    world: World, coordinator: Coordinator, version: int, says: ErrorCode, answered: ErrorCode
 ) -> None:
     coordinator.says[("t", 0)] = says
     answer = world.ask(request_of((0, within(0)), (1, within(0))), version)
     first, second = answer.responses[0].partition_responses
-    assert (first.error_code, first.base_offset, second.error_code) == (told, -1, 0)
+    assert (first.error_code, first.base_offset, second.error_code) == (answered, -1, 0)
     assert fetch(world).high_watermark == 0
 
 
@@ -311,7 +313,7 @@ def test_it_is_not_asked_for_ever(world: World, coordinator: Coordinator) -> Non
 
 
 def test_a_marker_makes_the_word_of_the_coordinator_void(world: World, coordinator: Coordinator) -> None:
-    """Else a batch that comes late opens a transaction that nobody ends (KIP-890)."""
+    """Else a batch that comes late opens a transaction that nothing ends (KIP-890)."""
     coordinator.is_slow = True
     waiting = world.start(request_of((0, within(0))), 11)
     finish(world, commit=False)
@@ -344,7 +346,7 @@ def test_batches_keep_their_order_while_some_wait_for_a_word(
     assert [error_of(each) for each in waiting] == [0, 0, 0]
 
 
-def test_a_batch_behind_one_that_was_refused_is_asked_about_anew(
+def test_a_batch_behind_one_that_was_refused_is_asked_about_again(
     world: World, coordinator: Coordinator
 ) -> None:
     coordinator.is_slow = True
@@ -453,13 +455,13 @@ def test_several_markers_of_one_producer_are_answered_together(world: World) -> 
         for producer_id, name, indexes in ((7, "t", [0, 1]), (8, "t", [0]), (7, "nope", [3]))
     ]
     answer = world.ask(WriteTxnMarkersRequest(markers=markers), 1)
-    told = {
+    answered = {
         (marker.producer_id, topic.name, each.partition_index): each.error_code
         for marker in answer.markers
         for topic in marker.topics
         for each in topic.partitions
     }
-    assert told == {(7, "t", 0): 0, (7, "t", 1): 0, (8, "t", 0): 0, (7, "nope", 3): 3}
+    assert answered == {(7, "t", 0): 0, (7, "t", 1): 0, (8, "t", 0): 0, (7, "nope", 3): 3}
     assert len(answer.markers) == 2
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.records.batch import parse_header, walk
 from storage.log.partition_log import PartitionLog
 from storage.producers.producer_state import ProducerState
 from tests.topics.requests import fetch, list_offset, produce
-from tests.topics.world import WALL_MS, World, batch
+from tests.topics.world import World, batch
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -140,7 +141,7 @@ def test_a_clock_that_goes_ahead_rolls_once(world: World) -> None:
 
 
 def test_producers_with_the_right_time_are_refused_by_a_clock_that_went_back_too_far(world: World) -> None:
-    """`message.timestamp.after.max.ms` is an hour; until it is passed nobody notices."""
+    """`message.timestamp.after.max.ms` is an hour; until it is passed nothing shows."""
     world.topic("t")
     world.wall -= HOUR_MS
     assert produce(world, batch(b"v", at_ms=WALL_MS)).error_code == ErrorCode.NONE

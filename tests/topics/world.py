@@ -6,11 +6,8 @@ on the disk when it looks at the answers.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from coordinator.data.broker import Broker
 from coordinator.data.fetch_sessions import FetchSessions
@@ -26,54 +23,17 @@ from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import topic_config
-from harness.doubles.inline_workers import InlineWorkers
+from harness.doubles.fake_pending import FakePending
+from harness.doubles.runtime_world import WALL_MS, RuntimeWorld
 from protocol.codec.codec import decode, encode, spec
-from protocol.framing import SIZE_BYTES, decode_response, response_frame
-from protocol.messages import RESPONSES
 from protocol.records.records import Record, encode_batch
 from storage.directory.log_directory import LogDirectory
-from storage.files import Files, StorageError
-from storage.log.file_range import FileRange
-from storage.log.partition_log import PartitionLog
+from storage.files import Files
 
-T = TypeVar("T")
-WALL_MS = 1_700_000_000_000
 ENDPOINTS = {"HOST": ("localhost", 9092), "DOCKER": ("broker", 19092)}
 
 
-class FakePending:
-    """Keeps the answer; every answer is also sent through the codec, so it must fit its version."""
-
-    def __init__(self, api_version: int, client_id: str = "tests", listener: str = "HOST") -> None:
-        self.api_version = api_version
-        self.client_id = client_id
-        self.client_host = "/127.0.0.1"
-        self.listener = listener
-        self.is_open = True
-        self.answer: Any = None
-        self.is_answered = False
-        self.dropped_for: str | None = None
-
-    def reply(self, response: Any) -> None:
-        assert not self.is_answered, "answered twice"
-        self.is_answered = True
-        key = spec(type(response)).api_key
-        assert key is not None
-        chunks = response_frame(7, response, self.api_version)
-        sent = b"".join(chunk.whole() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
-        _, self.answer = decode_response(RESPONSES[key], self.api_version, sent[SIZE_BYTES:])
-
-    def no_reply(self) -> None:
-        assert not self.is_answered, "answered twice"
-        self.is_answered = True
-
-    def drop(self, reason: str) -> None:
-        assert not self.is_answered, "answered twice"
-        self.is_answered = True
-        self.dropped_for = reason
-
-
-class World:
+class World(RuntimeWorld):
     """One broker on `directory`; `restart` gives the next one."""
 
     def __init__(
@@ -83,19 +43,14 @@ class World:
         files: Files | None = None,
         verifier: TransactionVerifier | None = None,
     ) -> None:
+        super().__init__()
         self.directory = directory
         self.settings = settings or TopicSettings(cluster_id="tests")
         self.files = files or Files()
-        self.time_ms = 1000
-        self.wall = WALL_MS
         self.armed: list[int] = []
-        self.queue: deque[Callable[[], None]] = deque()
-        self.flushes = 0
         self.wheel = TimingWheel(self.time_ms)
         self.purgatory = Purgatory(self.wheel)
         self.logs = LogDirectory.open(directory, self.files, node_id=1)
-        self.waiting_for_room: list[Partition] = []
-        self.waiting: list[Partition] = []
         machinery = Machinery(self, self, self, lambda: self.wall, self._on_advanced, self)
         store = TopicStore(self.logs, self.files)
         self.registry = TopicRegistry(store, self.settings, machinery, self)
@@ -116,41 +71,7 @@ class World:
         )
         self.handlers = topic_handlers(self.broker)
 
-    # What threads would do.
-
-    def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
-        def flush() -> None:
-            self.flushes += 1
-            error = None
-            try:
-                log.flush()
-            except StorageError as failure:
-                error = failure
-            self.queue.append(lambda: done(error))
-
-        self.queue.append(flush)
-
-    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
-        self.queue.append(lambda: InlineWorkers().submit(work, done))
-
-    def wait_for_room(self, who: Partition, error: StorageError) -> None:
-        self.waiting_for_room.append(who)
-
-    def try_later(self, who: Partition) -> None:
-        self.waiting.append(who)
-
-    def try_again(self) -> None:
-        """Tell those who could not write that they may be lucky now."""
-        waiting = self.waiting_for_room + self.waiting
-        self.waiting_for_room, self.waiting = [], []
-        for who in waiting:
-            who.try_again()
-        self.settle()
-
-    def settle(self) -> None:
-        """Let the threads do all they have to."""
-        while self.queue:
-            self.queue.popleft()()
+    # What partitions call.
 
     def _on_advanced(self, partition: Partition) -> None:
         self.purgatory.check_and_complete(partition.key, self.time_ms)

@@ -17,26 +17,16 @@ from harness.reporting import Config, main, report
 from tests.clients.workers import aiokafka_admin, aiokafka_transactions, aiokafka_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host_async
+from tests.clients.workers.member_settings import member_settings
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
 def consumer_config(config: Config) -> dict[str, Any]:
     """aiokafka's settings for a test's member."""
-    settings = {
-        "bootstrap_servers": config["bootstrap"],
-        "client_id": config.get("client_id", "aiokafka"),
-        "group_id": config["group"],
-        "session_timeout_ms": config.get("session_timeout_ms", 6000),
-        "heartbeat_interval_ms": 1000,
-        "auto_offset_reset": "earliest",
-        "enable_auto_commit": False,
-        "fetch_max_wait_ms": 100,
-    }
+    settings = member_settings(config, "aiokafka")
     if "assignor" in config:
         settings["partition_assignment_strategy"] = (ASSIGNORS[config["assignor"]],)
-    if "instance_id" in config:
-        settings["group_instance_id"] = config["instance_id"]
     return settings
 
 
@@ -56,34 +46,25 @@ class Member(ConsumerRebalanceListener):
             self._diary.read([_there(record.value, record).decode() for record in records])
             await self._commit()
         await self._consumer.stop()
-        self._diary.tell("closed")
+        self._diary.note("closed")
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         await self._commit()
-        self._diary.gave_up(_names(revoked))
+        self._diary.gave_up(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._diary.assigned(_names(assigned))
+        self._diary.assigned(assigned)
 
     async def _commit(self) -> None:
-        if not self._diary.has_uncommitted:
-            return
-        try:
-            await self._consumer.commit()
-        except KafkaError as error:
-            self._diary.refused(type(error).__name__, error)
-        else:
-            self._diary.committed()
+        if self._diary.has_uncommitted:
+            with self._diary.committing(KafkaError):
+                await self._consumer.commit()
 
 
 def _there(part: bytes | None, record: object) -> bytes:
     if part is None:
         raise AssertionError(f"its key or its value is missing: {record}")
     return part
-
-
-def _names(partitions: Iterable[TopicPartition]) -> set[str]:
-    return {f"{partition.topic}-{partition.partition}" for partition in partitions}
 
 
 def member(config: Config) -> None:

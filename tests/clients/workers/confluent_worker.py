@@ -52,7 +52,7 @@ class Member:
             self._diary.read([_text(message) for message in messages])
             self._commit()
         self._consumer.close()
-        self._diary.tell("closed")
+        self._diary.note("closed")
 
     def _commit(self) -> None:
         if not self._diary.has_uncommitted:
@@ -67,18 +67,14 @@ class Member:
             self._diary.committed()
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._diary.assigned(_names(partitions))
+        self._diary.assigned(partitions)
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit()
-        self._diary.gave_up(_names(partitions))
+        self._diary.gave_up(partitions)
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._diary.gave_up(_names(partitions))
-
-
-def _names(partitions: list[TopicPartition]) -> set[str]:
-    return {f"{partition.topic}-{partition.partition}" for partition in partitions}
+        self._diary.gave_up(partitions)
 
 
 def _text(message: Message) -> str:

@@ -1,4 +1,4 @@
-"""What one member of a group tells the test: its partitions, the records it read, the commits it was refused.
+"""What one member of a group reports to the test: its partitions, the records it read, the commits it was refused.
 
 The same for every client library. Events carry the member's number, since one process may host many (see
 `hosting`). With `"holds": true` it stands still, once, between reading records and committing them, until a line
@@ -8,9 +8,20 @@ comes on stdin: a test may stop the process just there. Knows no client library.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 from harness.reporting import Config, report
+
+
+class Partition(Protocol):
+    """A TopicPartition of any library."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
 
 
 class Diary:
@@ -23,30 +34,40 @@ class Diary:
         self._holds = bool(config.get("holds"))
         self._go = go
 
-    def tell(self, event: str, **fields: object) -> None:
+    def note(self, event: str, **fields: object) -> None:
         """Report one event of this member."""
         report(event, member=self._number, **fields)
 
-    def assigned(self, partitions: Iterable[str]) -> None:
-        """It got `partitions` ("topic-0") beside those it has."""
-        self._owned |= set(partitions)
-        self.tell("owns", partitions=sorted(self._owned))
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        """It got `partitions` beside those it has."""
+        self._owned |= _names(partitions)
+        self.note("owns", partitions=sorted(self._owned))
 
-    def gave_up(self, partitions: Iterable[str]) -> None:
+    def gave_up(self, partitions: Iterable[Partition]) -> None:
         """They were revoked, or lost."""
-        self._owned -= set(partitions)
-        self.tell("owns", partitions=sorted(self._owned))
+        self._owned -= _names(partitions)
+        self.note("owns", partitions=sorted(self._owned))
 
     def read(self, values: list[str]) -> None:
         """It got these records, and is yet to commit them; none is no news."""
         if not values:
             return
         self.has_uncommitted = True
-        self.tell("records", values=values)
+        self.note("records", values=values)
         if self._holds:
             self._holds = False
-            self.tell("holding")
+            self.note("holding")
             self._go.acquire()
+
+    @contextmanager
+    def committing(self, *errors: type[Exception]) -> Iterator[None]:
+        """Around a commit of all it has read: one of `errors` is reported, and does not end the member."""
+        try:
+            yield
+        except errors as error:
+            self.refused(type(error).__name__, error)
+        else:
+            self.committed()
 
     def committed(self) -> None:
         """All it has read is committed."""
@@ -54,4 +75,8 @@ class Diary:
 
     def refused(self, error: str, said: object = "") -> None:
         """A commit failed with `error`, the library's name for it, and what else it `said`."""
-        self.tell("commit_refused", error=error, said=str(said))
+        self.note("commit_refused", error=error, said=str(said))
+
+
+def _names(partitions: Iterable[Partition]) -> set[str]:
+    return {f"{each.topic}-{each.partition}" for each in partitions}

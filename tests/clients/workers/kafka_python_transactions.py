@@ -1,82 +1,28 @@
-"""kafka-python: transactions, step by step, with their outcome. The steps are `confluent_transactions`'."""
+"""kafka-python: the steps of `transaction_walk`."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from harness.reporting import Config, eventually, require, require_equal, step
+from harness.reporting import Config, eventually, require
+from tests.clients.workers.transaction_walk import READ_COMMITTED, TransactionWalk
 
 TIMEOUT_S = 15
 
 
-class TransactionWalk:
+class KafkaPythonWalk(TransactionWalk[KafkaProducer, KafkaConsumer]):
     def __init__(self, config: Config) -> None:
-        self.config = config
+        super().__init__(config)
         self.partition = TopicPartition(config["topic"], 0)
         self.source = TopicPartition(config["source"], 0)
-        self.producer = self.new_producer()
 
-    def run(self) -> None:
-        self.commit()
-        self.abort()
-        self.offsets()
-        self.fencing()
-        self.timeout()
-
-    def commit(self) -> None:
-        with step("commit"):
-            before = self.end("read_committed")
-            self.write("committed")
-            require_equal(self.end("read_committed"), before, "the last stable offset")
-            require(self.end("read_uncommitted") > before, "the log's end")
-            self.producer.commit_transaction()
-            require_equal(self.read("read_committed", 1), ["committed"], "records")
-
-    def abort(self) -> None:
-        with step("abort"):
-            self.write("aborted")
-            self.producer.abort_transaction()
-            self.write("after")
-            self.producer.commit_transaction()
-            require_equal(self.read("read_committed", 2), ["committed", "after"], "what is committed")
-            require_equal(self.read("read_uncommitted", 3), ["committed", "aborted", "after"], "all")
-
-    def offsets(self) -> None:
-        with step("offsets"):
-            consumer = self.new_consumer("read_committed", group_id=self.config["group"])
-            consumer.subscribe([self.config["source"]])
-            eventually(lambda: consumer.poll(200), "records of the source")
-            self.producer.begin_transaction()
-            self.send_offsets(consumer, 3)
-            self.producer.commit_transaction()
-            require_equal(consumer.committed(self.source), 3, "committed offset")
-            self.producer.begin_transaction()
-            self.send_offsets(consumer, 5)
-            self.producer.abort_transaction()
-            require_equal(consumer.committed(self.source), 3, "committed offset after an abort")
-            consumer.close()
-
-    def fencing(self) -> None:
-        with step("fencing"):
-            self.write("of the first life")
-            second = self.new_producer()
-            require("Fenced" in type(error := self.failure()).__name__, repr(error))
-            self.producer = second
-            self.write("of the second life")
-            second.commit_transaction()
-            require_equal(self.read("read_committed", 3)[-1], "of the second life", "the last record")
-
-    def timeout(self) -> None:
-        with step("timeout"):
-            self.producer = self.new_producer("-late", 1000)
-            self.write("late")
-            eventually(self.is_settled, "the coordinator aborts what nobody ends")
-            require(self.failure(), "an error")
-            require_equal(self.read("read_committed", 3)[-1], "of the second life", "the last record")
-
-    def new_producer(self, suffix: str = "", timeout_ms: int = 30_000) -> KafkaProducer:
+    async def new_producer(self, suffix: str = "", timeout_ms: int = 30_000) -> KafkaProducer:
         producer = KafkaProducer(
             bootstrap_servers=self.config["bootstrap"],
             transactional_id=self.config["transactional_id"] + suffix,
@@ -94,24 +40,47 @@ class TransactionWalk:
             **settings,
         )
 
-    def write(self, value: str) -> None:
-        """A record in a new transaction, delivered, and the transaction left open."""
-        self.producer.begin_transaction()
-        self.producer.send(self.config["topic"], value.encode()).get(TIMEOUT_S)
+    @asynccontextmanager
+    async def source_consumer(self) -> AsyncIterator[KafkaConsumer]:
+        """It has read some of the source, so it is a member of the group."""
+        consumer = self.new_consumer(READ_COMMITTED, group_id=self.config["group"])
+        consumer.subscribe([self.config["source"]])
+        eventually(lambda: consumer.poll(200), "records of the source")
+        yield consumer
+        consumer.close()
 
-    def failure(self) -> KafkaError:
+    async def begin_transaction(self) -> None:
+        self.producer.begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        self.producer.commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        self.producer.abort_transaction()
+
+    async def write(self, value: str) -> None:
+        self.producer.begin_transaction()
+        self.producer.send(self.topic, value.encode()).get(TIMEOUT_S)
+
+    async def commit_error(self) -> KafkaError | None:
         try:
             self.producer.commit_transaction()
         except KafkaError as error:
             return error
-        raise AssertionError("committed, though another life has begun or the time was over")
+        return None
 
-    def send_offsets(self, consumer: KafkaConsumer, offset: int) -> None:
+    def require_fenced(self, error: KafkaError) -> None:
+        require("Fenced" in type(error).__name__, repr(error))
+
+    async def send_offsets(self, consumer: KafkaConsumer, offset: int) -> None:
         offsets = {self.source: OffsetAndMetadata(offset, "", -1)}
         self.producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
 
-    def read(self, isolation: str, count: int) -> list[str]:
-        """The first `count` records that can be seen."""
+    async def committed(self, consumer: KafkaConsumer) -> int:
+        found: int = consumer.committed(self.source)
+        return found
+
+    async def read(self, isolation: str, count: int) -> list[str]:
         consumer = self.new_consumer(isolation)
         consumer.assign([self.partition])
         values: list[str] = []
@@ -125,15 +94,12 @@ class TransactionWalk:
         consumer.close()
         return values
 
-    def end(self, isolation: str) -> int:
+    async def end(self, isolation: str) -> int:
         consumer = self.new_consumer(isolation)
         found = consumer.end_offsets([self.partition])[self.partition]
         consumer.close()
         return int(found)
 
-    def is_settled(self) -> bool:
-        return self.end("read_committed") == self.end("read_uncommitted")
-
 
 def transactions(config: Config) -> None:
-    TransactionWalk(config).run()
+    asyncio.run(KafkaPythonWalk(config).run())

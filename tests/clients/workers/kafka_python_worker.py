@@ -14,26 +14,16 @@ from harness.reporting import Config, main, report
 from tests.clients.workers import kafka_python_admin, kafka_python_transactions, kafka_python_walk, payloads
 from tests.clients.workers.diary import Diary
 from tests.clients.workers.hosting import host
+from tests.clients.workers.member_settings import member_settings
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 
 def consumer_config(config: Config) -> dict[str, Any]:
     """kafka-python's settings for a test's member."""
-    settings = {
-        "bootstrap_servers": config["bootstrap"],
-        "client_id": config.get("client_id", "kafka-python"),
-        "group_id": config["group"],
-        "session_timeout_ms": config.get("session_timeout_ms", 6000),
-        "heartbeat_interval_ms": 1000,
-        "auto_offset_reset": "earliest",
-        "enable_auto_commit": False,
-        "fetch_max_wait_ms": 100,
-    }
+    settings = member_settings(config, "kafka-python")
     if "assignor" in config:
         settings["partition_assignment_strategy"] = [ASSIGNORS[config["assignor"]]]
-    if "instance_id" in config:
-        settings["group_instance_id"] = config["instance_id"]
     return settings
 
 
@@ -52,43 +42,30 @@ class Member(AsyncConsumerRebalanceListener):
         while not stop.is_set():
             try:
                 batches = self._consumer.poll(timeout_ms=100)
-            except KafkaConnectionError as error:  # While no broker is there, poll may tell of it: ask again.
-                self._diary.tell("disturbed", error=str(error))
+            except KafkaConnectionError as error:  # While no broker is there, poll may raise that: ask again.
+                self._diary.note("disturbed", error=str(error))
                 continue
             self._diary.read([record.value.decode() for records in batches.values() for record in records])
             self._commit()
         self._consumer.close()
-        self._diary.tell("closed")
+        self._diary.note("closed")
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        self._diary.assigned(_names(assigned))
+        self._diary.assigned(assigned)
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         if self._diary.has_uncommitted:
-            try:
+            with self._diary.committing(KafkaError):
                 await self._consumer.commit_async()
-            except KafkaError as error:
-                self._diary.refused(type(error).__name__, error)
-            else:
-                self._diary.committed()
-        self._diary.gave_up(_names(revoked))
+        self._diary.gave_up(revoked)
 
     async def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
-        self._diary.gave_up(_names(lost))
+        self._diary.gave_up(lost)
 
     def _commit(self) -> None:
-        if not self._diary.has_uncommitted:
-            return
-        try:
-            self._consumer.commit()
-        except KafkaError as error:
-            self._diary.refused(type(error).__name__, error)
-        else:
-            self._diary.committed()
-
-
-def _names(partitions: list[TopicPartition]) -> set[str]:
-    return {f"{partition.topic}-{partition.partition}" for partition in partitions}
+        if self._diary.has_uncommitted:
+            with self._diary.committing(KafkaError):
+                self._consumer.commit()
 
 
 def member(config: Config) -> None:

@@ -1,0 +1,42 @@
+"""A request to the data plane without a connection: it keeps its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.codec.codec import spec
+from protocol.framing import SIZE_BYTES, decode_response, response_frame
+from protocol.messages import RESPONSES
+from storage.log.file_range import FileRange
+
+
+class FakePending:
+    """Keeps the answer; every answer is also sent through the codec, so it must fit its version."""
+
+    def __init__(self, api_version: int, client_id: str = "tests", listener: str = "HOST") -> None:
+        self.api_version = api_version
+        self.client_id = client_id
+        self.client_host = "/127.0.0.1"
+        self.listener = listener
+        self.is_open = True
+        self.answer: Any = None
+        self.is_answered = False
+        self.dropped_for: str | None = None
+
+    def reply(self, response: Any) -> None:
+        assert not self.is_answered, "answered twice"
+        self.is_answered = True
+        key = spec(type(response)).api_key
+        assert key is not None
+        chunks = response_frame(7, response, self.api_version)
+        sent = b"".join(chunk.whole() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
+        _, self.answer = decode_response(RESPONSES[key], self.api_version, sent[SIZE_BYTES:])
+
+    def no_reply(self) -> None:
+        assert not self.is_answered, "answered twice"
+        self.is_answered = True
+
+    def drop(self, reason: str) -> None:
+        assert not self.is_answered, "answered twice"
+        self.is_answered = True
+        self.dropped_for = reason

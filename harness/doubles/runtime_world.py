@@ -1,0 +1,210 @@
+"""Stands in for the runtime: its loop, its clock and its threads, for real runners, partitions and their logs.
+
+Time is `time_ms` and `wall`, which a test sets. What would run on a thread is queued and runs in `settle`, in
+order, so a test decides what has happened on the disk when it looks at the answers. The logs are real ones on a
+sound or a faulty disk, or in memory. `RunnerWorld` has one runner, whose turns and flushes end by hand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
+from coordinator.runtime.clock import Clock
+from coordinator.runtime.loading import load_shard
+from coordinator.runtime.shard_runner import ShardRunner
+from harness.doubles.inline_workers import InlineWorkers
+from harness.doubles.memory_log import MemoryLog
+from storage.files import StorageError
+from storage.log.partition_log import PartitionLog
+
+WALL_MS = 1_700_000_000_000
+COMMIT_TIMEOUT_MS = 5_000
+BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", 5)
+
+T = TypeVar("T")
+R = TypeVar("R", bound=ShardRunner[Any])
+Done = Callable[[StorageError | None], None]
+
+
+class Asker:
+    """Keeps the answers to one request."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def reply(self, response: Any) -> None:
+        self.answers.append(response)
+
+    @property
+    def answer(self) -> Any:
+        (answer,) = self.answers
+        return answer
+
+
+class RuntimeWorld:
+    """What runners and partitions ask of the runtime."""
+
+    load_buffer_bytes = 1 << 20
+
+    def __init__(self) -> None:
+        self.time_ms = 1_000
+        self.wall = WALL_MS
+        self.queue: deque[Callable[[], None]] = deque()
+        self.timers: dict[tuple[Any, ...], int] = {}
+        self.history: list[GroupEvent] = []
+        self.dirty: dict[ShardRunner[Any], None] = {}
+        self.flush_count = 0
+        self.no_room: list[StorageError] = []
+        self._waiting: list[Any] = []
+
+    # What runners and partitions call.
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+        if deadline_ms is None:
+            self.timers.pop(key, None)
+        else:
+            self.timers[key] = deadline_ms
+
+    def record_history(self, events: tuple[GroupEvent, ...]) -> None:
+        self.history += events
+
+    def on_dirty(self, runner: ShardRunner[Any]) -> None:
+        self.dirty[runner] = None
+
+    def schedule(self, log: PartitionLog, done: Done) -> None:
+        """Flush `log` on a thread, as a `Flusher` does."""
+
+        def flush() -> None:
+            self.flush_count += 1
+            error = None
+            try:
+                log.flush()
+            except StorageError as failure:
+                error = failure
+            self.queue.append(lambda: done(error))
+
+        self.queue.append(flush)
+
+    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
+        self.schedule(log, done)
+
+    def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
+        """Do `work` on a thread, as `Workers` do."""
+        self.queue.append(lambda: InlineWorkers().submit(work, done))
+
+    def reload(self, runner: ShardRunner[Any]) -> None:
+        self.queue.append(lambda: self.read_shard(runner, cut_back=True))
+
+    def wait_for_room(self, who: Any, error: StorageError) -> None:
+        self.no_room.append(error)
+        self._waiting.append(who)
+
+    def try_later(self, who: Any) -> None:
+        self._waiting.append(who)
+
+    def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
+        raise AssertionError(f"a shard of groups wants no markers: {wanted}")
+
+    # What tests call.
+
+    def read_shard(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
+        """What the loader does: cut the log back, or not, replay it, and start the runner."""
+        kind = runner.kind
+        shard = kind.new_shard(runner.partition)
+        runner.start(load_shard(kind, shard, runner.log, Clock(), self.load_buffer_bytes, cut_back))
+
+    def end_turn(self) -> None:
+        """The loop has handled all that a turn brought: what it gathered is cut and flushed."""
+        dirty, self.dirty = self.dirty, {}
+        for runner in dirty:
+            runner.end_turn()
+
+    def settle(self) -> None:
+        """Let turns end and the threads do all they have to."""
+        while self.queue or self.dirty:
+            self.end_turn()
+            while self.queue:
+                self.queue.popleft()()
+
+    def fire_due(self) -> None:
+        """Fire every timer that is due, unless one that fired before has cancelled it."""
+        for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.time_ms]:
+            if self.timers.pop(key, None) is not None:
+                owner, *which = key
+                owner.timer_fired(*which)
+
+    def try_again(self) -> None:
+        """Have all that wait for the disk try again."""
+        waiting, self._waiting = self._waiting, []
+        for who in waiting:
+            who.try_again()
+        self.settle()
+
+
+class RunnerWorld(RuntimeWorld, Generic[R]):
+    """One runner on a log in memory. Flushes end when a test says so; a reload is noted, and done by `load`."""
+
+    runner: R
+
+    def __init__(self, max_batch_bytes: int = 1 << 20) -> None:
+        super().__init__()
+        self.log = MemoryLog(max_batch_bytes)
+        self.flushes: list[Done] = []
+        self.reloads = 0
+        self.advanced = 0
+
+    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
+        self.flushes.append(done)
+
+    def reload(self, runner: ShardRunner[Any]) -> None:
+        self.reloads += 1
+
+    def on_durable(self) -> None:
+        self.advanced += 1
+
+    # What tests call.
+
+    def load(self) -> None:
+        """What the loader does on a thread: cut the log back, replay it, start."""
+        self.read_shard(self.runner, cut_back=True)
+
+    def ask(self, request: Any, version: int, client_id: str = "client") -> Asker:
+        """Hand `request` to the shard, within a turn that goes on."""
+        asker = Asker()
+        context = RequestContext(asker, version, client_id, "/127.0.0.1", self.wall, "u" * 22)
+        self.runner.request(request, context)
+        return asker
+
+    def end_flush(self, error: StorageError | None = None) -> None:
+        """The oldest flush under way ends, and so does the turn in which its outcome arrives."""
+        if error is None:
+            self.log.flush()
+        else:
+            self.log.failure = error
+        self.flushes.pop(0)(error)
+        self.end_turn()
+
+    def flush(self, error: StorageError | None = None) -> None:
+        """What the turn has gathered is durable, or is not."""
+        self.end_turn()
+        self.end_flush(error)
+
+    def answer(self, request: Any, version: int, client_id: str = "client") -> Any:
+        """Ask; fire what is due and flush until nothing is left to do; the answer."""
+        asker = self.ask(request, version, client_id)
+        self.fire_due()
+        self.end_turn()
+        while self.flushes:
+            self.end_flush()
+        return asker.answer
