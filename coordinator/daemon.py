@@ -1,4 +1,4 @@
-"""The whole daemon, put together from settings: directory, topics, shards, listeners; and taken apart again.
+"""The whole daemon, composed from settings: directory, topics, shards, listeners; and how it stops.
 
 The order of the start is the order of trust: the directory is locked before anything is read, topics are
 opened before anything is served, and a shard answers "loading" until its log has been replayed. Rules of
@@ -43,7 +43,7 @@ from coordinator.server.topic_apis import topic_handlers
 from coordinator.server.transaction_apis import TransactionApis
 from coordinator.settings.model import Settings, option_name
 from coordinator.shard.shard import Shard
-from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_all_of_kafkas
+from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_kafka_options
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -119,7 +119,7 @@ def open_directory(settings: Settings, files: Files) -> LogDirectory:
 
 
 class Daemon:
-    """Everything that lives between the lock of the directory and its release."""
+    """All parts of the daemon, from their start to their stop, while the log directory is locked."""
 
     def __init__(self, settings: Settings, directory: LogDirectory, files: Files) -> None:
         loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class Daemon:
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
-        self._caretaker = ThreadWorkers(1, post, "caretaker")
+        self._maintenance_worker = ThreadWorkers(1, post, "caretaker")
         self._history: HistoryWriter | None = None
         self.runtime = Runtime(
             self._clock,
@@ -144,7 +144,7 @@ class Daemon:
         )
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
-            self.runtime, self.registry, directory, self._caretaker, Intervals.of(settings)
+            self.runtime, self.registry, directory, self._maintenance_worker, Intervals.of(settings)
         )
         self._cleaner = Cleaner(directory, files, settings, self._clock.wall_ms)
         self._verifier = CoordinatorVerifier(self.runtime)
@@ -223,12 +223,12 @@ class Daemon:
         self._history.record(events)
 
     def _on_altered(self, settings: TopicSettings) -> None:
-        """Have what is no matter of topics follow settings that may change at run time."""
+        """Have the server, the cleaner and others follow settings that changed at run time."""
         self._cleaner.alter(settings)
         self.server.max_connections = settings.max_connections
         self.server.max_connections_per_ip = settings.max_connections_per_ip
         self.server.max_connections_of_ip = overrides_of(settings.max_connections_per_ip_overrides)
-        self.server.keep_creation_rate(settings.max_connection_creation_rate)
+        self.server.limit_creation_rate(settings.max_connection_creation_rate)
         self._verifier.is_enabled = settings.transaction_partition_verification_enable
 
     def _on_advanced(self, partition: Partition) -> None:
@@ -278,7 +278,7 @@ class Daemon:
     # The end.
 
     async def stop(self) -> None:
-        """Answer what can be answered, flush what was appended, let go of the clients."""
+        """Answer what can be answered, flush what was appended, close the connections."""
         await self.server.stop_listening()
         self.server.stop_reading()
         await self._encoder.idle()  # Its results are appended, which needs the flusher.
@@ -287,7 +287,7 @@ class Daemon:
         self._cleaner.stop()
         self.runtime.stop()
         self._history_flusher.close()
-        for workers in (self._workers, self._readers, self._encoder, self._caretaker):
+        for workers in (self._workers, self._readers, self._encoder, self._maintenance_worker):
             workers.close()
         await asyncio.sleep(0)  # The outcomes of the last work come back in a turn of their own.
         await self.server.close_connections(LAST_ANSWERS_S)
@@ -328,4 +328,4 @@ def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
         for name, field in Settings.model_fields.items()
         if name not in NOT_SHOWN
     ]
-    return with_all_of_kafkas(own, settings.node_id)
+    return with_kafka_options(own, settings.node_id)

@@ -170,8 +170,8 @@ def test_each_gap_stands_between_the_events_before_and_behind_it() -> None:
 def test_what_was_taken_and_then_lost_is_reported_before_the_next_events() -> None:
     history = History(5)
     history.record([numbered(0)])
-    history.lost(4, wall_ms=7)
-    history.lost(2, wall_ms=5)
+    history.count_lost(4, wall_ms=7)
+    history.count_lost(2, wall_ms=5)
     assert history.queued == 1, "a gap is no event"
     assert history.take(1) == Drained((gap(6, "6 events of any groups were dropped", 5), numbered(0)), 6)
 

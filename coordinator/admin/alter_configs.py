@@ -46,7 +46,7 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
 ELECTED_BY: Final = "min.insync.replicas"
 """A setting that elections go by: Kafka lets it be set for all nodes together, and for no single one."""
 
-Attempt = Callable[[Done], None]
+BeginChange = Callable[[Done], None]
 """Begins a change, and calls what it is given with the outcome. Raises Refused."""
 
 
@@ -93,7 +93,7 @@ def _alter(
 def _begin(
     registry: TopicRegistry,
     busy: str,
-    attempt: Attempt,
+    attempt: BeginChange,
     result: AlterConfigsResourceResponse,
     countdown: Countdown,
 ) -> None:
@@ -117,7 +117,7 @@ def _refuse(result: AlterConfigsResourceResponse, refused: Refused, countdown: C
     countdown.end()
 
 
-def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only: bool) -> Attempt:
+def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only: bool) -> BeginChange:
     """Raises Refused."""
     registry = broker.registry
     if kind == ConfigResourceType.TOPIC:

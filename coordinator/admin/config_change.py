@@ -1,4 +1,4 @@
-"""What a client asks to be done to one resource's settings, as a change of their texts. Checks no value.
+"""A client's change of one resource's settings, as a change of their texts. Checks no value.
 
 Settings go by name; a list is a text with commas. Knows neither topics nor where anything is kept.
 """

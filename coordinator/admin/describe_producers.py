@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): who wrote to a partition of late, and whose transaction is open there (KIP-664)."""
+"""DescribeProducers (key 61): the producers of a partition, and the start of each open transaction (KIP-664)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _fill(answer: PartitionResponse, topic: str, partition: Partition | None, co
 
 
 def producers_of(partition: Partition) -> list[ProducerState]:
-    """Every producer that the partition knows; it does know them."""
+    """Every producer of the partition, once these are known."""
     known = partition.producers.items() if partition.producers is not None else ()
     return [
         ProducerState(

@@ -1,4 +1,4 @@
-"""Metadata (key 3): who the brokers are, and where the partitions of topics live.
+"""Metadata (key 3): the brokers, and which of them have the partitions of topics.
 
 There is one broker, which leads everything; its address is that of the listener that was asked. Asking for
 a topic by name has it made behind the answer, if client and settings both allow that: the answer itself says

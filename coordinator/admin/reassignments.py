@@ -103,7 +103,7 @@ def alter_reassignments(
 
 
 def _reassigned(broker: Broker, name: str, asked: ReassignablePartition) -> tuple[ErrorCode, str | None]:
-    """How it went, and why not."""
+    """The outcome for one partition: an error, and its message."""
     if broker.registry.get(name) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
     if broker.registry.partition(name, asked.partition_index) is None:
@@ -119,5 +119,5 @@ def _reassigned(broker: Broker, name: str, asked: ReassignablePartition) -> tupl
 def list_reassignments(
     _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: ClientRequest
 ) -> None:
-    """Nothing moves where there is nowhere to go."""
+    """ListPartitionReassignments (key 46): none, since no replica can move."""
     pending.reply(ListPartitionReassignmentsResponse(error_message=None))

@@ -60,13 +60,13 @@ def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: Clien
 
 
 def create_acls(_broker: Broker, request: CreateAclsRequest, pending: ClientRequest) -> None:
-    """Error of each: SECURITY_DISABLED."""
+    """CreateAcls (key 30) always fails. Error of each: SECURITY_DISABLED."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER}.")
     pending.reply(CreateAclsResponse(results=[refused] * len(request.creations)))
 
 
 def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: ClientRequest) -> None:
-    """Error of each: SECURITY_DISABLED."""
+    """DeleteAcls (key 31) always fails. Error of each: SECURITY_DISABLED."""
     error, words = ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}."
     refused = DeleteAclsFilterResult(error_code=error, error_message=words)
     pending.reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))

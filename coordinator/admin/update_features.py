@@ -79,7 +79,7 @@ def _new_levels(registry: TopicRegistry, request: UpdateFeaturesRequest, api_ver
 
 
 def _problem(update: FeatureUpdateKey, kind: int, before: Mapping[str, int], node_id: int) -> str | None:
-    """Why the update cannot be, in words; None if it can."""
+    """The reason why the update is refused; None if it is not."""
     level, supported = update.max_version_level, SUPPORTED_FEATURES.get(update.feature)
     if kind not in KINDS:
         return "The controller does not support the given upgrade type."

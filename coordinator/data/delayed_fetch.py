@@ -28,7 +28,7 @@ class Mark:
     stable_offset: int | None  # None for a fetch that reads uncommitted records too.
 
     def new_bytes(self) -> int | None:
-        """Bytes that came since, as far as this fetch may take them; None if the wait must end."""
+        """Number of new bytes that this fetch may read; None if the wait must end."""
         partition = self.partition
         if partition.is_deleted or partition.high_watermark < self.high_watermark:
             return None
@@ -77,7 +77,7 @@ class DelayedFetch(DelayedOperation):
         return (not self._pending.is_open or self.has_enough()) and self.force_complete()
 
     def has_enough(self) -> bool:
-        """Whether so much has come, or something has happened, that the wait must end."""
+        """Whether the wait must end: enough bytes came, or a partition changed otherwise."""
         came_bytes = 0
         for each in self._marks:
             new_bytes = each.new_bytes()

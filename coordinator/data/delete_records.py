@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): let the records below an offset go (KIP-107).
+"""DeleteRecords (key 21): delete the records below an offset (KIP-107).
 
 The new start is on the disk when the answer leaves: records that were said to be gone do not come back with a
 restart. There is one replica, so nothing is waited for but the disk.

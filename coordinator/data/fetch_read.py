@@ -37,7 +37,7 @@ log = structlog.get_logger("muster.topics")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A wanted partition and what stands behind it: a partition, or the error that there is none."""
+    """A wanted partition with the partition that was found, or the error that there is none."""
 
     wanted: WantedPartition
     partition: Partition | None
@@ -103,7 +103,7 @@ class FetchRead:
         self._limits = limits
 
     def read_warm(self) -> bool:
-        """Find what can be found in memory, in order and as much as may be on the loop; whether that was all."""
+        """Find what is in memory, in order and up to INLINE_FINDS; return whether that was all."""
         try:
             while self._next < len(self._targets):
                 if self._finds >= INLINE_FINDS:

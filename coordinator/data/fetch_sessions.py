@@ -52,7 +52,7 @@ class WantedPartition:
     def key(self) -> Key:
         return (self.topic_id, self.topic, self.index)
 
-    def ask(self, newer: WantedPartition) -> None:
+    def update(self, newer: WantedPartition) -> None:
         """Take over what a later request asks of the same partition."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
@@ -112,7 +112,7 @@ class FetchSession:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is so old, when last used, that a larger session may push it out."""
+        """Whether it has been in use for so long that a larger session may evict it."""
         return self.used_ms - self.created_ms > EVICTABLE_AFTER_MS
 
     def update(self, asked: Iterable[WantedPartition], forgotten: Iterable[Key]) -> int:
@@ -123,7 +123,7 @@ class FetchSession:
             if known is None:
                 self.partitions[newer.key] = newer
             else:
-                known.ask(newer)
+                known.update(newer)
         for key in forgotten:
             self.partitions.pop(key, None)
         return len(self.partitions) - before
@@ -214,7 +214,7 @@ class FetchSessions:
             self.total_partitions -= len(session.partitions)
 
     def _make_room(self, size: int, now_ms: int) -> bool:
-        """Whether there is, or by eviction was made, room for a session of `size` partitions."""
+        """Make room for a session of `size` partitions, if need be by eviction; whether there is room."""
         if len(self._sessions) < self._slots:
             return True
         oldest = next(iter(self._sessions.values()), None)
@@ -236,7 +236,7 @@ class FetchSessions:
 
 
 def failed(error: ErrorCode) -> FetchContext:
-    """A fetch that cannot be: the answer is the error alone."""
+    """A failed fetch: the answer is the error alone."""
     return FetchContext([], lambda _answers: FetchResponse(error_code=error), error)
 
 

@@ -1,4 +1,4 @@
-"""Writes the end of a transaction to one partition, wherever that lives.
+"""Writes the end of a transaction to one partition, of a topic or of a shard.
 
 A topic's partition takes the marker itself. `__consumer_offsets` belongs to the shards, each of which appends to
 its own log and holds offsets back until the marker comes: there it is handed to the shard's runner. Used by

@@ -91,7 +91,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """A batch that waits for the coordinator's word."""
+    """A batch that the coordinator has to verify."""
 
     slot: Slot
     topic: Topic
@@ -105,7 +105,7 @@ class Unverified:
 
 
 class _Produce:
-    """One request on its way."""
+    """One Produce request, from its checks to the answer."""
 
     def __init__(self, broker: Broker, request: ProduceRequest, pending: ClientRequest) -> None:
         self._broker = broker
@@ -248,7 +248,7 @@ class _Produce:
     def _append(
         self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
     ) -> None:
-        """Stage the batch, or recognise it as sent again; then wait for the disk."""
+        """Stage the batch, unless it is a duplicate; then wait for the disk."""
         try:
             position = self._stage(slot, topic, partition, batch, shown)
         except Refused as refused:

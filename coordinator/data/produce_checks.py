@@ -1,4 +1,4 @@
-"""What Produce checks before it touches a log: who may write where, and the batch itself."""
+"""The checks of Produce before it touches a log: the client, the topic, and the batch itself."""
 
 from __future__ import annotations
 

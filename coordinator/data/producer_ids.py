@@ -52,7 +52,7 @@ class ProducerIds:
         self._take_block()
 
     def take(self) -> int | None:
-        """An id at once; None where the block is used up: then the next one is on its way."""
+        """Take an id at once; None where the block is used up, and then the next block is requested."""
         if self._next < self._end:
             self._next += 1
             return self._next - 1

@@ -92,7 +92,7 @@ class History:
                 self._drop(event)
 
     def events(self, group_id: str) -> tuple[GroupEvent, ...]:
-        """The newest events of the group, oldest first; none if it is unknown or was let go."""
+        """The newest events of the group, oldest first; none if it is unknown or was forgotten."""
         return tuple(self._kept.get(group_id, ()))
 
     def take(self, limit: int) -> Drained:
@@ -110,7 +110,7 @@ class History:
             taken.append(entry)
         return Drained(tuple(taken), dropped)
 
-    def lost(self, dropped: int, wall_ms: int) -> None:
+    def count_lost(self, dropped: int, wall_ms: int) -> None:
         """Events that were taken could not be written: an event before the next ones shall say so."""
         first = self._queue[0] if self._queue else None
         if isinstance(first, _DroppedEvents):
@@ -120,12 +120,12 @@ class History:
             self._gaps += 1
 
     def forget(self, group_id: str) -> None:
-        """Let go of a group's events in memory. Those on the topic, or on their way, stay."""
+        """Drop a group's events in memory. Those on the topic, or queued for it, stay."""
         self._kept_count -= len(self._kept.pop(group_id, ()))
 
     @property
     def queued(self) -> int:
-        """How many events wait for the topic; a gap at the end of the queue is none."""
+        """Number of events that wait for the topic, gaps not counted."""
         return len(self._queue) - self._gaps
 
     @property

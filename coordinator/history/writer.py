@@ -76,7 +76,7 @@ class HistoryWriter:
         if error:
             if not self._is_losing:  # Logged once, however long it lasts; the topic has every loss.
                 log.error("history events are being lost", error=error.name)
-            self._history.lost(batch.count, batch.wall_ms)
+            self._history.count_lost(batch.count, batch.wall_ms)
         self._is_losing = bool(error)
         self._is_busy = False
         self._maybe_write()

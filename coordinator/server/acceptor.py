@@ -1,4 +1,4 @@
-"""Takes connections off the listening sockets, ahead of everything else, and stops short of the limit.
+"""Accepts connections ahead of all other work, and stops short of the limit on descriptors.
 
 The event loops' own servers do neither. uvloop takes one connection a turn, so while thousands connect and ask at
 once the system's queue overflows, and a client that finds it full tries again a second later. At the limit on
@@ -120,7 +120,7 @@ class Acceptor:
             if not self._is_paused:
                 self._accept(each)
 
-    def keep_rate(self, per_second: int) -> None:
+    def limit_rate(self, per_second: int) -> None:
         """Take at most so many connections a second from now on; surplus ones wait to be accepted."""
         if per_second >= INT32_MAX:  # Kafka's default, which is no limit.
             self._rate = None
@@ -130,7 +130,7 @@ class Acceptor:
             self._resume_after(0)
 
     def close(self) -> None:
-        """Take no more; those that wait are refused."""
+        """Close the listening sockets; connections that wait are refused."""
         self._pause_reading()
         for each in self._listening:
             each.socket.close()
@@ -139,7 +139,7 @@ class Acceptor:
             self._try_again.cancel()
 
     def on_connection_gone(self) -> None:
-        """A descriptor is about to be free."""
+        """A connection has closed: its descriptor is about to be free."""
         if self._is_paused:
             self._resume_after(0)
 
@@ -147,7 +147,7 @@ class Acceptor:
         rate = self._rate
         for _ in range(MAX_ACCEPTED if rate is None else min(rate.allowed(time.monotonic()), MAX_ACCEPTED)):
             try:
-                if not self._has_place(listening):
+                if not self._has_descriptor(listening):
                     self._pause("the other descriptors are kept for the log")
                     return
                 connection, _ = listening.socket.accept()
@@ -163,9 +163,9 @@ class Acceptor:
             connection.setblocking(False)
             listening.accepted(connection)
         if rate is not None and rate.wait_s(time.monotonic()):
-            self._leave_waiting(0)
+            self._pause_for(0)
 
-    def _has_place(self, listening: Listening) -> bool:
+    def _has_descriptor(self, listening: Listening) -> bool:
         """Whether the next descriptor is one for connections. Raises OSError if there is none at all.
 
         Asked of the system before each, for some 1 us: to accept one and then see its number would take a
@@ -177,15 +177,15 @@ class Acceptor:
 
     # At the limit on descriptors.
 
-    def _leave_waiting(self, delay_s: float) -> None:
+    def _pause_for(self, delay_s: float) -> None:
         """Leave connections in the system's queue for so long, and until the rate allows one."""
         self._is_paused = True
         self._pause_reading()
         self._resume_after(delay_s)
 
     def _pause(self, reason: str) -> None:
-        """Take no connection before one of ours goes."""
-        self._leave_waiting(TRY_AGAIN_S)
+        """Stop accepting until a descriptor may be free; log the first pause."""
+        self._pause_for(TRY_AGAIN_S)
         now_s = time.monotonic()
         if now_s - self._paused_at_s >= LOG_EVERY_S:
             self._paused_at_s, self._is_logged = now_s, True

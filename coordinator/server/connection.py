@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
             if self._outgoing.is_idle and (whole := joined(out)) is not None:
                 self._write(whole)
                 if self._write_blocked:
-                    self._outgoing.grew()
+                    self._outgoing.on_more_written()
             else:
                 self._outgoing.send(out)
         out.clear()

@@ -28,7 +28,7 @@ class CreationRate:
         return int(self._left)
 
     def take(self) -> None:
-        """One was taken."""
+        """Count one connection that was taken."""
         self._left -= 1
 
     def wait_s(self, now_s: float) -> float:

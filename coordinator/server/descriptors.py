@@ -49,7 +49,7 @@ class Descriptors:
 
 
 def raise_limit() -> Descriptors:
-    """Use what the system allows us, as a JVM does; the log says what that is."""
+    """Raise the limit to what the system allows, as a JVM does, and log it."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))

@@ -28,7 +28,7 @@ SHARE_SINCE = 6
 
 
 class FindCoordinator:
-    """Handler; `endpoint_for(listener)` gives (host, port)."""
+    """The handler of FindCoordinator; `endpoint_for(listener)` gives (host, port)."""
 
     def __init__(self, node_id: int, endpoint_for: Callable[[str], tuple[str, int]]) -> None:
         self._node_id = node_id

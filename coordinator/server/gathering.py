@@ -90,13 +90,13 @@ class Gathering:
         return data
 
     def stop(self) -> None:
-        """The connection is gone."""
+        """Drop what was received: the connection is gone."""
         self.pieces.clear()
         self._large = None  # It refers to the owner, and garbage collections are rare.
         self._pool.forget(self)
 
     def _keep(self) -> None:
-        """Hold what has come, if there is room; ask for the memory of a large frame."""
+        """Count what was received in the pool, or close; claim the memory of a large frame."""
         if not self._pool.keep(self, self._bytes):
             self.give_way("memory for requests is used up")
             return
@@ -115,7 +115,7 @@ class Gathering:
         self._transport.set_protocol(self._large)
 
     def _on_large(self, frame: bytearray) -> None:
-        """A large frame is whole: what follows it comes to the owner again."""
+        """A large frame is whole: the owner receives again."""
         self._large = None
         if self._owner.is_open:
             self._transport.set_protocol(self._protocol)
@@ -139,7 +139,7 @@ class Gathering:
         return self._owner.waits_for_disk
 
     def on_memory(self) -> None:
-        """The large frame that waits may come."""
+        """The pool has the memory that a large frame waits for."""
         self._awaits_memory = False
         if self._owner.is_open:
             self._take_large()
@@ -147,5 +147,5 @@ class Gathering:
                 self._transport.resume_reading()
 
     def give_way(self, reason: str) -> None:
-        """Close at once: others wait for what this holds."""
+        """Close at once: other connections wait for the memory that this one holds."""
         self._owner.cut_off(reason)

@@ -21,7 +21,7 @@ from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit
-from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
+from coordinator.server.splitting import SplitPlan, ask_all, context_of, first_error, reply, split
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ class GroupApis:
         new_uuid: Callable[[], object] = uuid4,
         verifier: TransactionVerifier | None = None,
     ) -> None:
-        """Member ids are made of what `new_uuid` draws; without a `verifier` there are no transactions."""
+        """`new_uuid` gives the random part of member ids; without a `verifier` there are no transactions."""
         self._runtime = runtime
         self._verifier = verifier
         self._new_uuid = new_uuid
@@ -110,7 +110,7 @@ class GroupApis:
         )
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
-        """A commit of the same partitions, as long as the same shard would store all of it."""
+        """Prepare commits of the same partitions: current while the same shard would store all of them."""
         runner, wall_ms = self._runtime.runner_for(request.group_id), self._runtime.wall_ms
         shard = runner.shard
         commit = None if shard is None else shard.prepare_commit(request, version)
@@ -156,7 +156,7 @@ class GroupApis:
     # Several groups.
 
     def offset_fetch(self, request: OffsetFetchRequest, pending: Pending) -> None:
-        """One group until v7, several from v8 (KIP-709)."""
+        """OffsetFetch (key 9): one group until v7, several from v8 (KIP-709)."""
         if pending.api_version < 8:
             self.route(request, pending)
             return
@@ -184,7 +184,7 @@ class GroupApis:
         self._split(request.groups, pending, part, lambda response: response.groups, merge)
 
     def delete_groups(self, request: DeleteGroupsRequest, pending: Pending) -> None:
-        """Groups that are named twice are answered once, as Kafka does."""
+        """DeleteGroups (key 42): a group that is named twice is answered once, as in Kafka."""
         names = list(dict.fromkeys(request.groups_names))
 
         def part(positions: list[int]) -> DeleteGroupsRequest:
@@ -204,13 +204,13 @@ class GroupApis:
         merge: Callable[[list[Any]], Any],
     ) -> None:
         runtime = self._runtime
-        sharing = Sharing(lambda position: runtime.runner_for(group_ids[position]), part, answers_of, merge)
-        split(len(group_ids), sharing, pending, runtime)
+        plan = SplitPlan(lambda position: runtime.runner_for(group_ids[position]), part, answers_of, merge)
+        split(len(group_ids), plan, pending, runtime)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
         """ListGroups (key 16): the groups of all shards, or an error and none."""
 
-        def put_together(responses: list[ListGroupsResponse]) -> None:
+        def merge(responses: list[ListGroupsResponse]) -> None:
             error = first_error(responses)
             lists = [] if error else [each.groups for each in responses]
             count = sum(map(len, lists))
@@ -222,7 +222,7 @@ class GroupApis:
             )
 
         runtime = self._runtime
-        ask_all(runtime.runners, request, pending, put_together, runtime)
+        ask_all(runtime.runners, request, pending, merge, runtime)
 
 
 def _heartbeat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:

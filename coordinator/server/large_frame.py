@@ -26,7 +26,7 @@ Taken = Callable[[bytearray], None]
 
 
 class LargeFrame(asyncio.BufferedProtocol):
-    """Gathers the frame of `size_bytes` of which `received` has come; then `taken` gets it whole.
+    """Receives a frame of `size_bytes` that begins with `received`; then `taken` gets it whole.
 
     Other calls of the transport go to `owner`, in whose place this receives.
     """

@@ -1,10 +1,9 @@
 """The memory that the requests of all connections share: Kafka's `queued.max.request.bytes`.
 
 Counted are bytes that were received and have not become a request, requests whose records or commits wait for the
-disk, and large frames as a whole from the moment that they are let in, so that one that was let in needs no more
-leave to become whole. A large frame that does not fit waits, first come first served, with its socket unread: that
-is the back-pressure. Small requests that arrive whole and are answered at once never come here, so they are served
-whatever the rest does.
+disk, and large frames as a whole from the moment that they are admitted, so that an admitted frame can always
+become whole. A large frame that does not fit waits, first come first served, with its socket unread: that is the
+back-pressure. Small requests that arrive whole and are answered at once are not counted, and always served.
 
 Nothing holds memory for ever that others wait for. What is whole is answered; what is not has to bring bytes, and
 to become whole within the time that clients give a request, or its connection is closed. Knows no requests.
@@ -58,10 +57,10 @@ class Holder(Protocol):
         """Whether its bytes wait for the daemon: earlier requests of its own are not written yet."""
 
     def on_memory(self) -> None:
-        """The frame that it claimed memory for may come now."""
+        """Its large frame was admitted."""
 
     def give_way(self, reason: str) -> None:
-        """Close, since others wait for what it holds."""
+        """Close, since other connections wait for the memory that it holds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,19 +69,19 @@ class Holding:
 
     since_ms: int
     kept_bytes: int = 0
-    frame_bytes: int = 0  # Size of the large frame that was let in, or waits for that.
+    frame_bytes: int = 0  # Size of the large frame that was admitted, or waits for that.
     is_waiting: bool = False
     seen: tuple[int, int] = NOT_SEEN
     seen_ms: int = 0
 
 
 class MemoryPool:
-    """One for all connections. `set_timer((self,), deadline_ms)` has `timer_fired` called."""
+    """The pool of all connections. `set_timer((self,), deadline_ms)` has `timer_fired` called."""
 
     def __init__(
         self, capacity_bytes: int, clock: Clock, set_timer: Callable[[Any, int | None], None]
     ) -> None:
-        """A capacity of 0 or less is none, as in Kafka."""
+        """A capacity of 0 or less sets no limit, as in Kafka."""
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
         self.used_bytes = 0
         self._taken_bytes = 0  # The part that requests take.
@@ -91,7 +90,10 @@ class MemoryPool:
         self._clock = clock
         self._set_timer = set_timer
         self._holdings: dict[Holder, Holding] = {}
-        self._let_in = {False: 0, True: 0}  # Bytes of the frames let in, by whether they are very large.
+        self._admitted_bytes = {
+            False: 0,
+            True: 0,
+        }  # Size of the admitted frames, by whether they are very large.
         self._waiting: dict[bool, deque[Holder]] = {False: deque(), True: deque()}
         self._waiting_since_ms = 0
 
@@ -100,13 +102,13 @@ class MemoryPool:
         return self.used_bytes >= self.capacity_bytes
 
     @property
-    def is_waited_for(self) -> bool:
+    def has_waiting(self) -> bool:
         return bool(self._waiting[False] or self._waiting[True])
 
     # What was received, and what is being written.
 
     def keep(self, holder: Holder, received_bytes: int) -> bool:
-        """`holder` has so much that is no request yet; False if that is more than there is room for."""
+        """Count the received bytes of `holder`; False if there is no room for them."""
         kept_bytes = received_bytes if received_bytes > UNCOUNTED_BYTES else 0
         holding = self._holdings.get(holder)
         if holding is None:
@@ -115,7 +117,7 @@ class MemoryPool:
             holding = self._holdings[holder] = Holding(self._clock.now_ms())
         grown_bytes = kept_bytes - holding.kept_bytes
         holding.kept_bytes = kept_bytes
-        self._let_go_if_empty(holder, holding)
+        self._forget_if_empty(holder, holding)
         if grown_bytes <= 0:
             self._free(-grown_bytes)
             return True
@@ -123,32 +125,32 @@ class MemoryPool:
         return self.used_bytes <= self.capacity_bytes + self.capacity_bytes // OVERDRAFT_SHARE
 
     def take(self, size_bytes: int) -> None:
-        """A request of this size waits for its answer, and holds what came with it."""
+        """Count a request of this size, which waits for its answer."""
         self._taken_bytes += size_bytes
         self.used_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
-        """A request of this size has its answer."""
+        """Stop counting a request of this size: it has its answer."""
         self._taken_bytes -= size_bytes
         self._free(size_bytes)
 
     def _free(self, size_bytes: int) -> None:
         self.used_bytes -= size_bytes
-        if self.is_waited_for:
-            self._let_in_waiting()
+        if self.has_waiting:
+            self._admit_waiting()
 
     # Large frames.
 
     def claim(self, holder: Holder, frame_bytes: int) -> bool:
-        """Whether the whole of a frame may come now; if not, `holder.on_memory` is called when it may."""
+        """Whether there is memory for a whole frame; if not, `holder.on_memory` is called once there is."""
         is_very_large = frame_bytes > self._very_large_bytes
         holding = self._holdings.setdefault(holder, Holding(self._clock.now_ms()))
         holding.frame_bytes = frame_bytes
         if not self._waiting[is_very_large] and self._fits(frame_bytes, is_very_large):
             self._admit(holding)
             return True
-        if not self.is_waited_for:
-            self._begin_to_look()
+        if not self.has_waiting:
+            self._begin_watch()
         holding.is_waiting = True
         self._waiting[is_very_large].append(holder)
         return False
@@ -158,12 +160,12 @@ class MemoryPool:
         holding = self._holdings.get(holder)
         if holding is not None:
             frame_bytes, holding.frame_bytes = holding.frame_bytes, 0
-            self._let_in[frame_bytes > self._very_large_bytes] -= frame_bytes
-            self._let_go_if_empty(holder, holding)
+            self._admitted_bytes[frame_bytes > self._very_large_bytes] -= frame_bytes
+            self._forget_if_empty(holder, holding)
             self._free(frame_bytes)
 
     def forget(self, holder: Holder) -> None:
-        """The connection is gone."""
+        """Stop counting a connection that is gone."""
         holding = self._holdings.pop(holder, None)
         if holding is None:
             return
@@ -172,7 +174,7 @@ class MemoryPool:
             self._waiting[is_very_large].remove(holder)
             self._free(holding.kept_bytes)
         else:
-            self._let_in[is_very_large] -= holding.frame_bytes
+            self._admitted_bytes[is_very_large] -= holding.frame_bytes
             self._free(holding.frame_bytes + holding.kept_bytes)
 
     def _fits(self, frame_bytes: int, is_very_large: bool) -> bool:
@@ -181,27 +183,27 @@ class MemoryPool:
         Else one that is larger than the pool would wait for ever, and so would all if the beginnings of those that
         wait had filled it.
         """
-        let_in_bytes = self._let_in[is_very_large]
+        admitted_bytes = self._admitted_bytes[is_very_large]
         is_room = self.used_bytes + frame_bytes <= self.capacity_bytes
         if is_very_large:
-            if not let_in_bytes and self._let_in[False] + self._taken_bytes <= self._reserved_bytes:
+            if not admitted_bytes and self._admitted_bytes[False] + self._taken_bytes <= self._reserved_bytes:
                 return True
-            return is_room and let_in_bytes + frame_bytes <= self.capacity_bytes - self._reserved_bytes
-        if not let_in_bytes and self._taken_bytes <= self._reserved_bytes:
+            return is_room and admitted_bytes + frame_bytes <= self.capacity_bytes - self._reserved_bytes
+        if not admitted_bytes and self._taken_bytes <= self._reserved_bytes:
             return True
         most_bytes = self._reserved_bytes if self._waiting[True] else self.capacity_bytes
-        return is_room and let_in_bytes + frame_bytes <= most_bytes
+        return is_room and admitted_bytes + frame_bytes <= most_bytes
 
     def _admit(self, holding: Holding) -> None:
-        """The frame counts as a whole from here on, what came of it included."""
+        """Count the whole frame from now on, instead of its received bytes."""
         holding.is_waiting = False
         holding.since_ms = self._clock.now_ms()
         holding.seen = NOT_SEEN  # It was not read until now.
-        self._let_in[holding.frame_bytes > self._very_large_bytes] += holding.frame_bytes
+        self._admitted_bytes[holding.frame_bytes > self._very_large_bytes] += holding.frame_bytes
         self.used_bytes += holding.frame_bytes - holding.kept_bytes
         holding.kept_bytes = 0
 
-    def _let_in_waiting(self) -> None:
+    def _admit_waiting(self) -> None:
         for is_very_large, waiting in self._waiting.items():
             while waiting:
                 holding = self._holdings[waiting[0]]
@@ -211,13 +213,13 @@ class MemoryPool:
                 self._admit(holding)
                 holder.on_memory()
 
-    def _let_go_if_empty(self, holder: Holder, holding: Holding) -> None:
+    def _forget_if_empty(self, holder: Holder, holding: Holding) -> None:
         if not (holding.kept_bytes or holding.frame_bytes):
             del self._holdings[holder]
 
     # Connections that do not send while others wait for memory.
 
-    def _begin_to_look(self) -> None:
+    def _begin_watch(self) -> None:
         now_ms = self._waiting_since_ms = self._clock.now_ms()
         for holder, holding in self._holdings.items():
             holding.seen, holding.seen_ms = _seen(holder), now_ms
@@ -225,7 +227,7 @@ class MemoryPool:
 
     def timer_fired(self) -> None:
         """Close on connections whose frame does not arrive while others wait."""
-        if not self.is_waited_for:
+        if not self.has_waiting:
             return
         now_ms = self._clock.now_ms()
         for holder, holding in list(self._holdings.items()):

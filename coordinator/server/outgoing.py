@@ -1,4 +1,4 @@
-"""What is on its way out on one connection: bytes, and ranges of files that are read when there is room.
+"""The answers on their way out on one connection: bytes, and ranges of files that are read when there is room.
 
 An answer to Fetch may be fifty megabytes of a segment. It is sent by the piece: the next is read from the page
 cache when the socket has taken the one before, on a thread if the disk would have to be waited for. So a
@@ -62,7 +62,7 @@ class SlowReaders:
         is_many = self.count * PIECE_BYTES >= SLOW_READERS_BYTES
         return SMALL_PIECE_BYTES if is_many else PIECE_BYTES
 
-    def waits(self, transport: asyncio.WriteTransport) -> None:
+    def add(self, transport: asyncio.WriteTransport) -> None:
         """Count a connection whose peer does not read; what it holds may have grown.
 
         Small pieces are not counted: every slow reader of a log has one.
@@ -76,7 +76,7 @@ class SlowReaders:
         while self._unread_bytes > self._unread_bytes_max and len(self._unread) > 1:
             self._cut_off_longest()
 
-    def goes_on(self, transport: asyncio.WriteTransport) -> None:
+    def remove(self, transport: asyncio.WriteTransport) -> None:
         """Stop counting a connection: its peer has read everything, or is gone."""
         self._waiting.discard(transport)
         self._unread_bytes -= self._unread.pop(transport, 0)
@@ -89,7 +89,7 @@ class SlowReaders:
             unread_bytes=self._unread[transport],
             unread_bytes_of_all=self._unread_bytes,
         )
-        self.goes_on(transport)
+        self.remove(transport)
         transport.abort()
 
 
@@ -133,7 +133,7 @@ class Outgoing:
             self._sent()
 
     def _hand_over_next(self) -> None:
-        """The bytes up to the next range and the first piece of that, in one write."""
+        """Write the bytes up to the next range, and the first piece of that, as one."""
         buffers: list[Buffer] = []
         queue = self.queue
         while queue and not isinstance(first := queue[0], FileRange) and len(buffers) < MAX_BUFFERS:
@@ -187,31 +187,31 @@ class Outgoing:
         """The peer has not taken the last piece."""
         if not self._is_paused:
             self._is_paused = True
-            self._slow.waits(self._transport)
+            self._slow.add(self._transport)
 
-    def grew(self) -> None:
+    def on_more_written(self) -> None:
         """More was written to a peer that does not read."""
         if self._is_paused:
-            self._slow.waits(self._transport)
+            self._slow.add(self._transport)
 
     def resume(self) -> None:
         if self._is_paused:
             self._is_paused = False
-            self._slow.goes_on(self._transport)
+            self._slow.remove(self._transport)
             if self.queue:
                 self.pump()
 
     def stop(self) -> None:
-        """The connection is gone: let go of everything."""
+        """Drop the queue: the connection is gone."""
         self._is_over = True
         self.queue.clear()
         if self._is_paused:
             self._is_paused = False
-            self._slow.goes_on(self._transport)
+            self._slow.remove(self._transport)
 
 
 def joined(chunks: list[Buffer | FileRange]) -> bytes | None:
-    """The bytes of an answer; None if some are ranges: `join` says so, and quicker than a look at each chunk."""
+    """The bytes of an answer, or None if it has ranges: `join` finds out faster than a look at each chunk."""
     try:
         return b"".join(cast(list[Buffer], chunks))
     except TypeError:

@@ -101,7 +101,7 @@ class Pending:
         field) closes the connection.
         """
         assert self.chunks is None, f"{self.api.name} was answered twice"
-        self._let_go()
+        self._release_memory()
         if not self.connection.is_open:
             return
         if isinstance(response, EncodedResponse):
@@ -137,16 +137,16 @@ class Pending:
 
     def no_reply(self) -> None:
         """Give up the place in the order without a byte: Produce with acks=0."""
-        self._let_go()
+        self._release_memory()
         self.chunks = []
         self.connection.on_answered(self)
 
     def drop(self, reason: str) -> None:
-        """Close the connection instead of answering: all that is left to say where no answer is expected."""
-        self._let_go()
+        """Close the connection instead of answering: the only sign of failure where no answer is expected."""
+        self._release_memory()
         self.connection.refuse(f"{self.api.name} v{self.api_version}: {reason}")
 
-    def _let_go(self) -> None:
+    def _release_memory(self) -> None:
         if self.held_bytes:
             held_bytes, self.held_bytes = self.held_bytes, 0
             self.connection.release_memory(held_bytes)

@@ -62,7 +62,7 @@ class Server:
         """Maxima of single addresses, before that of all. All three may change while connections are open."""
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
-        self.keep_creation_rate = self._acceptor.keep_rate
+        self.limit_creation_rate = self._acceptor.limit_rate
         self.accept_at_ms = 0  # When waiting connections are due to be accepted, also during a long turn.
         self._opening: set[asyncio.Task[None]] = set()  # A loop refers to its tasks weakly.
         self._connections: dict[Connection, str] = {}  # With the peer's address.
@@ -104,7 +104,7 @@ class Server:
         self._acceptor.listen(sockets, backlog, lambda accepted: self._on_accepted(listener, accepted))
 
     def _set_buffer_sizes(self, listening: socket.socket) -> None:
-        """Kafka's, for the connections to come: they inherit them. -1 leaves them to the operating system."""
+        """Set the buffer sizes that accepted connections inherit; -1 leaves them to the operating system."""
         for option, size_bytes in (
             (socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, self._settings.socket_receive_buffer_bytes),
@@ -113,7 +113,7 @@ class Server:
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     def accept(self, now_ms: int) -> None:
-        """Accept what waits, since it is `accept_at_ms`: clients may come faster than a turn of the loop ends."""
+        """Accept what waits, at `accept_at_ms`: clients may come faster than a turn of the loop ends."""
         self.accept_at_ms = now_ms + ACCEPT_EVERY_MS
         self._acceptor.accept()
 
@@ -209,7 +209,7 @@ class Server:
             connection.stop_reading()
 
     async def close_connections(self, within_s: float) -> None:
-        """Close every connection once its answers are out; peers that do not take them by then get none."""
+        """Close every connection once its answers are out, or after `within_s`."""
         for connection in list(self._connections):
             connection.close()
         if self._connections:

@@ -18,10 +18,10 @@ from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.pending import Gather, Pending
 from protocol.errors import ErrorCode
 
-MOST_A_TURN: Final = 1_000
+MAX_PER_TURN: Final = 1_000
 """Groups or transactions handled in one turn: listing so many takes 2 ms, describing them 8."""
 
-MOST_ON_THE_LOOP: Final = 5_000
+MAX_ENCODED_ON_LOOP: Final = 5_000
 """The most things in an answer that is encoded on the loop: that takes 7 ms."""
 
 Piece: TypeAlias = tuple[int, Callable[[], None]]
@@ -31,7 +31,7 @@ _NOT_REPORTED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
 
 class Turns(Protocol):
-    """The loop, as far as it is needed here."""
+    """The event loop, as splitting uses it."""
 
     def wall_ms(self) -> int: ...
 
@@ -43,7 +43,7 @@ class Turns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class SplitPlan:
     """How a request is split: the owner of what is named at a position, and a shard's request from positions.
 
     `answers_of` finds the answers in a shard's response, and `merge` makes the whole response from all of them.
@@ -62,39 +62,39 @@ def context_of(pending: Pending, reply_to: Any, wall_ms: int, new_uuid: str = ""
     )
 
 
-def split(count: int, sharing: Sharing, pending: Pending, turns: Turns) -> None:
+def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:
     """Ask each shard for its share of the `count` things that are named."""
     if not count:
-        pending.reply(sharing.merge([]))
+        pending.reply(plan.merge([]))
         return
-    firsts = range(0, count, MOST_A_TURN)
+    firsts = range(0, count, MAX_PER_TURN)
     # No functions with names: as C they would be cycles with what they close over, and that holds the connection.
     gather = Gather(
         len(firsts),
-        lambda pieces: reply(pending, count, lambda: sharing.merge([*chain.from_iterable(pieces)]), turns),
+        lambda pieces: reply(pending, count, lambda: plan.merge([*chain.from_iterable(pieces)]), turns),
     )
-    ranges = [range(first, min(first + MOST_A_TURN, count)) for first in firsts]
+    ranges = [range(first, min(first + MAX_PER_TURN, count)) for first in firsts]
     in_turns(
         (
-            (len(positions), partial(_ask_owners, positions, sharing, pending, gather.part(index), turns))
+            (len(positions), partial(_ask_owners, positions, plan, pending, gather.part(index), turns))
             for index, positions in enumerate(ranges)
         ),
         turns,
     )
 
 
-def _ask_owners(positions: range, sharing: Sharing, pending: Pending, whole: Any, turns: Turns) -> None:
+def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any, turns: Turns) -> None:
     """Ask for what is named at `positions`; the answers go to `whole` in that order."""
     by_shard: dict[ShardRunner[Any], list[int]] = {}
     for position in positions:
-        by_shard.setdefault(sharing.owner_of(position), []).append(position)
+        by_shard.setdefault(plan.owner_of(position), []).append(position)
     shares = list(by_shard.values())
     gather = Gather(
         len(shares),
-        lambda responses: whole.reply(_in_order(shares, [sharing.answers_of(each) for each in responses])),
+        lambda responses: whole.reply(_in_order(shares, [plan.answers_of(each) for each in responses])),
     )
     for index, (runner, share) in enumerate(by_shard.items()):
-        runner.request(sharing.part(share), context_of(pending, gather.part(index), turns.wall_ms()))
+        runner.request(plan.part(share), context_of(pending, gather.part(index), turns.wall_ms()))
 
 
 def _in_order(shares: list[list[int]], answers: list[list[Any]]) -> list[Any]:
@@ -109,11 +109,11 @@ def ask_all(
     runners: Sequence[ShardRunner[Any]],
     request: Any,
     pending: Pending,
-    put_together: Callable[[list[Any]], None],
+    merge: Callable[[list[Any]], None],
     turns: Turns,
 ) -> None:
-    """Ask every shard the same; `put_together` gets all their responses, in the order of the shards."""
-    gather = Gather(len(runners), put_together)
+    """Ask every shard the same; `merge` gets all their responses, in the order of the shards."""
+    gather = Gather(len(runners), merge)
     in_turns(
         (
             (_size(runner), partial(_ask, runner, request, pending, gather.part(index), turns))
@@ -132,19 +132,19 @@ def _ask(runner: ShardRunner[Any], request: Any, pending: Pending, reply_to: Any
 
 
 def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:
-    """Do the pieces in order: as many at once as are about few things together, and then the others."""
+    """Do the pieces in order, in turns of the loop with up to MAX_PER_TURN things each, or one piece."""
     count = 0
     for size, work in pieces:
         work()
         count += size
-        if count >= MOST_A_TURN:
+        if count >= MAX_PER_TURN:
             turns.soon(partial(in_turns, pieces, turns))
             return
 
 
 def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -> None:
-    """Answer with what `make` makes, in which there are `count` things."""
-    if count <= MOST_ON_THE_LOOP:
+    """Answer with the response that `make` makes, with `count` things in it; a large one on a thread."""
+    if count <= MAX_ENCODED_ON_LOOP:
         pending.reply(make())
     else:
         pending.reply_aside(make, turns.run_aside)

@@ -13,7 +13,7 @@ from coordinator.data.producer_ids import ProducerIds
 from coordinator.runtime.loop import Runtime
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
-from coordinator.server.splitting import Sharing, ask_all, context_of, first_error, reply, split
+from coordinator.server.splitting import SplitPlan, ask_all, context_of, first_error, reply, split
 from coordinator.transactions.add_partitions import BATCHED_SINCE
 from coordinator.transactions.list_transactions import unknown_states
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -85,18 +85,18 @@ class TransactionApis:
         self, transactional_ids: list[str], pending: Pending, part: Any, field: str, merge: Any
     ) -> None:
         runtime = self._runtime
-        sharing = Sharing(
+        plan = SplitPlan(
             lambda position: runtime.transaction_runner_for(transactional_ids[position]),
             part,
             lambda response: list(getattr(response, field)),
             merge,
         )
-        split(len(transactional_ids), sharing, pending, runtime)
+        split(len(transactional_ids), plan, pending, runtime)
 
     def list_transactions(self, request: ListTransactionsRequest, pending: Pending) -> None:
         """ListTransactions (key 66): the transactions of all shards, or an error and none."""
 
-        def put_together(responses: list[ListTransactionsResponse]) -> None:
+        def merge(responses: list[ListTransactionsResponse]) -> None:
             if error := first_error(responses):
                 pending.reply(ListTransactionsResponse(error_code=error))
                 return
@@ -112,4 +112,4 @@ class TransactionApis:
             )
 
         runtime = self._runtime
-        ask_all(runtime.transaction_runners, request, pending, put_together, runtime)
+        ask_all(runtime.transaction_runners, request, pending, merge, runtime)

@@ -329,7 +329,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_the_older_name(cls, given: Any) -> Any:
+    def _accept_older_name(cls, given: Any) -> Any:
         if not isinstance(given, dict) or "node_id" in given:
             return given
         try:

@@ -11,7 +11,7 @@ CORDONED: Final = "All brokers are currently fenced, or have all their log direc
 
 
 def placement_problem(settings: TopicSettings) -> str | None:
-    """Why a replica cannot be placed by us (INVALID_REPLICATION_FACTOR); None if it can.
+    """Why the daemon cannot place a replica (INVALID_REPLICATION_FACTOR); None if it can.
 
     The one directory may be cordoned (`cordoned.log.dirs`): it takes only what a client assigns to this node.
     """

@@ -45,10 +45,10 @@ def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
         for field in fields(TopicSettings)
         if field.name not in NOT_SETTINGS
     ]
-    return with_all_of_kafkas(configs, settings.node_id)
+    return with_kafka_options(configs, settings.node_id)
 
 
-def with_all_of_kafkas(configs: Iterable[BrokerConfig], node_id: int) -> tuple[BrokerConfig, ...]:
+def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[BrokerConfig, ...]:
     """`configs`, and whatever else Kafka shows; the node has one id under two names."""
     shown = {
         name: BrokerConfig(name, option.default, option.default, option.type)

@@ -22,7 +22,7 @@ _REPLICA_LIST: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
 class InvalidConfig(ValueError):
-    """A setting that cannot be (INVALID_CONFIG); the text is for the client."""
+    """A setting that is refused (INVALID_CONFIG); the text is for the client."""
 
 
 @dataclass(frozen=True, slots=True)

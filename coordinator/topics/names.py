@@ -1,4 +1,4 @@
-"""What a topic may be called, and which topics are the daemon's own. Pure functions of names."""
+"""The names that a topic may have, and the names of the daemon's own topics. Pure functions of names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def name_problem(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Names with one key collide: metrics know no difference between '.' and '_'."""
+    """The key that colliding names share: metrics do not distinguish '.' and '_'."""
     return name.replace(".", "_")
 
 

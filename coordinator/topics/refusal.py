@@ -1,4 +1,4 @@
-"""What handlers of several things per request share: refusing one, and answering after the last."""
+"""Shared by handlers of several things per request: refusing one, and answering after the last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 
 
 class Refused(Exception):
-    """One thing that a client asked for and does not get: the error, and words for the client.
+    """A part of a request that is refused: the error, and its message for the client.
 
     For Produce: `record_errors` are (index in the batch, why), and `has_seen_log` says whether that was found
     with the partition's log at hand.

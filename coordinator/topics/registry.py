@@ -229,7 +229,7 @@ class TopicRegistry(TopicLookup):
         self._change(topic.name, lambda: self._store.configure(topic.name, overrides), on_altered, done, 0)
 
     def checked_defaults(self, dynamic: DynamicSettings) -> TopicSettings:
-        """The daemon's settings with these on top. Raises InvalidConfig: they, or some topic, would not work.
+        """The daemon's settings with `dynamic` on top. Raises InvalidConfig if they or a topic's are invalid.
 
         A conflict that is there already, by a start with other settings, stands in no other setting's way.
         """
@@ -242,7 +242,7 @@ class TopicRegistry(TopicLookup):
         return settings
 
     def alter_defaults(self, settings: TopicSettings, done: Done) -> None:
-        """Let the daemon's settings, which are not being changed, be these; all topics go by them at once.
+        """Change the daemon's settings, of which no change is under way; all topics follow them at once.
 
         Fails with KAFKA_STORAGE_ERROR.
         """
@@ -260,7 +260,7 @@ class TopicRegistry(TopicLookup):
         self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_stored, done, 0)
 
     def set_features(self, features: FeatureLevels, done: Done) -> None:
-        """Let the levels of features, which are not being changed, be these. Fails with KAFKA_STORAGE_ERROR."""
+        """Change the levels of features, of which no change is under way. Fails with KAFKA_STORAGE_ERROR."""
 
         def on_set(_: None) -> None:
             self.features = features
@@ -330,7 +330,7 @@ class TopicRegistry(TopicLookup):
         self._workers.submit(work, on_done)
 
     def delete_records(self, partition: Partition, offset: int, done: Done) -> None:
-        """Let the records below `offset`, which is not beyond the high watermark, go.
+        """Delete the records below `offset`, which is not beyond the high watermark.
 
         Fails with UNKNOWN_TOPIC_OR_PARTITION (deleted meanwhile), OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """

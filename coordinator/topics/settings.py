@@ -1,4 +1,4 @@
-"""What the data plane needs to know of the daemon's settings, and all that may change at run time: plain values.
+"""The daemon's settings that the data plane reads, and all that may change at run time: plain values.
 
 Checked where they are read (`coordinator/settings/model.py`); nothing here parses or looks anything up.
 """

@@ -53,7 +53,7 @@ class TopicStore:
     def clear_leftovers(self) -> None:
         """At a start: remove the partitions of topics that the catalogue does not have.
 
-        A directory that does not name its topic's id was not made by us or by Kafka: it is left alone. Raises
+        A directory that does not name its topic's id was not made by Muster or by Kafka: it is left alone. Raises
         StorageError where there is no catalogue at all: then the partitions are those of another broker.
         """
         if not self._has_catalogue:
@@ -71,7 +71,7 @@ class TopicStore:
                 self._directory.delete_log(partition.topic, partition.partition)
 
     def _refuse_partitions_of_others(self) -> None:
-        """We write the catalogue before the first partition: without one, none of them is ours to remove."""
+        """The catalogue is written before the first partition: without one, partitions are another broker's."""
         for partition in self._directory.partitions():
             if self._stored_topic_id(partition.directory_name) is not None:
                 name, path = partition.directory_name, self._directory.path
@@ -170,7 +170,7 @@ class TopicStore:
         return logs
 
     def _remove_leftover(self, directory_name: str, topic: str, partition: int) -> None:
-        """Remove what a deleted topic of the same name left; refuse to touch what is no partition of ours."""
+        """Remove what a deleted topic of the same name left; refuse to touch other directories."""
         path = self._directory.path / directory_name
         if not self._files.is_directory(path):
             return

@@ -1,4 +1,4 @@
-"""Topic settings: every name Kafka 4.3 knows, its range, its default, and what we make of it.
+"""Topic settings: every name Kafka 4.3 knows, its range, its default, and what Muster does with it.
 
 `TOPIC_KEYS` is the table; `TopicConfig` is one topic's overrides, checked, with the values the data plane
 needs already read out. A default is a function of the daemon's own settings, as in Kafka.
@@ -52,7 +52,7 @@ def _fixed(value: object) -> Callable[[TopicSettings], object]:
 
 
 def _shown(broker_name: str, value: object) -> Callable[[TopicSettings], object]:
-    """A default that the daemon does nothing with: `value`, or what was set at run time."""
+    """A default without effect on the daemon: `value`, or what was set at run time."""
 
     def default(settings: TopicSettings) -> object:
         text = settings.dynamic_text(broker_name)

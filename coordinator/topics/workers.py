@@ -1,4 +1,4 @@
-"""Threads for what would hold the event loop: cold reads, directories, the catalogue.
+"""Threads for work that would block the event loop: cold reads, directories, the catalogue.
 
 Work goes out from the event-loop thread and its outcome comes back there, so nothing else in the data
 plane knows that threads exist.
@@ -37,9 +37,9 @@ class ThreadWorkers:
         future = self._threads.submit(work)
         self._left += 1
         self._is_idle.clear()
-        future.add_done_callback(lambda finished: self._post(lambda: self._come_back(done, finished)))
+        future.add_done_callback(lambda finished: self._post(lambda: self._deliver(done, finished)))
 
-    def _come_back(self, done: Callable[[Future[T]], None], finished: Future[T]) -> None:
+    def _deliver(self, done: Callable[[Future[T]], None], finished: Future[T]) -> None:
         try:
             done(finished)
         finally:
@@ -48,7 +48,7 @@ class ThreadWorkers:
                 self._is_idle.set()
 
     async def idle(self) -> None:
-        """Return when all that was submitted has come back, and what that submitted in its turn."""
+        """Return when the outcomes of all submitted work are delivered, and of the work that these submitted."""
         await self._is_idle.wait()
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class CleanerSettings(Protocol):
 
 
 class Candidate(NamedTuple):
-    """A log that is worth a cleaning."""
+    """A log that is dirty enough to be cleaned."""
 
     name: TopicPartition
     log: PartitionLog
@@ -84,7 +84,7 @@ class Cleaner:
             self._start_threads()
 
     def alter(self, settings: CleanerSettings) -> None:
-        """Go by other settings: surplus threads end after the log that they clean."""
+        """Change the settings: surplus threads end after the log that they clean."""
         with self._guard:
             self._settings = settings
             self._start_threads()
@@ -150,14 +150,16 @@ class Cleaner:
             for name, partition_log, checkpoint in self._directory.compacted_logs():
                 if partition_log in done or partition_log in self._busy or partition_log in self._uncleanable:
                     continue
-                part = self._worth(name, partition_log, checkpoint)
+                part = self._cleanable_part(name, partition_log, checkpoint)
                 if part is not None and (best is None or part.ratio > best.part.ratio):
                     best = Candidate(name, partition_log, part)
             if best is not None:
                 self._busy.add(best.log)
             return best
 
-    def _worth(self, name: TopicPartition, partition_log: PartitionLog, checkpoint: int) -> Cleanable | None:
+    def _cleanable_part(
+        self, name: TopicPartition, partition_log: PartitionLog, checkpoint: int
+    ) -> Cleanable | None:
         if partition_log.failure is not None:
             return None
         try:

@@ -20,7 +20,7 @@ LONGEST_REST_S: Final = 1.0
 
 
 class CleaningStopped(Exception):
-    """The daemon is about to end; the work in hand is thrown away."""
+    """The daemon is about to stop; the cleaning under way is dropped."""
 
 
 class Pace:

@@ -36,7 +36,7 @@ log = structlog.get_logger("muster.maintenance")
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Intervals of each kind of work."""
+    """The intervals between runs of each task."""
 
     retention_ms: int
     checkpoint_ms: int  # Bounds how much of the logs a start after a crash reads.
@@ -97,19 +97,19 @@ class Maintenance:
         task()
 
     def _retain(self) -> None:
-        """Let segments go that are too old or too many; topics that are only compacted keep theirs."""
+        """Delete segments that are too old or too many; topics that are only compacted keep theirs."""
         wall_ms = self._runtime.wall_ms()
         topics = (topic for topic in self._registry.all() if topic.config.is_deleting)
         logs = [partition.log for topic in topics for partition in topic.partitions]
-        self._aside(logs, lambda each: each.apply_retention(wall_ms))
+        self._on_worker(logs, lambda each: each.apply_retention(wall_ms))
 
     def _sync(self) -> None:
         """Sync the logs that `flush.ms` asks for; most have nothing that was not synced."""
         wall_ms = self._runtime.wall_ms()
         logs = [partition.log for partition in self._registry.partitions()]
-        self._aside(logs, lambda each: _sync_one(each, wall_ms))
+        self._on_worker(logs, lambda each: _sync_one(each, wall_ms))
 
-    def _aside(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
+    def _on_worker(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
         for first in range(0, len(logs), LOGS_A_PIECE):
             piece = logs[first : first + LOGS_A_PIECE]
             self._workers.submit(partial(_on_each, piece, work), _report_each)
@@ -126,7 +126,7 @@ class Maintenance:
         visit: Callable[[Sequence[Partition]], object],
         at_the_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Visit some now and the others in turns of the loop to come, unless the daemon stops before."""
+        """Visit some now and the others in later turns of the loop, unless the daemon stops before."""
         visit(partitions[:PARTITIONS_A_TURN])
         if rest := partitions[PARTITIONS_A_TURN:]:
             go_on = partial(self._in_turns, rest, visit, at_the_end)
@@ -143,7 +143,7 @@ class Maintenance:
                 self._snapshot(partition.log)
 
     def _snapshot(self, partition_log: PartitionLog) -> None:
-        """Write down where the log's producers stand, if so much came since the last time that it is worth it."""
+        """Write a snapshot of the log's producers, if enough was appended since the last one."""
         snapshot = partition_log.producers.take_snapshot()
         if snapshot is not None:
             name = partition_log.directory.name

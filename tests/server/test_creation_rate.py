@@ -85,7 +85,7 @@ def accepted_within(seconds: float, prepare: Callable[[Acceptor], None]) -> list
 
 
 def test_those_beyond_the_rate_are_accepted_later() -> None:
-    times = accepted_within(10, lambda acceptor: acceptor.keep_rate(RATE))
+    times = accepted_within(10, lambda acceptor: acceptor.limit_rate(RATE))
     assert len(times) == CLIENTS
     assert times[-1] > (CLIENTS - RATE) / RATE - 0.05
     assert sum(at_s < 0.1 for at_s in times) <= RATE + 2
@@ -93,7 +93,7 @@ def test_those_beyond_the_rate_are_accepted_later() -> None:
 
 def test_a_connection_that_goes_does_not_make_room_in_the_rate() -> None:
     def prepare(acceptor: Acceptor) -> None:
-        acceptor.keep_rate(1)
+        acceptor.limit_rate(1)
         asyncio.get_running_loop().call_later(0.05, acceptor.on_connection_gone)
 
     assert len(accepted_within(0.3, prepare)) == 1
@@ -103,8 +103,8 @@ def test_without_a_limit_all_are_accepted_in_one_go() -> None:
     """Also those that waited for a limit which is no more."""
 
     def prepare(acceptor: Acceptor) -> None:
-        acceptor.keep_rate(1)
-        asyncio.get_running_loop().call_later(0.1, acceptor.keep_rate, INT32_MAX)
+        acceptor.limit_rate(1)
+        asyncio.get_running_loop().call_later(0.1, acceptor.limit_rate, INT32_MAX)
 
     times = accepted_within(5, prepare)
     assert len(times) == CLIENTS

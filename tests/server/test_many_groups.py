@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
-from coordinator.server.splitting import MOST_A_TURN, MOST_ON_THE_LOOP, in_turns, reply
+from coordinator.server.splitting import MAX_ENCODED_ON_LOOP, MAX_PER_TURN, in_turns, reply
 from coordinator.topics.catalogue import CatalogueEntry, write_catalogue
 from harness.daemon import MusterDaemon
 from harness.processes import wait_until
@@ -53,11 +53,11 @@ class Loop:
         self.aside.append((work, done))
 
 
-@pytest.mark.parametrize("size", [1, 300, MOST_A_TURN, 5 * MOST_A_TURN])
+@pytest.mark.parametrize("size", [1, 300, MAX_PER_TURN, 5 * MAX_PER_TURN])
 def test_a_turn_is_about_a_bounded_number_and_one_piece_at_most_beyond(size: int) -> None:
     loop, done = Loop(), [0]
     turns: list[int] = []
-    count = 6 * MOST_A_TURN // size + 1
+    count = 6 * MAX_PER_TURN // size + 1
 
     def work() -> None:
         done[0] += size
@@ -69,7 +69,7 @@ def test_a_turn_is_about_a_bounded_number_and_one_piece_at_most_beyond(size: int
             break
         loop.later.popleft()()
     assert sum(turns) == count * size
-    assert max(turns) < MOST_A_TURN + size
+    assert max(turns) < MAX_PER_TURN + size
 
 
 class Asked:
@@ -87,8 +87,8 @@ class Asked:
 
 def test_a_large_answer_is_put_together_on_a_thread_and_a_small_one_is_not() -> None:
     loop, asked = Loop(), Asked()
-    reply(asked, MOST_ON_THE_LOOP, lambda: "small", loop)  # type: ignore[arg-type]
-    reply(asked, MOST_ON_THE_LOOP + 1, lambda: "large", loop)  # type: ignore[arg-type]
+    reply(asked, MAX_ENCODED_ON_LOOP, lambda: "small", loop)  # type: ignore[arg-type]
+    reply(asked, MAX_ENCODED_ON_LOOP + 1, lambda: "large", loop)  # type: ignore[arg-type]
     assert asked.answers == ["small"]
     ((work, done),) = loop.aside
     future: Future[object] = Future()

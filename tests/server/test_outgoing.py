@@ -226,8 +226,8 @@ def test_answers_that_are_not_read_are_bounded_over_all_connections() -> None:
     assert [line.peer.is_aborted for line in [reader, *lines]] == [False, True, True, False, False, False]
     lines[2].peer.drain(1 << 40)
     lines[3].peer.write(bytes(PIECE_BYTES))
-    lines[3].out.grew()
+    lines[3].out.on_more_written()
     assert not lines[3].peer.is_aborted, "there is room again"
     lines[3].peer.write(bytes(10 * PIECE_BYTES))
-    lines[3].out.grew()
+    lines[3].out.on_more_written()
     assert [lines[3].peer.is_aborted, lines[4].peer.is_aborted] == [True, False]
