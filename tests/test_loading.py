@@ -68,7 +68,7 @@ class Log:
 def test_an_offset_in_a_transaction_counts_from_its_marker_on() -> None:
     log = Log().add(commit(1)).pending(commit(2))
     assert log.offset == 1
-    assert log.marker(COMMIT, producer_id=8).offset == 1  # Somebody else's.
+    assert log.marker(COMMIT, producer_id=8).offset == 1  # Another producer's.
     assert log.marker(COMMIT).offset == 2
 
 

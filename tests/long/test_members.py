@@ -1,7 +1,7 @@
 """Members in Spark sessions of their own: two and four of them, and an executor process that is killed.
 
 Against Muster and against Apache Kafka. Executors write what they are given to files of this machine, one for
-each task attempt, so that a row that was seen twice can be told from one that was seen once, and by whom.
+each task attempt, so that rows that were seen twice are known, and by which members.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Seen:
 
 @dataclass
 class Source:
-    """A topic of PARTITIONS with ROWS rows, and a group that nobody has used."""
+    """A topic of PARTITIONS with ROWS rows, and a group that has not been used."""
 
     observer: Observer
     topic: str = field(init=False)
@@ -157,7 +157,7 @@ def test_members_read_every_row_exactly_once(
     )
     assert sorted(row.value for row in sink.rows()) == sorted(source.values)
     assert source.is_committed()
-    assert observer.state(source.group) == "EMPTY", "nobody has stayed behind"
+    assert observer.state(source.group) == "EMPTY", "no member has stayed behind"
     assert (report.attempts, report.rows, len(report.members)) == (1, ROWS, count)
     assert {where[1]: rows for where, rows in report.rows_by_partition().items()} == dict(
         Counter(row.partition for row in sink.rows())
@@ -202,8 +202,8 @@ def test_no_row_is_lost_when_an_executor_is_killed(
     assert (report.attempts, len(report.failures)) == (2, 1)
     repeated = len(seen) - ROWS
     explain_repeats(seen, killer.committed, first_task_attempt=min(m.task_attempt_id for m in report.members))
-    told = f"an executor killed at {sum(killer.committed.values()):,} committed rows: none lost"
-    record_property("figure", f"members: 4 on {broker}, {told}, {repeated} seen twice")
+    outcome = f"an executor killed at {sum(killer.committed.values()):,} committed rows: none lost"
+    record_property("figure", f"members: 4 on {broker}, {outcome}, {repeated} seen twice")
 
 
 def explain_repeats(seen: list[Seen], committed: dict[int, int], first_task_attempt: int) -> None:
