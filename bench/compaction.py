@@ -61,7 +61,7 @@ def offset_record(number: int) -> LogRecord:
 
 
 def fill(log: PartitionLog, offsets: int, records_per_batch: int = RECORDS_PER_BATCH) -> None:
-    """So many commits, in batches as they come of a loaded coordinator, in sealed segments."""
+    """Write so many commits, in batches as they come of a loaded coordinator, in sealed segments."""
     for first in range(0, offsets, records_per_batch):
         batch = encode_batch([offset_record(first + number) for number in range(records_per_batch)])
         log.append(batch, wall_ms=NOW_MS)
@@ -158,7 +158,7 @@ def one_round(folder: Path, cleaning: bool, seconds: float, offsets: int) -> tup
 
 
 def is_loaded(daemon: MusterDaemon) -> bool:
-    """Whether every shard is: all groups are listed only then."""
+    """Whether every shard has loaded: all groups are listed only then."""
     with WireClient(daemon.bootstrap) as client:
         answer = client.ask(ListGroupsRequest(), LIST_VERSION)
     assert answer.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), answer

@@ -82,7 +82,7 @@ def write_offsets_log(
 def _records(
     groups: Sequence[int], offsets: int, topic_ids: Sequence[bytes], randomness: random.Random
 ) -> Iterator[LogRecord]:
-    """Of each group a record of its own, then its commits, mixed with those of the others."""
+    """Each group's metadata record, then its commits, mixed with those of the others."""
     wall_ms = int(time.time() * 1000)
     for number in groups:
         key, value = encode_record(new_empty_group_metadata_record(group_name(number), wall_ms))

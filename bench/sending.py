@@ -38,7 +38,7 @@ def by_sendfile(peer: socket.socket, fd: int, size_bytes: int) -> None:
 
 
 def by_reading(peer: socket.socket, fd: int, size_bytes: int) -> None:
-    """As the daemon does: a read that would rather fail than wait, then a write."""
+    """Send as the daemon does: a read that would rather fail than wait, then a write."""
     for position in range(0, size_bytes, PIECE_BYTES):
         piece = bytearray(min(PIECE_BYTES, size_bytes - position))
         os.preadv(fd, [piece], position, os.RWF_NOWAIT)

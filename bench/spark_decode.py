@@ -79,7 +79,7 @@ class Cost:
 
 
 def cost_so_far() -> Cost:
-    """Of this process, the JVM below it, and the Python workers below that."""
+    """The CPU time of this process, the JVM below it, and the Python workers below that."""
     jvm = workers = 0.0
     for process in psutil.Process().children(recursive=True):
         try:

@@ -133,7 +133,7 @@ def run_job(job: str, logs: Path, records: int) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one job: what a million records cost, and what a start costs besides."""
+    """The cost of one job: what a million records cost, and what a start costs besides."""
 
     job: str
     cpu_s_per_million: float

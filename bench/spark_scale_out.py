@@ -102,7 +102,7 @@ class Driver:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Its stdin closed, a driver ends; else it is killed."""
+        """Close the driver's stdin, by which it ends; else it is killed."""
         try:
             self._process.communicate(timeout=END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -37,7 +37,7 @@ NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 """The one setting that is not the default, in both: with the delay a burst is over before any group begins."""
 
 SYSTEM_QUEUE: Final = {"socket.listen.backlog.size": "2147483647"}
-"""As long a queue as the system allows: it cuts what is asked down to its own limit."""
+"""A queue as long as the system allows: it cuts what is asked down to its own limit."""
 
 SLICE: Final = 100
 """Connections that are begun before answers are looked for again: the first ask while the last are connecting."""
@@ -102,7 +102,7 @@ class Burst(Crowd):
             self._connect_again(joining)
 
     def _connect_again(self, joining: Joining) -> None:
-        """As clients do for whose connection there was no place: it may seem to stand, and is reset."""
+        """Connect again, as clients do without a place in the queue: their connection may seem to stand."""
         self.resets += 1
         del self._by_descriptor[joining.connection.fileno()]
         joining.connection.close()
@@ -286,7 +286,7 @@ def _muster(
 
 @contextmanager
 def _kafka(plan: Plan) -> Iterator[KafkaBroker]:
-    """With Kafka's defaults; where one broker serves all scenarios, for function only, it is that one."""
+    """Kafka with its defaults; where one broker serves all scenarios, for function only, it is that one."""
     if plan.shared is not None:
         yield plan.shared
         return

@@ -16,7 +16,7 @@ from bench.pairs.plan import Plan
 from bench.pairs.rounds import Contender, take_turns
 
 BOUND: Final = 1.5
-"""Not 1: at a hundred times the size a look-up takes as many steps, but finds less in the processor's caches."""
+"""The bound is not 1: at 100 times the size a look-up takes as many steps, and finds less in the CPU's caches."""
 
 TABLE: Final = (
     "| operation | size | CPU of each, us | lowest to highest | to the smallest | p50, us |\n"
@@ -78,7 +78,7 @@ def read_back(text: str) -> dict[str, list[tuple[int, float]]]:
 
 
 def steady(operation: str, contenders: Mapping[int, Contender], plan: Plan) -> Curve:
-    """Under a steady load of each size, the same number of requests in flight in all of them."""
+    """Measure a steady load of each size, the same number of requests in flight in all of them."""
     take_turns(list(contenders.values()), plan.rounds, plan.growth_s, 1, plan.growth_s)
     points = [
         Point(

@@ -26,7 +26,7 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 
 CLIENT_ID: Final = "bench"
 CORRELATION_ID: Final = 1
-"""Of every request: so every answer to a frame has the same bytes, and can be checked by comparing them."""
+"""The correlation id of every request: so every answer to a frame has the same bytes, which are compared."""
 
 HEARTBEAT: Final = (12, 4)
 COMMIT: Final = (8, 8)
@@ -96,7 +96,7 @@ def join(
 
 
 def sync(member: Joined, member_ids: Sequence[str]) -> bytes:
-    """With an assignment for each of `member_ids`: the leader's; without, a follower's."""
+    """A SyncGroup frame: the leader's with an assignment for each of `member_ids`, a follower's without any."""
     assigned = [SyncGroupRequestAssignment(member_id=each, assignment=ASSIGNMENT) for each in member_ids]
     request = SyncGroupRequest(
         group_id=member.group_id,

@@ -156,12 +156,12 @@ def _lanes(plan: Plan) -> int:
 
 
 def _fetch(member: Joined) -> bytes:
-    """Of what the group of the same number has committed under the load before."""
+    """Fetch what the group of the same number has committed under the load before."""
     return frames.fetch(member.group_id.replace("fetch", "commit"), TOPIC, 0)
 
 
 def _members_of_one(server: ServerProcess, size: int) -> list[Lane]:
-    """As many of its members as the smallest group has, each on its connection; the others only live."""
+    """Load as many of its members as the smallest group has, each on its connection; the others only live."""
     made = joined(server.port, [f"one-{size}"], size)
     for connection, _ in made[MEMBERS:]:
         connection.close()

@@ -46,7 +46,7 @@ class Plane:
 
 
 def chart(lines: Mapping[str, Line]) -> str:
-    """As SVG. What costs the same at every size is level; the dashed lines are what was asked, and proportion."""
+    """The chart as SVG. Equal costs at every size are level; the dashed lines are the target, and proportion."""
     plane = _plane(lines)
     marks = "\n".join([*_axes(plane), *_references(plane), *_curves(lines, plane), *_labels(lines, plane)])
     return (

@@ -29,7 +29,7 @@ from protocol.framing import response_frame
 from protocol.messages.join_group import JoinGroupResponse
 
 MEMBERS: Final = 20
-"""Of the smallest group."""
+"""Members of the smallest group."""
 
 REBALANCE: Final = "rebalance, for each member"
 LATER: Final = 5
@@ -45,7 +45,7 @@ REPLY_TRIES: Final = 5
 
 
 def rebalances(server: ServerProcess, plan: Plan) -> Curve:
-    """From the first JoinGroup until all groups are stable, for each member."""
+    """The cost from the first JoinGroup until all groups are stable, for each member."""
 
     def cost_us(size: int, name: str) -> float:
         group_ids = _group_ids(f"rebalance-{name}", size, plan)
@@ -103,7 +103,7 @@ def _sizes(plan: Plan) -> list[int]:
 
 
 def _group_ids(name: str, size: int, plan: Plan) -> list[str]:
-    """As many groups of `size` as have the members of the largest one."""
+    """The ids of as many groups of `size` as have the members of the largest one."""
     return [f"{name}-{index:05d}" for index in range(max(_sizes(plan)) // size)]
 
 

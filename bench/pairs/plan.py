@@ -50,7 +50,7 @@ class Plan:
         return muster(self.folder(name), {**self._delay, **(overrides or {})}, tree or self.tree)
 
     def folder(self, name: str) -> Path:
-        """Of a server of this name; log.dirs is a list, so there is no comma in it."""
+        """The folder of a server of this name; log.dirs is a list, so there is no comma in it."""
         return self.directory / name.replace(", ", "-")
 
     @contextmanager
@@ -76,7 +76,7 @@ def builds() -> dict[str, Path]:
 
 
 def quick(directory: Path) -> Plan:
-    """For function, not for numbers."""
+    """A plan that shows that each scenario works, and gives no figures."""
     return Plan(
         directory,
         rounds=1,

@@ -57,7 +57,7 @@ class Target:
         return None if self.compiled is None else self._keeps(self.compiled)
 
     def _keeps(self, ratio: float) -> bool:
-        """By the figure that is shown: the page's chart and summary know no other."""
+        """Whether the figure that is shown keeps to the target: the page's chart and summary know no other."""
         shown = round(ratio, 2)
         return shown >= self.bound if self.at_least else shown <= self.bound
 

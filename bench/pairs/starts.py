@@ -38,7 +38,7 @@ TABLE: Final = "| server | s, median | lowest to highest | server CPU, s |\n|---
 
 
 def starts(plan: Plan) -> list[Section]:
-    """Of servers that have been there before and hold nothing: what a restart costs at least."""
+    """Starts of servers that have run before and hold nothing: what a restart costs at least."""
     servers: dict[str, ServerProcess] = {
         name: plan.muster(name, tree=tree) for name, tree in plan.builds.items()
     }
@@ -93,7 +93,7 @@ def _import_s(tree: Path) -> float:
 
 
 def restarts(plan: Plan) -> list[Section]:
-    """With offsets and live members, who keep heartbeating while their server is away."""
+    """Starts with offsets and live members, which keep sending heartbeats while their server is away."""
     times: dict[str, list[float]] = {name: [] for name in (*plan.builds, KAFKA)}
     cpu_s: dict[str, list[float]] = {name: [] for name in times}
     with ExitStack() as stack:

@@ -53,7 +53,7 @@ def close(contenders: Sequence[Contender]) -> None:
 
 
 def heartbeats(plan: Plan) -> list[Section]:
-    """On few and on many connections, and with sixteen in flight."""
+    """Heartbeats on few and on many connections, and with sixteen in flight."""
     sections = []
     with ExitStack() as stack:
         servers: dict[str, ServerProcess] = {
@@ -101,7 +101,7 @@ def _conditions(plan: Plan) -> str:
 
 
 def commits(plan: Plan) -> list[Section]:
-    """Of one partition, under both flush policies, and of a thousand."""
+    """Commits of one partition, under both flush policies, and of a thousand."""
     with ExitStack() as stack:
         servers: dict[str, ServerProcess] = {
             f"{name}, `{policy}`": stack.enter_context(

@@ -23,7 +23,7 @@ from coordinator.purgatory.timing_wheel import TimingWheel
 
 SPAN_MS: Final = 600_000
 CHUNKS: Final = 10
-"""So many times a tenth of the timers is added to them and cancelled again."""
+"""How many times a tenth of the timers is added and cancelled again."""
 
 ROUNDS: Final = 3
 BOUND: Final = 1.0

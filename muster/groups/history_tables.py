@@ -128,7 +128,7 @@ def _last_to_join(rebalance: Rebalance) -> str | None:
 def _last(
     member_id: str | None, client_id: str | None, client_host: str | None, arrival_ms: int | None
 ) -> str | None:
-    """Who came last and from where, and how long after the phase began."""
+    """The member that came last and from where, and how long after the phase began."""
     if member_id is None:
         return None
     client = _client(client_id, client_host)

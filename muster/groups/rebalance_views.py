@@ -49,7 +49,7 @@ class RebalanceView:
 
     @property
     def has_begin(self) -> bool:
-        """Its first event began it: not one whose begin is missing, or older than the topic."""
+        """Whether its first event began it: the begin is neither missing nor older than the topic."""
         return self.first.from_state not in REBALANCING
 
     @property

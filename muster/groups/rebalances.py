@@ -85,7 +85,7 @@ class Running:
 
     @classmethod
     def since(cls, event: GroupEvent) -> Running:
-        """By the first event of it that is known, be it its begin or not."""
+        """A rebalance by the first event of it that is known, be it its begin or not."""
         if event.from_state in REBALANCING:
             before_ms = sum(event.phase_ms.values()) if event.from_state != event.to_state else 0
             return cls(
@@ -167,8 +167,8 @@ class Running:
 class EventRole(Enum):
     """What an event is to the rebalances of its group, after the events before it."""
 
-    LATE = "late"  # Of a rebalance that is over and has its row: it came again, or after a later one.
-    BESIDE = "beside"  # Of none.
+    LATE = "late"  # It is of a rebalance that has its row: it came again, or after a later one.
+    BESIDE = "beside"  # It is of no rebalance.
     BEGINS = "begins"
     CONTINUES = "continues"
 
@@ -217,7 +217,7 @@ class RebalanceFold:
         return [over]
 
     def _is_past(self, event: GroupEvent) -> bool:
-        """It belongs to a rebalance that has its row, and came late or again."""
+        """Whether the event belongs to a rebalance that has its row, and came late or again."""
         if event.from_state == DEAD.value or event.to_state == DEAD.value:
             return False
         if event.from_state not in REBALANCING:
@@ -241,7 +241,7 @@ class RebalanceFold:
             self.ended_generation, self.ended_ms = -1, -1
 
     def dump(self) -> list[Any]:
-        """As `load` takes it; fits into JSON."""
+        """The state as `load` takes it; fits into JSON."""
         return [asdict(self.running) if self.running else None, self.ended_generation, self.ended_ms]
 
     @classmethod

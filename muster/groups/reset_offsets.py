@@ -42,14 +42,14 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ToTimestamp:
-    """The first record that is not older; the end, where there is none."""
+    """The first record that is not older than a time; the end, where there is none."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many records on from what is committed, or back."""
+    """A number of records on from what is committed, or back if negative."""
 
     records: int
 

@@ -248,7 +248,7 @@ def _imported(file: Path, directory: Path | None, bootstrap: str | None, options
 
 
 def _opened(path: Path) -> LogSource:
-    """For commands that only read: what a server writes meanwhile may be seen half."""
+    """The source for a command that only reads: what a server writes meanwhile may be seen half."""
     source = open_source(path)
     if source.is_in_use:
         say(f"a server is using {source.root}: its newest bytes may look torn")

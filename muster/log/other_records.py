@@ -289,7 +289,7 @@ VALUES: Final[Mapping[int, type]] = MappingProxyType(
         23: StreamsGroupTopologyValue,
     }
 )
-"""By record type. Type 4 is gone since 4.1, and only deleted where it is met."""
+"""The schema of each record type. Type 4 is gone since 4.1, and only deleted where it is met."""
 
 
 def decode_other(record_type: int, value: bytes) -> Any | None:

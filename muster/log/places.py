@@ -83,8 +83,10 @@ class LogSource:
         return [place for place in self.places if place.is_offsets]
 
     def offsets_partition_count(self) -> int | None:
-        """How many partitions the offsets topic has: by the catalogue, else by the directories, as Kafka
-        makes them all; None if there are none."""
+        """How many partitions the offsets topic has; None if it has none.
+
+        The catalogue knows; else the directories show it, since Kafka makes them all.
+        """
         for entry in self.topics:
             if entry.name == GROUP_METADATA_TOPIC:
                 return entry.partitions

@@ -35,12 +35,12 @@ class Offsets(NamedTuple):
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """Of a confluent-kafka client: silent, since its user says what goes wrong."""
+    """The settings of a confluent-kafka client: silent, since its user says what goes wrong."""
     return {"bootstrap.servers": bootstrap, "client.id": "muster-spark", "log_level": 0, **kafka}
 
 
 def new_admin(bootstrap: str, kafka: Mapping[str, str]) -> AdminClient:
-    """One for a few questions: librdkafka's may stay silent once a broker has been away."""
+    """An admin client for a few questions: librdkafka's may stay silent once a broker has been away."""
     return AdminClient(client_settings(bootstrap, kafka))
 
 

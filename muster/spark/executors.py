@@ -126,7 +126,7 @@ def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
 
 
 def why(error: str) -> str:
-    """Of a failed job's pages the sentence: another Python, none at all, or else what the task said last."""
+    """The sentence among a failed job's pages: another Python, none at all, or else what the task said last."""
     lost = re.search(r"\(TID \d+\) \((\S+) executor [^)]*\): (.*)", error)
     host, said = (lost[1], lost[2]) if lost else ("an executor", error.partition("\n")[0])
     if minor := re.search(r"has different version: (\S+) than that in driver: (\S+),", error):

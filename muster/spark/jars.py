@@ -113,7 +113,7 @@ def _run(command: list[str]) -> None:
 
 
 def _reason_in(output: str) -> str:
-    """Of Ivy's pages the line that says why: an error of the network's, else what was not found."""
+    """The line among Ivy's pages that says why it failed: an error of the network's, else what was not found."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for words in ("error at url", "not found", "UNRESOLVED", "rror"):
         for line in lines:

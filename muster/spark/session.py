@@ -191,7 +191,7 @@ def _has_file(context: SparkContext, name: str) -> bool:
 
 @contextmanager
 def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """With these environment variables, which PySpark reads as it starts; as it was, afterwards."""
+    """Set these environment variables, which PySpark reads as it starts, for the time of the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

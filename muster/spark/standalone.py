@@ -179,7 +179,7 @@ class SparkProcess:
             os.killpg(self._process.pid, signal.SIGTERM)
 
     def wait(self) -> None:
-        """Until it has ended; killed if it does not in time."""
+        """Wait until the process has ended; it is killed if it does not in time."""
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -215,9 +215,9 @@ def test_a_job_runs_on_the_cluster_from_the_command_line(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    reported = json.loads(done.stdout.splitlines()[-1])
-    assert reported["records"] >= sum(committed.values())
-    assert reported["dead_letters"] == 0
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["records"] >= sum(committed.values())
+    assert report["dead_letters"] == 0
     table = pd.read_parquet(tmp_path / "out" / "commits")
     assert table.groupby("group_id")["commits"].sum().filter(like="group-").to_dict() == committed
 

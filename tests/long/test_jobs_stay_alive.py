@@ -80,7 +80,7 @@ def test_a_continuous_job_outlives_a_restart_and_a_topic_that_is_deleted(
         later.flush()
         wait_for(lambda: len(ends_of(out, "later")) == 2, job, "rows of the minute after the restart")
         assert ends_of(out, "later") == {"kept": 100, "deleted": None}
-        # A pass reports itself when its tables are written: the rows can be read before that.
+        # A pass prints its line when its tables are written: the rows can be read before that.
         missing = "no log ends of topics that are not there: deleted"
         wait_for(
             lambda: any(missing in str(line["notes"]) for line in lines(said)), job, "a note of the topic"

@@ -1,7 +1,7 @@
 """Members in Spark sessions of their own: two and four of them, and an executor process that is killed.
 
 Against Muster and against Apache Kafka. Executors write what they are given to files of this machine, one for
-each task attempt, so that a row that was seen twice differs from one that was seen once, and by whom.
+each task attempt, so that rows that were seen twice are known, and by which members.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Seen:
 
 @dataclass
 class Source:
-    """A topic of PARTITIONS with ROWS rows, and a group that no member has used."""
+    """A topic of PARTITIONS with ROWS rows, and a group that has not been used."""
 
     observer: Observer
     topic: str = field(init=False)

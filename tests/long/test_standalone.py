@@ -1,4 +1,4 @@
-"""The standalone cluster as a command: it names its master, listens on loopback alone, and leaves nothing."""
+"""The standalone cluster as a command: it prints its master, listens on loopback alone, and leaves nothing."""
 
 from __future__ import annotations
 

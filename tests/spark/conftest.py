@@ -51,7 +51,7 @@ def unavailable(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def spark_java() -> None:
-    """For tests that start a Spark: skipped, or failed, without Java."""
+    """The requirement of tests that start a Spark: without Java they are skipped, or fail."""
     try:
         java_tools.java()
     except java_tools.JavaUnavailable as missing:

@@ -70,7 +70,7 @@ class OffsetsTopic:
         self._put(self._producer, group_id, key, value, at_ms)
 
     def commit_in_transaction(self, group_id: str, topic: str, offset: int, *, abort: bool) -> None:
-        """As a client does: the coordinator gives it the time of now."""
+        """Commit as a client does: the coordinator gives it the time of now."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": f"t-{group_id}"})
         member = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group_id})
         producer.init_transactions(TIMEOUT_S)

@@ -194,7 +194,7 @@ def has_event(observer: Observer, group_id: str, state: str) -> bool:
 
 
 def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
-    """Its rows, whose columns are attributes of the types that the table gave them."""
+    """The frame's rows, whose columns are attributes of the types that the table gave them."""
     yield from frame.itertuples()
 
 

@@ -61,12 +61,12 @@ def test_a_batch_is_what_the_encoder_makes(count: int, span_ms: int, turn_ms: in
         assert len(records) == batch.records <= RECORDS_PER_BATCH_MAX
         assert batch.max_timestamp_ms == header.max_timestamp_ms
         assert header.max_timestamp_ms // turn_ms == header.base_timestamp_ms // turn_ms
-        found += [(batch.partition, record.timestamp_ms, *_told(record)) for record in records]
+        found += [(batch.partition, record.timestamp_ms, *_lane_and_offset(record)) for record in records]
     assert sorted(found) == expected
 
 
-def _told(record: Record) -> tuple[int, int]:
-    """Which lane it is, and the offset; everything else is as it was asked for."""
+def _lane_and_offset(record: Record) -> tuple[int, int]:
+    """The lane of a record and the offset; everything else is as it was asked for."""
     decoded = decode_record(record.key, record.value)
     assert decoded is not None
     assert decoded.value is not None

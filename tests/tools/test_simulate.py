@@ -220,7 +220,7 @@ def test_a_daemon_serves_it(history: History, tmp_path: Path) -> None:
 
 
 def _states(admin: AdminClient) -> dict[str, str]:
-    """Of the groups that are loaded by now."""
+    """The states of the groups that are loaded by now."""
     return {each.group_id: each.state.name for each in admin.list_consumer_groups().result().valid}
 
 
@@ -232,7 +232,7 @@ def _check_offsets(history: History, admin: AdminClient) -> None:
 
 
 def _check_log_ends(history: History, admin: AdminClient) -> None:
-    """Of the busiest partition: that of a time, and that of now."""
+    """Compare log ends of the busiest partition: that of a time, and that of now."""
     lanes, topics = history.simulation.lanes, history.simulation.choice.topics
     busiest = int(np.argmax(lanes.rates))
     where = TopicPartition(topics.names[lanes.topic[busiest]], int(lanes.partition[busiest]))

@@ -114,7 +114,7 @@ def new_client(plan: GroupPlan, ordinal: int, host: int) -> Client:
 
 
 def join_request(client: Client, reason: str) -> JoinGroupRequest:
-    """With the id that it has, or with none."""
+    """A JoinGroup with the member id that the client has, or with none."""
     return JoinGroupRequest(
         group_id=client.plan.group_id,
         session_timeout_ms=SESSION_TIMEOUT_MS,

@@ -127,7 +127,7 @@ class Consumption:
         offsets = self._positions(found, times_ms, begin_ms, shares)
         everything = np.arange(len(lanes.plan))
         lanes.position = self._positions(everything, np.full(len(everything), end_ms), begin_ms, shares)
-        return self._remembered(Commits(found, times_ms, offsets))
+        return self._without_unmoved(Commits(found, times_ms, offsets))
 
     def _ticks(self, begin_ms: int, end_ms: int) -> tuple[Ints, Ints]:
         """Lanes and times of every beat, lane by lane."""
@@ -154,8 +154,8 @@ class Consumption:
         position: Ints = lanes.position[found]
         return np.maximum(np.minimum(there, position + read.astype(np.int64)), position)
 
-    def _remembered(self, commits: Commits) -> Commits:
-        """Without those of clients that commit only what has moved, where nothing has."""
+    def _without_unmoved(self, commits: Commits) -> Commits:
+        """The commits but for those without progress of clients that commit only progress."""
         lanes, found, offsets = self.lanes, commits.lanes, commits.offsets
         if not len(found):
             return commits

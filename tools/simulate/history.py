@@ -75,7 +75,7 @@ class Choice:
     topics: Topics
     groups: Groups
     with_events: Ints
-    committing: Ints  # Of those.
+    committing: Ints  # The ones of these that have commits as well.
     whole: Estimate  # If all were written.
     chosen: Estimate
 
@@ -205,7 +205,7 @@ class Simulation:
         self.done.group_records += len(newest) + len(self._dead)
 
     def _remains(self, plan: GroupPlan, since_ms: int) -> Iterator[Record]:
-        """Of a group whose last member left at that time: the offsets, then that it is Empty."""
+        """The records of a group whose last member left at that time: the offsets, then that it is Empty."""
         topics = self.choice.topics
         for number in self.choice.groups.topics[plan.number]:
             for partition in range(int(topics.partitions[number])):

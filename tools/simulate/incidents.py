@@ -62,7 +62,7 @@ class Incidents:
             self._plan_scaling(plan, start_ms)
 
     def _next(self, mean_ms: float, action: Action, plan: GroupPlan) -> None:
-        """At exponential intervals: as if nothing remembered the time before."""
+        """Plan the next one after an exponential interval: the process has no memory."""
         self._simulated.at(
             self._simulated.now_ms + round(self._chance.expovariate(1 / mean_ms)), action, plan
         )

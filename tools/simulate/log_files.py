@@ -157,7 +157,7 @@ def refuse_unless_empty(out: Path) -> None:
 
 
 def _new_uuid(ids: Random) -> str:
-    """In Kafka's text form; it does not begin with a hyphen."""
+    """A UUID in Kafka's text form; it does not begin with a hyphen."""
     while (text := encode_uuid(ids.randbytes(16))).startswith("-"):
         pass
     return text

@@ -1,4 +1,4 @@
-"""Who there is: topics and consumer groups, drawn from the distributions of `docs/scale.md`.
+"""The population: topics and consumer groups, drawn from the distributions of `docs/scale.md`.
 
 Everything follows from the seed: the same seed and numbers give the same population. Nothing here knows time,
 records or files.
@@ -140,7 +140,7 @@ def _members(chance: np.random.Generator, kinds: NDArray[np.int8], lanes: Ints) 
 
 
 def _intervals(chance: np.random.Generator, kinds: NDArray[np.int8]) -> Ints:
-    """Of noisy groups 0.2 to 1 s, of batches 10 s to 5 minutes."""
+    """Commit intervals: of noisy groups 0.2 to 1 s, of batches 10 s to 5 minutes."""
     count = len(kinds)
     noisy = chance.integers(200, 1_000, count)
     batch = np.clip(60_000 * np.exp(0.7 * chance.standard_normal(count)), 10_000, 300_000)

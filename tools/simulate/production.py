@@ -18,7 +18,7 @@ DAILY_SWING: Final = 0.6
 GOLDEN: Final = 0.6180339887498949  # Multiples of it, without their whole part, are spread evenly.
 
 BASE_DAYS: Final = 30
-"""So old the topics are when the history begins."""
+"""The age of the topics when the history begins."""
 
 
 PARTITION_SKEW: Final = 0.5

@@ -70,7 +70,7 @@ def events_per_day(groups: Groups) -> Floats:
 def estimate(
     groups: Groups, topics: Topics, with_events: Ints, committing: Ints, days: float, commit_days: float
 ) -> Estimate:
-    """Of a history in which the groups `with_events` have events, and those of `committing` commits."""
+    """The size of a history in which the groups `with_events` have events, and those of `committing` commits."""
     commits = commits_per_second(groups, topics)[committing] * commit_days * DAY_MS / 1_000.0
     name_bytes = np.array([_name_bytes(groups, topics, number) for number in committing], np.int64)
     events = float(events_per_day(groups)[with_events].sum() * days)
@@ -97,7 +97,7 @@ def evenly(sizes: Floats, wanted: int) -> Ints:
 
 
 def evenly_within(sizes: Floats, budget: float) -> Ints:
-    """As many of them, evenly along their sizes, as come to no more than `budget` together."""
+    """As many of the groups, evenly along their sizes, as come to no more than `budget` together."""
     low, high = 0, len(sizes)
     while low < high:
         middle = (low + high + 1) // 2

@@ -251,7 +251,7 @@ class SimulatedGroups:
                     self._call_to_rejoin(client, self._hears_at(client))
 
     def _hears_at(self, client: Client) -> int:
-        """At its next heartbeat, when it has worked off what it polled."""
+        """The time of its next heartbeat, when it has worked off what it polled."""
         poll_ms = self.chance.expovariate(1 / client.plan.poll_ms)
         return self.now_ms + round(self.chance.uniform(0, HEARTBEAT_MS) + poll_ms)
 

@@ -42,7 +42,7 @@ GROUP: Final = 4  # Of no use either, but its value is looked at.
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """By key: its kind, and where that is an offset's, its group, topic and partition; where BAD, the reason."""
+    """The kind of each key; of an offset's also group, topic and partition, of a BAD one the reason."""
 
     kinds: np.ndarray[Any, np.dtype[np.int8]]
     groups: pa.Array
@@ -85,7 +85,7 @@ def _plain(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _as_text(found: pa.Array) -> pa.Array:
-    """As text; what is not UTF-8 is read as Kafka reads it, with replacement characters."""
+    """The binary values as text; what is not UTF-8 is read as Kafka reads it, with replacement characters."""
     try:
         return pc.cast(found, pa.string())
     except pa.ArrowInvalid:

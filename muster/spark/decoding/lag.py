@@ -65,7 +65,7 @@ class Marks:
         return found
 
     def followed_by(self, later: Marks) -> Marks:
-        """These and later ones, UNKNOWN where there are none between; of these at most HISTORY_MINUTES."""
+        """These marks and later ones, UNKNOWN where there are none between; of these at most HISTORY_MINUTES."""
         since_us = max(self.first_us, later.first_us - HISTORY_MINUTES * MINUTE_US)
         minutes_us = np.arange(since_us, later.first_us, MINUTE_US)
         return Marks(since_us, np.concatenate([self.at(minutes_us), later.ends]))
@@ -123,7 +123,7 @@ def _marked(
     committed: Ints,
     marks: Mapping[TopicPartition, Marks],
 ) -> tuple[Ints, Seconds]:
-    """By minute, the log's end, and when the record at the committed offset was written."""
+    """The log's end at each minute, and when the record at the committed offset was written."""
     ends, written_us = np.full(len(span_of), UNKNOWN, np.int64), np.full(len(span_of), np.nan)
     numbers: dict[tuple[str, int], int] = {}
     number_of = np.array([numbers.setdefault(where, len(numbers)) for where in _named(spans)], np.int64)

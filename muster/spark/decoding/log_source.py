@@ -22,7 +22,7 @@ NAME: Final = "muster-offsets"
 REACH: Final = "reach"  # The one option.
 
 Ends: TypeAlias = Mapping[int, int]
-"""By partition the offset behind the last record."""
+"""The offset behind the last record of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Piece(InputPartition):
 
 
 class OffsetsLog(DataSource):
-    """To be registered with a session; its option `reach` is a `Reach` as JSON."""
+    """The data source, to be registered with a session; its option `reach` is a `Reach` as JSON."""
 
     @classmethod
     def name(cls) -> str:
@@ -105,7 +105,7 @@ class OffsetsLogReader(DataSourceStreamReader):
 
 
 def as_offset(topic: str, ends: Ends) -> dict[str, dict[str, int]]:
-    """As Spark keeps it in the checkpoint."""
+    """The offsets as Spark keeps them in the checkpoint."""
     return {topic: {str(partition): end for partition, end in sorted(ends.items())}}
 
 
@@ -120,7 +120,7 @@ def next_ends(at: Ends, ends: Ends, most: int) -> dict[int, int]:
 
 
 def pieces(ranges: list[Range], count: int) -> list[list[Range]]:
-    """At most `count` pieces of equal size; a range that would make one larger is cut in two."""
+    """The ranges in at most `count` pieces of equal size; a range that would make one larger is cut in two."""
     each = -(-sum(one.end - one.start for one in ranges) // count)
     found: list[list[Range]] = [[]]
     room = each

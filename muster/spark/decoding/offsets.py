@@ -223,7 +223,7 @@ def _vary(minute_of: Ints) -> bool:
 
 
 def _clocks(batch: pa.RecordBatch, times_us: Ints, usable: Bools, source_topic: str) -> pa.RecordBatch:
-    """Of each source partition the number of records, and the newest time of those that are usable."""
+    """A row per source partition: the number of its records, and the newest time of those that are usable."""
     partitions = np.asarray(batch.column("partition"))
     known = np.unique(partitions) if _vary(partitions) else partitions[:1]
     of_each = [partitions == partition for partition in known]

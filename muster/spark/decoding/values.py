@@ -30,7 +30,7 @@ _TOPIC_ID_BYTES: Final = 19
 class _Layout:
     """Where things are in the values of a version, from the value's begin."""
 
-    metadata_at: int  # Its length.
+    metadata_at: int  # Where the metadata's length is.
     length_bytes: int
     tail_bytes: int  # Behind the metadata; the time of the commit comes first.
     has_epoch: bool
@@ -47,7 +47,7 @@ _LAYOUTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """By row; where `reasons` has one, the numbers mean nothing."""
+    """The fields of each row's value; where `reasons` has the row, the numbers mean nothing."""
 
     offsets: Ints
     leader_epochs: Ints

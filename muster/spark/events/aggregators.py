@@ -41,7 +41,7 @@ class AggregatorFactory(Protocol):
     """Makes the aggregators of one job."""
 
     def new(self, group_id: str, closed_ms: int) -> GroupAggregator:
-        """For a group that nothing is known of; windows until `closed_ms` have their rows."""
+        """An aggregator for a group that nothing is known of; windows until `closed_ms` have their rows."""
 
     def load(self, group_id: str, dumped: list[Any]) -> GroupAggregator: ...
 

@@ -68,7 +68,7 @@ class Entry:
         return True
 
     def dump(self) -> bytes:
-        """As it is stored. Groups that have no news stay in this form, and cost no more than their bytes."""
+        """The entry as it is stored. Groups without news stay in this form, and cost no more than their bytes."""
         text = json.dumps(
             [self.heard_ms, list(self.seen.items()), self.aggregator.dump()], separators=(",", ":")
         )

@@ -76,7 +76,7 @@ class ChurnCounts:
         return min((key[0] + HOUR_MS for key in self.counts), default=None)
 
     def dump(self) -> list[Any]:
-        """As `load` takes it; fits into JSON."""
+        """The counts as `load` takes them; fits into JSON."""
         return [[*key, *counts] for key, counts in self.counts.items()]
 
     @classmethod

@@ -80,7 +80,7 @@ class KnownMember:
 
 @dataclass(slots=True)
 class Unnamed:
-    """So many members are gone since then, and it is not known which."""
+    """A number of members that are gone since a time, and it is not known which they are."""
 
     ended_ms: int
     cause: str
@@ -89,7 +89,7 @@ class Unnamed:
 
 @dataclass(slots=True)
 class SessionFold:
-    """Who is in one group, and who has just left it."""
+    """The members of one group, and those that have just left it."""
 
     members: dict[str, KnownMember] = field(default_factory=dict)
     unnamed: list[Unnamed] = field(default_factory=list)
@@ -197,7 +197,7 @@ class SessionFold:
         self.unnamed.remove(unnamed)
 
     def dump(self) -> list[Any]:
-        """As `load` takes it; fits into JSON."""
+        """The state as `load` takes it; fits into JSON."""
         members = [[member_id, *astuple(member)] for member_id, member in self.members.items()]
         return [members, [astuple(each) for each in self.unnamed], list(self.gone.items()), self.heard_ms]
 

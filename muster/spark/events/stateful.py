@@ -120,7 +120,7 @@ def aggregate_events(
 
 
 def rows_of(aggregated: DataFrame, table: str) -> DataFrame:
-    """Those of `aggregate_events` that are for `table`, in its columns, but for a column `job`."""
+    """The rows of `aggregate_events` that are for `table`, in its columns, but for a column `job`."""
     columns = [column for column in TABLES[table].columns if column.name != "job"]
     plain = ", ".join(
         f"{each.name} {'BIGINT' if each.type == 'TIMESTAMP' else each.type}" for each in columns

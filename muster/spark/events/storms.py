@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 RUNNING_MAX_MS: Final = 3_600_000
-"""So long after its last event a rebalance counts as running. After that its end has most likely been lost."""
+"""How long after its last event a rebalance counts as running. After that its end has most likely been lost."""
 
 WINDOWS_MAX: Final = 2_000
 """Windows of one rebalance: a week of five-minute ones. One that claims to be longer counts in the last."""
@@ -84,7 +84,7 @@ class StormWindows:
         return min(ends, default=None)
 
     def dump(self) -> list[Any]:
-        """As `load` takes it; fits into JSON."""
+        """The windows as `load` takes them; fits into JSON."""
         return [list(self.open.items()), self.closed_ms]
 
     @classmethod

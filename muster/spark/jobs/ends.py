@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _OpenInterval:
-    """Between these indexes a partition's ends are not known yet, and differ."""
+    """Two indexes between which a partition's ends are not known yet, and differ."""
 
     where: TopicPartition
     low: int
@@ -74,7 +74,7 @@ class LogEnds:
         return found
 
     def _there(self, wanted: Iterable[TopicPartition], found: Found) -> list[TopicPartition]:
-        """Those of the partitions that the cluster has."""
+        """The wanted partitions that the cluster has."""
         try:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:

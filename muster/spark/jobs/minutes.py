@@ -29,7 +29,7 @@ from muster.spark.jobs.job import Step
 STATE: Final = "_state"
 KEY: Final = ("group_id", "topic", "partition")
 ROWS: Final = ddl_of(FIGURES)
-"""By key and minute: `commits` without tombstones, `committed_offset` null where the newest is a tombstone."""
+"""Rows by key and minute: `commits` counts no tombstones, `committed_offset` is null if the newest is one."""
 
 
 @dataclass(frozen=True, slots=True)

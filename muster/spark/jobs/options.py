@@ -29,7 +29,7 @@ class RefusedRunError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a job is to run. Those of single jobs are at the end."""
+    """How a job is to run. The options of single jobs are at the end."""
 
     bootstrap: str
     out: str  # An absolute path, as Spark resolves relative ones where its JVM was started.
@@ -100,7 +100,7 @@ def parse_window_ms(option: str, text: str) -> int:
 
 
 def parse_kafka_options(pairs: Sequence[str]) -> dict[str, str]:
-    """Of NAME=VALUE, the settings of Kafka clients. Raises RefusedRunError."""
+    """The settings of Kafka clients out of NAME=VALUE. Raises RefusedRunError."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -192,7 +192,7 @@ class _Run:
         self._on_progress(self._progress)
 
     def _sorted_out(self, error: PySparkException) -> PassingError | JobFailedError:
-        """Whether it passes: by what `write` raised, or by Kafka's exceptions among the causes."""
+        """PassingError if it will pass, by what `write` raised or by Kafka's exceptions among the causes."""
         if isinstance(self._failure, PassingError):
             return self._failure
         first = str(self._failure or error).strip().partition("\n")[0]

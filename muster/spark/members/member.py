@@ -133,7 +133,7 @@ class ExecutorMember:
         self._is_stopped = self._watch.is_stopped()
         if self._is_stopped:
             return True
-        # Who is reading knows that not all is done. Who is not, though not at the end, may have to wait for ever.
+        # A member that reads knows that not all is done. One that does not may have to wait for the others.
         return self._is_idle and self._watch.is_done()
 
     def _turn(self) -> None:

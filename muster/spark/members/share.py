@@ -77,7 +77,7 @@ class Share:
         self._closed: deque[OffsetRange] = deque(maxlen=KEPT_RANGES)
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Own these, too, beginning at the given offset, or where the group is (None or negative)."""
+        """Own these partitions, too, beginning at the given offset, or where the group is (None or negative)."""
         self.release(positions)
         for where, position in positions.items():
             # A partition that was made after the start has nothing for a run that has ends.
@@ -86,14 +86,14 @@ class Share:
             self._owned[where] = _Owned(end, chain=known, taken=known)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own these no longer: what is not committed of them is the next owner's."""
+        """Own these partitions no longer: what is not committed of them is the next owner's."""
         for where in partitions:
             owned = self._owned.pop(where, None)
             if owned is not None and owned.read is not None:
                 self._closed.append(owned.read)
 
     def take(self, records: Iterable[tuple[TopicPartition, int, R]]) -> RowBatch[R]:
-        """Those of `records` (partition, offset, row) that are to be processed. Raises OutOfOrderError."""
+        """The ones of `records` (partition, offset, row) that are to be processed. Raises OutOfOrderError."""
         rows: list[R] = []
         found: dict[TopicPartition, list[int]] = {}  # First offset, offset behind the last, rows.
         for where, offset, row in records:

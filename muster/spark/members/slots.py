@@ -35,7 +35,7 @@ class Slots:
 
 
 def slots_now(context: SparkContext) -> Slots:
-    """As Spark sees its executors at this moment."""
+    """The slots as Spark counts them at this moment."""
     spark: Any = context._jsc.sc()  # PySpark itself does not show them.
     profile = spark.resourceProfileManager().defaultResourceProfile()
     total = spark.maxNumConcurrentTasks(profile)

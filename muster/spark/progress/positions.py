@@ -101,7 +101,7 @@ def earliest(positions: Sequence[Positions]) -> dict[TopicPartition, int]:
 
 
 def of_topics(positions: Positions, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
-    """Those of `topics`; of every topic if that is None."""
+    """The positions in `topics`; in every topic if that is None."""
     return {where: offset for where, offset in positions.items() if topics is None or where.topic in topics}
 
 

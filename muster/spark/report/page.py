@@ -24,7 +24,7 @@ from muster.spark.report.report import Report
 from muster.spark.report.texts import as_json
 
 SCRIPTS: Final = ("text.js", "state.js", "plots.js", "charts.js", "lists.js", "page.js")
-"""In the order in which they build on each other."""
+"""The page's scripts, in the order in which they build on each other."""
 
 _PLACE: Final = re.compile(r"@@([A-Z]+)@@")
 _SPAN_FORMAT: Final = "%-d %B %Y %H:%M"

@@ -20,7 +20,7 @@ STEPS_MS: Final = tuple(
 """Widths of a step: whole minutes, that divide a day."""
 
 LINE_STEPS_MAX: Final = 480
-"""Of a line; a chart has about two pixels for each."""
+"""Steps of a line; a chart has about two pixels for each."""
 
 BAR_STEPS_MAX: Final = 72
 

@@ -23,7 +23,7 @@ DETAILED_GROUPS_MAX: Final = 200
 """Groups that a page draws one by one: with 480 steps of time each, some 3 MB of figures."""
 
 MEASURES: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
-"""By which groups stand out; in this order they take turns."""
+"""The figures by which groups stand out; in this order they take turns."""
 
 _OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "rebalances": ({"duration_ms": "sum", ROWS: "sum"}, {"duration_ms": "lost_ms", ROWS: "rebalances"}),
@@ -36,7 +36,7 @@ _OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "storms": ({ROWS: "sum"}, {ROWS: "storms"}),
     "members": ({ROWS: "sum"}, {ROWS: "sessions"}),
 }
-"""Of each table: what is totalled per group, and the names that it gets."""
+"""For each table what is totalled per group, and the names that it gets."""
 
 _WORST: Final = ("lag_records", "lag_seconds")
 

@@ -7,7 +7,7 @@ import unicodedata
 from typing import Final
 
 NAME_MAX_CHARS: Final = 120
-"""Of a group id, client id or topic so much is shown; Kafka takes ids of up to 32,767 bytes."""
+"""Characters of a group id, client id or topic that are shown; Kafka takes ids of up to 32,767 bytes."""
 
 REASON_MAX_CHARS: Final = 240
 _BYTES_PER_CHAR: Final = 3  # As JSON, on average: a text of escapes only is cut shorter.

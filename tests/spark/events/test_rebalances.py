@@ -175,7 +175,7 @@ def of_the_command(topic: list[SourceRecord]) -> tuple[list[Rebalance], list[lis
 
 
 def of_the_job(topic: list[SourceRecord]) -> list[Rebalance]:
-    """Those that the job `rebalances` writes into its table."""
+    """The rebalances that the job writes into its table."""
     rows, _ = Bucket(RebalanceAggregatorFactory(StormRule(300_000, 0.2)), None).take(topic, 0)
     return [Rebalance(**row.columns) for row in rows if row.table == "rebalances"]
 

@@ -47,7 +47,7 @@ class Sink:
         return pd.concat(tables) if tables else pd.DataFrame({"partition": [], "offset": []})
 
     def without_gap(self) -> dict[int, int]:
-        """Of each partition the first offset that is not there."""
+        """The first offset of each partition that is not there."""
         found = {}
         for partition, rows in self.rows().groupby("partition"):
             offsets = set(rows["offset"])

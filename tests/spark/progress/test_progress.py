@@ -82,7 +82,7 @@ def end(count: int) -> dict[int, int]:
 
 
 def wait_for_group(observer: Observer, group: str, topic: str, rows: int) -> None:
-    """Until the group is behind so many rows of the topic."""
+    """Wait until the group is behind so many rows of the topic."""
     wait_until(lambda: observer.committed(group, topic) == end(rows), f"{group} at {rows} rows", DEADLINE_S)
 
 
