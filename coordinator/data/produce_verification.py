@@ -16,6 +16,7 @@ from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
 ADDS_SINCE: Final = 12
 """The version of Produce from which on producing adds the partition to the transaction."""
@@ -35,7 +36,7 @@ UNVERIFIABLE: Final = frozenset(
 )
 """Errors of the moment, which producers would not all repeat a batch for: NOT_ENOUGH_REPLICAS they do."""
 
-Answers = dict[tuple[str, int], ErrorCode]
+Answers = dict[TopicPartition, ErrorCode]
 
 
 class Question(DelayedOperation):
@@ -79,7 +80,7 @@ def ask(
     broker: Broker,
     verifier: TransactionVerifier,
     producer: tuple[str, int, int],
-    partitions: list[tuple[str, int]],
+    partitions: list[TopicPartition],
     version: int,
     done: Callable[[Answers], None],
 ) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
-Verified = Callable[[dict[tuple[str, int], ErrorCode]], None]
-"""Told the outcome of each partition that was asked for: NONE where the batch may be appended."""
+Verified = Callable[[dict[TopicPartition, ErrorCode]], None]
+"""A callback with the outcome of each partition that was asked for: NONE where the batch may be appended."""
 
 
 class TransactionVerifier(Protocol):
@@ -23,11 +24,11 @@ class TransactionVerifier(Protocol):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: list[tuple[str, int]],
+        partitions: list[TopicPartition],
         add: bool,
         done: Verified,
     ) -> None:
-        """Tell `done`, now or later, whether each (topic, index) is part of the producer's transaction.
+        """Tell `done`, now or later, whether each of `partitions` is part of the producer's transaction.
 
         Without `add` (transaction protocol v1) the client has added them before: INVALID_TXN_STATE for one that
         it has not. With `add` (v2) they are added, and the transaction begins with the first of them. Errors

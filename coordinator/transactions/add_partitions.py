@@ -14,7 +14,7 @@ from coordinator.transactions import steps
 from coordinator.transactions.answers import BATCHED_SINCE, error_response, told, topic_results
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timers import expect_end
-from coordinator.transactions.transaction import TopicPartition, Transaction, by_topic
+from coordinator.transactions.transaction import Transaction, by_topic
 from coordinator.transactions.transaction_settings import (
     RECORD_RESERVE_BYTES,
     Surroundings,
@@ -31,6 +31,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.topic_partition import TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
@@ -81,7 +82,7 @@ class AddingPartitions:
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, context: RequestContext, at: Moment) -> Result:
         """Add where the group keeps its offsets. Errors: as above, without those of partitions."""
-        partition = (OFFSETS_TOPIC, self._surroundings.offsets_partition(request.group_id))
+        partition = TopicPartition(OFFSETS_TOPIC, self._surroundings.offsets_partition(request.group_id))
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
@@ -100,10 +101,12 @@ class AddingPartitions:
         wrong = self._wrong_partitions(asked.topics, api_version)
         if wrong:
             rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return topic_results(asked.topics, lambda *which: wrong.get(which, rest)), NOTHING
+            return topic_results(
+                asked.topics, lambda *which: wrong.get(TopicPartition(*which), rest)
+            ), NOTHING
         if asked.verify_only:
             verified = self._verify(asked)
-            return topic_results(asked.topics, lambda *which: verified[which]), NOTHING
+            return topic_results(asked.topics, lambda *which: verified[TopicPartition(*which)]), NOTHING
         return self._added(asked, api_version, at)
 
     def _added(
@@ -164,9 +167,9 @@ class AddingPartitions:
             count = self._surroundings.partition_count(topic.name) or 0
             for index in topic.partitions:
                 if api_version < BATCHED_SINCE and topic.name in INTERNAL_TOPICS:
-                    wrong[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    wrong[TopicPartition(topic.name, index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif not 0 <= index < count:
-                    wrong[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    wrong[TopicPartition(topic.name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return wrong
 
 
@@ -181,7 +184,7 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnT
 
 
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> frozenset[TopicPartition]:
-    return frozenset((topic.name, index) for topic in topics for index in topic.partitions)
+    return frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
 def _producer_error(found: Transaction, asked: AddPartitionsToTxnTransaction) -> ErrorCode:

@@ -20,9 +20,9 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from protocol.messages.describe_transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
 )
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -111,7 +111,8 @@ def _end(request: EndTxnRequest, error: ErrorCode, api_version: int) -> Any:
 def _describe(request: DescribeTransactionsRequest, error: ErrorCode, api_version: int) -> Any:
     return DescribeTransactionsResponse(
         transaction_states=[
-            TransactionState(error_code=error, transactional_id=each) for each in request.transactional_ids
+            DescribedTransaction(error_code=error, transactional_id=each)
+            for each in request.transactional_ids
         ]
     )
 

@@ -20,13 +20,8 @@ from coordinator.transactions.states import (
     TransactionState,
     check_transition,
 )
-from coordinator.transactions.transaction import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    NO_TIME,
-    TopicPartition,
-    Transaction,
-)
+from coordinator.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, NO_TIME, Transaction
+from protocol.topic_partition import TopicPartition
 
 BUMPING_VERSION: Final = 2
 """Of the transaction protocol: from it on every transaction raises the epoch."""

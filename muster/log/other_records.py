@@ -17,7 +17,7 @@ VERSION_BYTES: Final = 2
 
 
 @struct
-class TopicPartitions:
+class TopicIdPartitions:
     """Partitions of one topic, and since which epoch each is held, where that is kept."""
 
     topic_id: Uuid
@@ -150,7 +150,7 @@ class TargetAssignmentMetadataValue:
 class TargetAssignmentMemberValue:
     """Types 7 and 13."""
 
-    topic_partitions: list[TopicPartitions]
+    topic_partitions: list[TopicIdPartitions]
 
 
 @data(versions="0", flexible="0+")
@@ -160,8 +160,8 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[TopicPartitions]
-    partitions_pending_revocation: list[TopicPartitions]
+    assigned_partitions: list[TopicIdPartitions]
+    partitions_pending_revocation: list[TopicIdPartitions]
 
 
 @data(versions="0", flexible="0+")
@@ -189,7 +189,7 @@ class ShareGroupCurrentMemberAssignmentValue:
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[TopicPartitions]
+    assigned_partitions: list[TopicIdPartitions]
 
 
 @data(versions="0", flexible="0+")

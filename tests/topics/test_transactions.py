@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.data.transaction_verifier import Verified
 from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
 from protocol.messages.list_offsets import (
     LATEST,
     MAX_TIMESTAMP,
@@ -33,6 +33,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from protocol.records.batch import walk
+from protocol.topic_partition import TopicPartition
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
 from tests.topics.world import WALL_MS, FakePending, World, batch
 
@@ -41,10 +42,10 @@ DAY_MS = 86_400_000
 
 
 class Coordinator:
-    """The double of the transaction coordinator: says what it was told to say, at once or when asked to."""
+    """The double of the transaction coordinator: gives the answers that a test chose, at once or when asked to."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int, int, list[tuple[str, int]], bool]] = []
+        self.asked: list[tuple[str, int, int, Sequence[tuple[str, int]], bool]] = []
         self.says: dict[tuple[str, int], ErrorCode] = {}
         self.is_slow = False
         self.waiting: list[Callable[[], None]] = []
@@ -54,7 +55,7 @@ class Coordinator:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: list[tuple[str, int]],
+        partitions: list[TopicPartition],
         add: bool,
         done: Verified,
     ) -> None:
@@ -472,7 +473,9 @@ def test_a_marker_that_the_topic_has_no_room_for_is_too_large(world: World) -> N
 
 
 def described(world: World, topic: str = "t", partition: int = 0) -> Any:
-    asked = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
+    asked = DescribeProducersRequest(
+        topics=[DescribeProducersTopicRequest(name=topic, partition_indexes=[partition])]
+    )
     return world.ask(asked, 0).topics[0].partitions[0]
 
 
