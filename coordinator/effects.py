@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:  # Readers of events need neither checksums nor codecs: Spark's executors may lack both.
     from protocol.records.control import Marker
@@ -165,10 +166,10 @@ class SetTimer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MarkersWanted:
-    """A transaction has ended: write `marker` to each of `partitions`, (topic, index), until all have it."""
+    """A transaction has ended: write `marker` to each of `partitions` until all have it."""
 
     marker: Marker
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[TopicPartition, ...]
     then: Any  # Handed back as `MarkersWritten`.
 
 

@@ -20,7 +20,6 @@ from harness.wire import WireClient
 from protocol.consumer import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     encode_assignment,
     encode_subscription,
 )
@@ -43,6 +42,7 @@ from protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.shared import TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 TOPIC, PARTITIONS = "orders", 3
@@ -218,7 +218,7 @@ def _sync(
             member_id=answer.member_id,
             assignment=encode_assignment(
                 ConsumerProtocolAssignment(
-                    assigned_partitions=[TopicPartition(topic=TOPIC, partitions=[number])]
+                    assigned_partitions=[TopicPartitions(topic=TOPIC, partitions=[number])]
                 ),
                 0,
             ),

@@ -18,21 +18,14 @@ The assignment has the same versions, and nothing of it changed.
 
 from typing import Final
 
-from protocol.codec.codec import data, decode, encode, since, struct
+from protocol.codec.codec import data, decode, encode, since
 from protocol.codec.primitives import Int32
 from protocol.errors import DecodeError
+from protocol.messages.shared import TopicPartitions
 
 HIGHEST_VERSION: Final = 3
 PROTOCOL_TYPE: Final = "consumer"
 _VERSION_BYTES: Final = 2
-
-
-@struct
-class TopicPartition:
-    """Partitions of one topic."""
-
-    topic: str
-    partitions: list[Int32]
 
 
 @data(versions="0-3", flexible="none")
@@ -41,7 +34,7 @@ class ConsumerProtocolSubscription:
 
     topics: list[str]
     user_data: bytes | None = None  # The assignor's own.
-    owned_partitions: list[TopicPartition] = since(1, default_factory=list, ignorable=True)
+    owned_partitions: list[TopicPartitions] = since(1, default_factory=list, ignorable=True)
     generation_id: Int32 = since(2, default=-1, ignorable=True)
     rack_id: str | None = since(3, default=None, ignorable=True)
 
@@ -50,7 +43,7 @@ class ConsumerProtocolSubscription:
 class ConsumerProtocolAssignment:
     """What a member is to read in this generation."""
 
-    assigned_partitions: list[TopicPartition]
+    assigned_partitions: list[TopicPartitions]
     user_data: bytes | None = None  # The assignor's own.
 
 

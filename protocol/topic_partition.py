@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition; equal to, and ordered like, the plain pair of its topic and number."""
+    """One partition, by topic and index; equal to, and ordered like, the plain pair of them."""
 
     topic: str
     partition: int
+
+    @property
+    def directory_name(self) -> str:
+        """The name of its directory in a data directory, with a hyphen between topic and index."""
+        return f"{self.topic}-{self.partition}"
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -11,9 +11,10 @@ from coordinator.effects import MarkersWanted
 from coordinator.runtime.marker_sender import MarkerSender
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
+from protocol.topic_partition import TopicPartition
 
 MARKER = Marker(producer_id=7, producer_epoch=1, coordinator_epoch=0, is_commit=True)
-ORDERS, CLICKS = ("orders", 0), ("clicks", 1)
+ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 1)
 
 
 class World:
@@ -43,7 +44,7 @@ class World:
         assert (owner, deadline_ms) == (self.sender, 6_000), "a second later"
         self.sender.timer_fired()
 
-    def want(self, name: str, *partitions: tuple[str, int]) -> None:
+    def want(self, name: str, *partitions: TopicPartition) -> None:
         self.sender.write(MarkersWanted(MARKER, partitions, name), lambda: self.done.append(name))
 
     def end_writes(self, *errors: ErrorCode) -> None:

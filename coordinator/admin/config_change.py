@@ -11,8 +11,8 @@ from typing import Final
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterableConfig
-from protocol.messages.incremental_alter_configs import AlterableConfig as ConfigOperationAsked
 from protocol.messages.incremental_alter_configs import ConfigOperation
+from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as ConfigOperationAsked
 
 ListDefault = Callable[[str, ConfigOperation], str]
 """The default of a setting that is a list; raises Refused where it is none."""

@@ -8,10 +8,10 @@ from coordinator.topics.partition import Partition
 from coordinator.topics.refusal import Countdown
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
+    DescribedProducer,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
-    ProducerState,
     TopicResponse,
 )
 
@@ -51,11 +51,11 @@ def _fill(answer: PartitionResponse, topic: str, partition: Partition | None, co
     partition.when_known(when_known)
 
 
-def producers_of(partition: Partition) -> list[ProducerState]:
+def producers_of(partition: Partition) -> list[DescribedProducer]:
     """Every producer of the partition, once these are known."""
     known = partition.producers.items() if partition.producers is not None else ()
     return [
-        ProducerState(
+        DescribedProducer(
             producer_id=producer_id,
             producer_epoch=producer.epoch,
             last_sequence=producer.last_sequence,

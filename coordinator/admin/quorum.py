@@ -14,20 +14,20 @@ from coordinator.topics.refusal import Refused
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
     Node,
-    PartitionData,
-    ReplicaState,
-    TopicData,
+    QuorumPartition,
+    QuorumReplica,
+    QuorumTopic,
 )
-from protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from protocol.messages.raft_voters import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
-    Listener,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
+from protocol.messages.shared import ControllerListener
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 EPOCH: Final = 0
@@ -49,33 +49,33 @@ def describe_quorum(broker: Broker, request: DescribeQuorumRequest, pending: Cli
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         topics = [
-            TopicData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+            QuorumTopic(topic_name=name, partitions=[_unknown(index) for index in indexes])
             for name, indexes in asked
         ]
         pending.reply(DescribeQuorumResponse(topics=topics))
         return
-    described = TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[_metadata_log(broker)])
+    described = QuorumTopic(topic_name=CLUSTER_METADATA_TOPIC, partitions=[_metadata_log(broker)])
     response = DescribeQuorumResponse(topics=[described])
     if pending.api_version >= 2:
         response.nodes = [Node(node_id=broker.settings.node_id)]
     pending.reply(response)
 
 
-def _unknown(index: int) -> PartitionData:
+def _unknown(index: int) -> QuorumPartition:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return PartitionData(partition_index=index, error_code=error, error_message=NOT_HOSTED)
+    return QuorumPartition(partition_index=index, error_code=error, error_message=NOT_HOSTED)
 
 
-def _metadata_log(broker: Broker) -> PartitionData:
+def _metadata_log(broker: Broker) -> QuorumPartition:
     """The leader has always just fetched, and has all there is."""
     now_ms, node_id = broker.wall_ms(), broker.settings.node_id
-    voter = ReplicaState(
+    voter = QuorumReplica(
         replica_id=node_id,
         log_end_offset=LOG_END,
         last_fetch_timestamp=now_ms,
         last_caught_up_timestamp=now_ms,
     )
-    return PartitionData(
+    return QuorumPartition(
         partition_index=0,
         leader_id=node_id,
         leader_epoch=EPOCH,
@@ -131,7 +131,7 @@ def _check_voter(broker: Broker, request: AddRaftVoterRequest | RemoveRaftVoterR
         raise Refused(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
 
 
-def _endpoints(listeners: list[Listener]) -> str:
+def _endpoints(listeners: list[ControllerListener]) -> str:
     by_name = {each.name: f"{each.host}/<unresolved>:{each.port}" for each in listeners}
     shown = ", ".join(f"ListenerName({name})={address}" for name, address in by_name.items())
     return f"Endpoints(endpoints={{{shown}}})"

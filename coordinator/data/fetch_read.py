@@ -20,7 +20,7 @@ from coordinator.topics.partition import LEADER_EPOCH, Partition
 from coordinator.topics.topic_lookup import TopicLookup
 from protocol.codec.primitives import Buffer
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.messages.fetch import DivergingEpoch, FetchAbortedTransaction, PartitionData
 from storage.files import StorageError
 from storage.log.file_range import FileRange
 from storage.log.partition_log import OffsetOutOfRange
@@ -154,7 +154,7 @@ def _read(
     end = partition.log.next_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
         return _good(
-            partition, None, stable_offset, limits, EpochEndOffset(epoch=LEADER_EPOCH, end_offset=end)
+            partition, None, stable_offset, limits, DivergingEpoch(epoch=LEADER_EPOCH, end_offset=end)
         )
     up_to = stable_offset if limits.is_read_committed else None
     try:
@@ -167,7 +167,7 @@ def _read(
         return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     if records and max_bytes < 0:
         return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # As Kafka, if there are records.
-    answer = _good(partition, records, stable_offset, limits, EpochEndOffset())
+    answer = _good(partition, records, stable_offset, limits, DivergingEpoch())
     if limits.is_read_committed and records:
         answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
     return answer
@@ -188,19 +188,21 @@ def _records(
 
 def _aborted(
     partition: Partition, start_offset: int, records: FileRange, may_wait: bool
-) -> list[AbortedTransaction]:
+) -> list[FetchAbortedTransaction]:
     """Transactions that the client must leave out of `records`, which begin with the batch of `start_offset`."""
     if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
         return []  # As a rule: then the end of the records need not be found.
     end_offset = end_of(records, may_wait)
     return [
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        FetchAbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in partition.log.producers.aborted(start_offset, end_offset)
     ]
 
 
 def _refused(
-    wanted: WantedPartition, error: ErrorCode, aborted_transactions: list[AbortedTransaction] | None = None
+    wanted: WantedPartition,
+    error: ErrorCode,
+    aborted_transactions: list[FetchAbortedTransaction] | None = None,
 ) -> PartitionData:
     return PartitionData(
         partition_index=wanted.index,
@@ -216,7 +218,7 @@ def _good(
     records: FileRange | None,
     stable_offset: int | None,
     limits: FetchLimits,
-    diverging: EpochEndOffset,
+    diverging: DivergingEpoch,
 ) -> PartitionData:
     """An answer without an error; its last stable offset is -1 while the open transactions are not known."""
     return PartitionData(

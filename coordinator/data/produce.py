@@ -46,6 +46,7 @@ from protocol.records.batch import (
     parse_header,
     set_max_timestamp,
 )
+from protocol.topic_partition import TopicPartition
 from storage.files import StorageError
 from storage.log.partition_log import BatchTooLarge
 from storage.producers.producer_state import ProducerState
@@ -100,8 +101,8 @@ class Unverified:
     verification: Verification
 
     @property
-    def name(self) -> tuple[str, int]:
-        return (self.topic.name, self.partition.index)
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, self.partition.index)
 
 
 class _Produce:

@@ -16,6 +16,7 @@ from coordinator.data.transaction_verifier import Outcomes, TransactionVerifier,
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
 ADDS_SINCE: Final = 12
 """The version of Produce from which on producing adds the partition to the transaction."""
@@ -77,7 +78,7 @@ def ask(
     broker: Broker,
     verifier: TransactionVerifier,
     producer: tuple[str, int, int],
-    partitions: list[tuple[str, int]],
+    partitions: list[TopicPartition],
     version: int,
     done: Verified,
 ) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from protocol.errors import ErrorCode
+from protocol.topic_partition import TopicPartition
 
-Outcomes: TypeAlias = dict[tuple[str, int], ErrorCode]
-"""The outcome for each (topic, index) that was asked for: NONE where the batch may be appended."""
+Outcomes: TypeAlias = dict[TopicPartition, ErrorCode]
+"""The outcome for each partition that was asked for: NONE where the batch may be appended."""
 
 Verified: TypeAlias = Callable[[Outcomes], None]
 """Called with the outcomes once all are known."""
@@ -26,11 +27,11 @@ class TransactionVerifier(Protocol):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: list[tuple[str, int]],
+        partitions: list[TopicPartition],
         add: bool,
         done: Verified,
     ) -> None:
-        """Call `done`, now or later, with whether each (topic, index) is part of the producer's transaction.
+        """Call `done`, now or later, with whether each of `partitions` is part of the producer's transaction.
 
         Without `add` (transaction protocol v1) the client has added them before: INVALID_TXN_STATE for one that
         it has not. With `add` (v2) they are added, and the transaction begins with the first of them. Errors

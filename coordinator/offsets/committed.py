@@ -16,6 +16,7 @@ from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
 from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
 from protocol.codec.primitives import ZERO_UUID
 from protocol.records.control import Marker
+from protocol.topic_partition import TopicPartition
 
 __all__ = [
     "NO_EXPIRY",
@@ -141,10 +142,10 @@ class CommittedOffsets:
         """The topics in which the group has offsets."""
         return tuple(self._by_group.get(group_id, ()))
 
-    def undecided(self, group_id: str) -> list[tuple[str, int]]:
+    def undecided(self, group_id: str) -> list[TopicPartition]:
         """The partitions of which the group has no offset but in open transactions."""
         held = self.transactions.of_group(group_id)
-        return [(topic, index) for topic, index in held if self.get(group_id, topic, index) is None]
+        return [where for where in held if self.get(group_id, *where) is None]
 
     def holds(self, group_id: str) -> bool:
         """Whether the group has any offset."""

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from coordinator.offsets.topic_offsets import CommittedOffset
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
+from protocol.topic_partition import TopicPartition
 
 MAX_ENDED_PRODUCERS: Final = 10_000
 """Of so many producers without an open transaction is the epoch remembered, about 150 bytes each; then the one
 that has been silent longest is forgotten."""
 
-TopicPartition: TypeAlias = tuple[str, int]
-
 
 class HeldKey(NamedTuple):
-    """What an offset is of."""
+    """A group and the partition that an offset of it is in."""
 
     group_id: str
     topic: str
     partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class OpenTransactions:
         """An offset of a transaction that was begun."""
         self._open[producer_id].offsets[key] = committed
         group = self._by_group.setdefault(key.group_id, {})
-        group.setdefault((key.topic, key.partition), set()).add(producer_id)
+        group.setdefault(key.topic_partition, set()).add(producer_id)
 
     def end(self, marker: Marker) -> dict[HeldKey, CommittedOffset]:
         """The marker: what the transaction held; it is for the caller to count it, or not."""
@@ -75,16 +78,16 @@ class OpenTransactions:
 
     def forget(self, key: HeldKey) -> None:
         """A tombstone takes what is held for its offset along (O16)."""
-        for producer_id in tuple(self._by_group.get(key.group_id, {}).get(key[1:], ())):
+        for producer_id in tuple(self._by_group.get(key.group_id, {}).get(key.topic_partition, ())):
             del self._open[producer_id].offsets[key]
             self._let_go(key, producer_id)
 
     def _let_go(self, key: HeldKey, producer_id: int) -> None:
-        group = self._by_group[key.group_id]
-        holders = group[key[1:]]
+        group, where = self._by_group[key.group_id], key.topic_partition
+        holders = group[where]
         holders.discard(producer_id)
         if not holders:
-            del group[key[1:]]
+            del group[where]
         if not group:
             del self._by_group[key.group_id]
 
@@ -103,7 +106,7 @@ class OpenTransactions:
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether any open transaction holds an offset of this partition (O13, O20)."""
-        return (topic, partition) in self._by_group.get(group_id, {})
+        return TopicPartition(topic, partition) in self._by_group.get(group_id, {})
 
     def of_group(self, group_id: str) -> tuple[TopicPartition, ...]:
         """The partitions of the group that any open transaction holds an offset of."""

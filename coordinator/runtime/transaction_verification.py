@@ -18,6 +18,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.topic_partition import TopicPartition
 
 VERSION: Final = 5
 CLIENT: Final = "muster"
@@ -34,7 +35,9 @@ class Question:
         (result,) = response.results_by_transaction
         self._done(
             {
-                (topic.name, each.partition_index): _as_asked(ErrorCode(each.partition_error_code))
+                TopicPartition(topic.name, each.partition_index): _as_asked(
+                    ErrorCode(each.partition_error_code)
+                )
                 for topic in result.topic_results
                 for each in topic.results_by_partition
             }
@@ -58,7 +61,7 @@ class CoordinatorVerifier:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: list[tuple[str, int]],
+        partitions: list[TopicPartition],
         add: bool,
         done: Verified,
     ) -> None:

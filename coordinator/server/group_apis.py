@@ -34,6 +34,7 @@ from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from protocol.topic_partition import TopicPartition
 
 
 class GroupApis:
@@ -137,9 +138,9 @@ class GroupApis:
         if verification is None:
             runner.request(VerifiedCommit(request), context)
             return
-        partition = (GROUP_METADATA_TOPIC, runner.partition)
+        partition = TopicPartition(GROUP_METADATA_TOPIC, runner.partition)
 
-        def verified(outcome: dict[tuple[str, int], ErrorCode]) -> None:
+        def verified(outcome: dict[TopicPartition, ErrorCode]) -> None:
             error = verification_answer(outcome[partition], pending.api_version)
             runner.request(VerifiedCommit(request, error, verification), context)
 

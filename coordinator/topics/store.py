@@ -19,9 +19,9 @@ from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator.topics.settings import DynamicSettings
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, Files, StorageError
-from storage.log.checkpoints import TopicPartition
 from storage.log.config import LogConfig
 from storage.log.partition_files import read_partition_metadata
 from storage.log.partition_log import PartitionLog

@@ -14,7 +14,7 @@ from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, 
 from coordinator.transactions import steps
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timers import expect_end
-from coordinator.transactions.transaction import TopicPartition, Transaction, by_topic
+from coordinator.transactions.transaction import Transaction, by_topic
 from coordinator.transactions.transaction_settings import (
     RECORD_RESERVE_BYTES,
     TransactionDeps,
@@ -33,6 +33,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.topic_partition import TopicPartition
 
 BATCHED_SINCE: Final = 4
 """AddPartitionsToTxn of several transactions: the version of brokers."""
@@ -86,7 +87,7 @@ class AddingPartitions:
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, context: RequestContext, at: Moment) -> Result:
         """Add where the group keeps its offsets. Errors: as above, without those of partitions."""
-        partition = (OFFSETS_TOPIC, self._deps.offsets_partition(request.group_id))
+        partition = TopicPartition(OFFSETS_TOPIC, self._deps.offsets_partition(request.group_id))
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
@@ -105,10 +106,12 @@ class AddingPartitions:
         wrong = self._wrong_partitions(asked.topics, api_version)
         if wrong:
             rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return _topic_results(asked.topics, lambda *which: wrong.get(which, rest)), NOTHING
+            return _topic_results(
+                asked.topics, lambda *which: wrong.get(TopicPartition(*which), rest)
+            ), NOTHING
         if asked.verify_only:
             verified = self._verify(asked)
-            return _topic_results(asked.topics, lambda *which: verified[which]), NOTHING
+            return _topic_results(asked.topics, lambda *which: verified[TopicPartition(*which)]), NOTHING
         return self._added(asked, api_version, at)
 
     def _added(
@@ -169,9 +172,9 @@ class AddingPartitions:
             count = self._deps.partition_count(topic.name) or 0
             for index in topic.partitions:
                 if api_version < BATCHED_SINCE and topic.name in INTERNAL_TOPICS:
-                    wrong[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    wrong[TopicPartition(topic.name, index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif not 0 <= index < count:
-                    wrong[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    wrong[TopicPartition(topic.name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return wrong
 
 
@@ -204,7 +207,7 @@ def _topic_results(
 
 
 def _partitions(topics: list[AddPartitionsToTxnTopic]) -> frozenset[TopicPartition]:
-    return frozenset((topic.name, index) for topic in topics for index in topic.partitions)
+    return frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
 def _producer_error(found: Transaction, asked: AddPartitionsToTxnTransaction) -> ErrorCode:

@@ -7,10 +7,10 @@ from coordinator.transactions.transaction import by_topic
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
+    TransactionTopic,
 )
 
 
@@ -22,12 +22,12 @@ def describe_transactions(
     return DescribeTransactionsResponse(transaction_states=described)
 
 
-def _describe(transactions: Transactions, transactional_id: str) -> TransactionState:
+def _describe(transactions: Transactions, transactional_id: str) -> DescribedTransaction:
     found = transactions.get(transactional_id)
     if found is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
-        return TransactionState(transactional_id=transactional_id, error_code=error)
-    return TransactionState(
+        return DescribedTransaction(transactional_id=transactional_id, error_code=error)
+    return DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=STATE_NAMES[found.state],
         transaction_timeout_ms=found.timeout_ms,
@@ -35,7 +35,7 @@ def _describe(transactions: Transactions, transactional_id: str) -> TransactionS
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            TopicData(topic=topic.topic, partitions=topic.partition_ids)
+            TransactionTopic(topic=topic.topic, partitions=topic.partition_ids)
             for topic in by_topic(found.partitions)
         ],
     )

@@ -10,9 +10,9 @@ from coordinator.transactions.transaction import Transaction
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import (
+    ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState,
 )
 
 STATES_BY_NAME = {name: state for state, name in STATE_NAMES.items()}
@@ -54,8 +54,8 @@ def _filter(request: ListTransactionsRequest, wall_ms: int) -> Callable[[Transac
     return passes
 
 
-def _listed(transaction: Transaction) -> TransactionState:
-    return TransactionState(
+def _listed(transaction: Transaction) -> ListedTransaction:
+    return ListedTransaction(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
         transaction_state=STATE_NAMES[transaction.state],

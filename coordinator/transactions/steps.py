@@ -20,13 +20,8 @@ from coordinator.transactions.states import (
     TransactionStatus,
     check_transition,
 )
-from coordinator.transactions.transaction import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    NO_TIME,
-    TopicPartition,
-    Transaction,
-)
+from coordinator.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, NO_TIME, Transaction
+from protocol.topic_partition import TopicPartition
 
 BUMPING_VERSION: Final = 2
 """The version of the transaction protocol from which every transaction raises the epoch."""

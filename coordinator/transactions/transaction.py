@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from coordinator.effects import Record
 from coordinator.transactions.record_schemas import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from coordinator.transactions.states import EMPTY, TransactionStatus
 from protocol.errors import DecodeError
-
-TopicPartition: TypeAlias = tuple[str, int]
+from protocol.topic_partition import TopicPartition
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -99,7 +98,9 @@ def transaction_from(transactional_id: str, value: TransactionLogValue, last_epo
         producer_epoch=value.producer_epoch,
         timeout_ms=value.transaction_timeout_ms,
         state=state,
-        partitions=frozenset((topic.topic, index) for topic in topics for index in topic.partition_ids),
+        partitions=frozenset(
+            TopicPartition(topic.topic, index) for topic in topics for index in topic.partition_ids
+        ),
         start_wall_ms=value.transaction_start_timestamp_ms,
         update_wall_ms=value.transaction_last_update_timestamp_ms,
         previous_producer_id=value.previous_producer_id,

@@ -18,11 +18,11 @@ import structlog
 
 from coordinator.settings.model import Settings
 from coordinator.upkeep.cleaner_pace import CleaningStopped, Pace
+from protocol.topic_partition import TopicPartition
 from storage.cleaning.cleanable import Cleanable, cleanable
 from storage.cleaning.compaction import Cleaned, Compaction, LogChanged
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
-from storage.log.checkpoints import TopicPartition
 from storage.log.partition_log import PartitionLog
 from storage.log.segment_swap import StuckSwap
 

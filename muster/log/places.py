@@ -13,16 +13,10 @@ from typing import Final
 from coordinator.topics.catalogue import FILE_NAME as CATALOGUE
 from coordinator.topics.catalogue import CatalogueEntry, read_catalogue
 from coordinator.topics.names import GROUP_METADATA_TOPIC
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
 from storage.files import Files, StorageError
-from storage.log.checkpoints import (
-    CLEAN_SHUTDOWN,
-    META_PROPERTIES,
-    RECOVERY_POINTS,
-    Garbled,
-    TopicPartition,
-    read_offsets,
-)
+from storage.log.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVERY_POINTS, Garbled, read_offsets
 from storage.log.sealed_segments import SEALED_SEGMENTS, Sizes, read_sealed_segments
 from storage.log.segment import base_offset_of
 

@@ -10,7 +10,7 @@ from protocol.codec.primitives import Int16, Int32, Int64
 
 
 @struct
-class TopicRequest:
+class DescribeProducersTopicRequest:
     """Partitions of one topic."""
 
     name: str
@@ -19,13 +19,13 @@ class TopicRequest:
 
 @request(key=61, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    """The partitions to tell of."""
+    """The partitions whose producers are asked for."""
 
-    topics: list[TopicRequest]
+    topics: list[DescribeProducersTopicRequest]
 
 
 @struct
-class ProducerState:
+class DescribedProducer:
     """One producer. The epochs have 32 bits here, whatever they have elsewhere; -1 stands for none."""
 
     producer_id: Int64
@@ -43,7 +43,7 @@ class PartitionResponse:
     partition_index: Int32
     error_code: Int16 = 0
     error_message: str | None = None
-    active_producers: list[ProducerState] = field(default_factory=list)
+    active_producers: list[DescribedProducer] = field(default_factory=list)
 
 
 @struct

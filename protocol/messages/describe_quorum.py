@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55), the answer: who votes on the cluster's metadata, and how far each has read (KIP-595).
+"""DescribeQuorum (key 55): who votes on the cluster's metadata, and how far each has read (KIP-595).
 
 Flexible from its first version.
 
@@ -10,12 +10,35 @@ Flexible from its first version.
 
 from dataclasses import field
 
-from protocol.codec.codec import response, since, struct
-from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Uint16, Uuid
+from protocol.codec.codec import request, response, since, struct
+from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Uuid
+from protocol.messages.shared import ControllerListener
 
 
 @struct
-class ReplicaState:
+class QuorumPartitionRequest:
+    """One partition asked about."""
+
+    partition_index: Int32
+
+
+@struct
+class QuorumTopicRequest:
+    """One topic asked about: only the metadata log has a quorum."""
+
+    topic_name: str
+    partitions: list[QuorumPartitionRequest] = field(default_factory=list)
+
+
+@request(key=55, versions="0-2", flexible="0+")
+class DescribeQuorumRequest:
+    """The partitions to describe."""
+
+    topics: list[QuorumTopicRequest] = field(default_factory=list)
+
+
+@struct
+class QuorumReplica:
     """One replica; times are those at the leader, in milliseconds."""
 
     replica_id: Int32
@@ -26,7 +49,7 @@ class ReplicaState:
 
 
 @struct
-class PartitionData:
+class QuorumPartition:
     """One partition: its leader, voters and observers."""
 
     partition_index: Int32
@@ -35,25 +58,16 @@ class PartitionData:
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
     high_watermark: Int64 = 0
-    current_voters: list[ReplicaState] = field(default_factory=list)
-    observers: list[ReplicaState] = field(default_factory=list)
+    current_voters: list[QuorumReplica] = field(default_factory=list)
+    observers: list[QuorumReplica] = field(default_factory=list)
 
 
 @struct
-class TopicData:
+class QuorumTopic:
     """One topic."""
 
     topic_name: str
-    partitions: list[PartitionData] = field(default_factory=list)
-
-
-@struct
-class Listener:
-    """Where a controller listens."""
-
-    name: str
-    host: str
-    port: Uint16
+    partitions: list[QuorumPartition] = field(default_factory=list)
 
 
 @struct
@@ -61,7 +75,7 @@ class Node:
     """One controller."""
 
     node_id: Int32
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[ControllerListener] = field(default_factory=list)
 
 
 @response(key=55, versions="0-2", flexible="0+")
@@ -70,5 +84,5 @@ class DescribeQuorumResponse:
 
     error_code: Int16 = 0
     error_message: str | None = since(2, default="", ignorable=True)
-    topics: list[TopicData] = field(default_factory=list)
+    topics: list[QuorumTopic] = field(default_factory=list)
     nodes: list[Node] = since(2, default_factory=list)

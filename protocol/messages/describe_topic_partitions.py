@@ -12,7 +12,7 @@ from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
 
 
 @struct
-class TopicRequest:
+class DescribeTopicPartitionsRequestTopic:
     """One topic."""
 
     name: str
@@ -30,7 +30,7 @@ class Cursor:
 class DescribeTopicPartitionsRequest:
     """The topics asked for (none: all), and where to go on."""
 
-    topics: list[TopicRequest] = field(default_factory=list)
+    topics: list[DescribeTopicPartitionsRequestTopic] = field(default_factory=list)
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None
 

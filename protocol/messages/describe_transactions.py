@@ -11,13 +11,13 @@ from protocol.codec.primitives import Int16, Int32, Int64
 
 @request(key=65, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
-    """Whose transactions; none asked for, none told."""
+    """The transactional ids to describe; an empty list asks for none."""
 
     transactional_ids: list[str]
 
 
 @struct
-class TopicData:
+class TransactionTopic:
     """Partitions of one topic that are part of the transaction."""
 
     topic: str
@@ -25,7 +25,7 @@ class TopicData:
 
 
 @struct
-class TransactionState:
+class DescribedTransaction:
     """One transactional id; with an error all but its name is empty or 0."""
 
     error_code: Int16 = 0
@@ -35,7 +35,7 @@ class TransactionState:
     transaction_start_time_ms: Int64 = 0  # -1: none has begun.
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    topics: list[TopicData] = field(default_factory=list)
+    topics: list[TransactionTopic] = field(default_factory=list)
 
 
 @response(key=65, versions="0", flexible="0+")
@@ -43,4 +43,4 @@ class DescribeTransactionsResponse:
     """One entry per transactional id, in the order that was asked."""
 
     throttle_time_ms: Int32 = 0
-    transaction_states: list[TransactionState] = field(default_factory=list)
+    transaction_states: list[DescribedTransaction] = field(default_factory=list)

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from protocol.codec.codec import request, response, since, struct
 from protocol.codec.primitives import Int8, Int16, Int32
+from protocol.messages.shared import TopicPartitions
 
 
 class ElectionType(IntEnum):
@@ -18,14 +19,6 @@ class ElectionType(IntEnum):
 
     PREFERRED = 0
     UNCLEAN = 1
-
-
-@struct
-class TopicPartitions:
-    """One topic and its partitions."""
-
-    topic: str
-    partitions: list[Int32] = field(default_factory=list)
 
 
 @request(key=43, versions="0-2", flexible="2+")

@@ -28,13 +28,14 @@ from typing import Final
 
 from protocol.codec.codec import request, response, since, struct
 from protocol.codec.primitives import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Uuid
+from protocol.messages.shared import LeaderIdAndEpoch, NodeEndpoint
 
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
 
 
 @struct
-class ReplicaState:
+class FetchReplicaState:
     """Who asks, if a broker does."""
 
     replica_id: Int32 = -1
@@ -80,7 +81,7 @@ class FetchRequest:
 
     cluster_id: str | None = since(12, tag=0, default=None, ignorable=True)
     replica_id: Int32 = since(0, until=14, default=-1)
-    replica_state: ReplicaState = since(15, tag=1, default_factory=ReplicaState)
+    replica_state: FetchReplicaState = since(15, tag=1, default_factory=FetchReplicaState)
 
     max_wait_ms: Int32
     min_bytes: Int32
@@ -96,19 +97,11 @@ class FetchRequest:
 
 
 @struct
-class EpochEndOffset:
+class DivergingEpoch:
     """The last epoch at or below the asked one, and where it ended."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
-
-
-@struct
-class LeaderIdAndEpoch:
-    """The leader to go to instead; -1 where it is not known or the asked one was right."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
 
 
 @struct
@@ -120,7 +113,7 @@ class SnapshotId:
 
 
 @struct
-class AbortedTransaction:
+class FetchAbortedTransaction:
     """A read-committed client drops this producer's records from this offset to its abort marker."""
 
     producer_id: Int64
@@ -137,11 +130,11 @@ class PartitionData:
     last_stable_offset: Int64 = -1
     log_start_offset: Int64 = since(5, default=-1, ignorable=True)
 
-    diverging_epoch: EpochEndOffset = since(12, tag=0, default_factory=EpochEndOffset)
+    diverging_epoch: DivergingEpoch = since(12, tag=0, default_factory=DivergingEpoch)
     current_leader: LeaderIdAndEpoch = since(12, tag=1, default_factory=LeaderIdAndEpoch)
     snapshot_id: SnapshotId = since(12, tag=2, default_factory=SnapshotId)
 
-    aborted_transactions: list[AbortedTransaction] | None = field(default_factory=list)
+    aborted_transactions: list[FetchAbortedTransaction] | None = field(default_factory=list)
     preferred_read_replica: Int32 = since(11, default=-1)
     records: Records = b""  # Empty, not null, where there is nothing: librdkafka chokes on null.
 
@@ -153,16 +146,6 @@ class FetchableTopicResponse:
     topic: str = since(0, until=12, default="", ignorable=True)
     topic_id: Uuid = since(13, default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionData]
-
-
-@struct
-class NodeEndpoint:
-    """The address of a leader that the answer names."""
-
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = None
 
 
 @response(key=1, versions="4-18", flexible="12+")

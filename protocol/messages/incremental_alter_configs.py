@@ -23,7 +23,7 @@ class ConfigOperation(IntEnum):
 
 
 @struct
-class AlterableConfig:
+class IncrementalAlterableConfig:
     """One setting, what is done to it and with which value."""
 
     name: str
@@ -32,19 +32,19 @@ class AlterableConfig:
 
 
 @struct
-class AlterConfigsResource:
+class IncrementalAlterConfigsResource:
     """One resource and the changes to it; what is not named stays."""
 
     resource_type: Int8
     resource_name: str
-    configs: list[AlterableConfig] = field(default_factory=list)
+    configs: list[IncrementalAlterableConfig] = field(default_factory=list)
 
 
 @request(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
     """Resources to change, or only to check."""
 
-    resources: list[AlterConfigsResource]
+    resources: list[IncrementalAlterConfigsResource]
     validate_only: bool = False
 
 

@@ -14,7 +14,7 @@ from protocol.codec.primitives import Int16, Int32, Int64
 
 @request(key=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest:
-    """What must all be true of a transactional id to be told of; what is empty asks for nothing."""
+    """What must all be true of a transactional id that is listed; an empty filter lets all pass."""
 
     state_filters: list[str] = field(default_factory=list)
     producer_id_filters: list[Int64] = field(default_factory=list)
@@ -23,7 +23,7 @@ class ListTransactionsRequest:
 
 
 @struct
-class TransactionState:
+class ListedTransaction:
     """One transactional id."""
 
     transactional_id: str
@@ -38,4 +38,4 @@ class ListTransactionsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     unknown_state_filters: list[str] = field(default_factory=list)
-    transaction_states: list[TransactionState] = field(default_factory=list)
+    transaction_states: list[ListedTransaction] = field(default_factory=list)

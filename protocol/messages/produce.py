@@ -23,6 +23,7 @@ from dataclasses import field
 
 from protocol.codec.codec import request, response, since, struct
 from protocol.codec.primitives import ZERO_UUID, Int16, Int32, Int64, Records, Uuid
+from protocol.messages.shared import LeaderIdAndEpoch, NodeEndpoint
 
 
 @struct
@@ -61,14 +62,6 @@ class BatchIndexAndErrorMessage:
 
 
 @struct
-class LeaderIdAndEpoch:
-    """The leader to go to instead; -1 where it is not known or the asked one was right."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
-
-
-@struct
 class PartitionProduceResponse:
     """Where the batch went, or why it was refused (base offset -1 then)."""
 
@@ -90,16 +83,6 @@ class TopicProduceResponse:
     name: str = since(0, until=12, default="", ignorable=True)
     topic_id: Uuid = since(13, default=ZERO_UUID, ignorable=True)
     partition_responses: list[PartitionProduceResponse]
-
-
-@struct
-class NodeEndpoint:
-    """The address of a leader that the answer names."""
-
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = None
 
 
 @response(key=0, versions="3-13", flexible="9+")

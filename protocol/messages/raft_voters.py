@@ -9,17 +9,9 @@ Flexible from their first versions.
 
 from dataclasses import field
 
-from protocol.codec.codec import request, response, since, struct
-from protocol.codec.primitives import Int16, Int32, Uint16, Uuid
-
-
-@struct
-class Listener:
-    """Where the voter listens."""
-
-    name: str
-    host: str
-    port: Uint16
+from protocol.codec.codec import request, response, since
+from protocol.codec.primitives import Int16, Int32, Uuid
+from protocol.messages.shared import ControllerListener
 
 
 @request(key=80, versions="0-1", flexible="0+")
@@ -30,7 +22,7 @@ class AddRaftVoterRequest:
     timeout_ms: Int32
     voter_id: Int32
     voter_directory_id: Uuid
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[ControllerListener] = field(default_factory=list)
     ack_when_committed: bool = since(1, default=True)
 
 

@@ -18,6 +18,7 @@ from threading import RLock
 from typing import Final
 from uuid import uuid4
 
+from protocol.topic_partition import TopicPartition
 from storage.files import File, Files, StorageError
 from storage.log.checkpoints import (
     CLEANED,
@@ -26,7 +27,6 @@ from storage.log.checkpoints import (
     RECOVERY_POINTS,
     Garbled,
     MetaProperties,
-    TopicPartition,
     encode_offsets,
     new_uuid,
     read_meta_properties,

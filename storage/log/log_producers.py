@@ -46,7 +46,7 @@ SNAPSHOT_BYTES: Final = 64 << 20
 """So much is appended between two snapshots, about: after a crash no more than that is read again."""
 
 
-class Snapshot(NamedTuple):
+class ProducerSnapshot(NamedTuple):
     """What a log's producers had appended below `offset`."""
 
     offset: int
@@ -89,13 +89,13 @@ class LogProducers:
         """The durable offset has moved. Whether the last stable offset may have moved for another reason."""
         return self.state is not None and self.state.settle(self._log.durable_offset)
 
-    def take_snapshot(self, min_bytes: int | None = None) -> Snapshot | None:
+    def take_snapshot(self, min_bytes: int | None = None) -> ProducerSnapshot | None:
         """A snapshot of all that was appended, if that were `min_bytes` (SNAPSHOT_BYTES) since the last one."""
         due_bytes = SNAPSHOT_BYTES if min_bytes is None else min_bytes
         if self.state is None or self._bytes_since_snapshot < due_bytes:
             return None
         self._bytes_since_snapshot = 0
-        return Snapshot(self._log.next_offset, taken(self.state))
+        return ProducerSnapshot(self._log.next_offset, taken(self.state))
 
     # Any thread.
 
@@ -121,7 +121,7 @@ class LogProducers:
 
     # Threads that may wait.
 
-    def write(self, snapshot: Snapshot) -> None:
+    def write(self, snapshot: ProducerSnapshot) -> None:
         """Make all durable that `snapshot` tells of, and then itself. Raises StorageError."""
         if snapshot.offset > self._log.durable_offset:
             self._log.flush()
@@ -138,12 +138,12 @@ class LogProducers:
         if self.state is None or not self._log.segments or self._snapshot_offset == offset:
             return
         try:
-            self._write(Snapshot(offset, taken(self.state)))
+            self._write(ProducerSnapshot(offset, taken(self.state)))
         except StorageError as error:
             if not error.is_no_room:  # Then the next start has more to read, and that is all.
                 raise
 
-    def _write(self, snapshot: Snapshot) -> None:
+    def _write(self, snapshot: ProducerSnapshot) -> None:
         for segment in self._log.segments:
             segment.transactions.sync()
         self._files.sync_directory(self._log.directory)

@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from google_crc32c import value as crc32c
 
+from protocol.topic_partition import TopicPartition
 from storage.files import CorruptSegment, Files, StorageError
-from storage.log.checkpoints import RECOVERY_POINTS, Garbled, TopicPartition
+from storage.log.checkpoints import RECOVERY_POINTS, Garbled
 from storage.log.config import INT64_MAX
 from storage.log.segment import Segment, log_path
 from storage.sealed_json import read_sealed, write_sealed

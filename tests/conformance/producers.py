@@ -17,7 +17,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from protocol.messages.describe_transactions import DescribedTransaction, DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.conformance.actors import TOPIC
@@ -157,12 +157,12 @@ class Producer:
 
     # From outside.
 
-    async def look(self) -> TransactionState:
+    async def look(self) -> DescribedTransaction:
         """The transaction as it stands, kept out of the transcript."""
         connection = await self.run.free_connection(OBSERVER)
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         (state,) = (await connection.send(request, 0)).transaction_states
-        assert isinstance(state, TransactionState)
+        assert isinstance(state, DescribedTransaction)
         return state
 
     async def described(self, state: str) -> None:

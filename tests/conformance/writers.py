@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -70,7 +70,7 @@ class Writer:
         """Wait until all partitions are led, which is a while after everybody knows of them."""
         connection = await self.run.free_connection("observer")
         asked = DescribeProducersRequest(
-            topics=[TopicRequest(name=self.topic, partition_indexes=list(range(PARTITIONS)))]
+            topics=[DescribeProducersTopicRequest(name=self.topic, partition_indexes=list(range(PARTITIONS)))]
         )
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
@@ -206,7 +206,7 @@ class Writer:
         """DescribeProducers; the times of markers are a broker's own, and masked."""
         name = self.topic if topic is None else topic
         request = DescribeProducersRequest(
-            topics=[TopicRequest(name=name, partition_indexes=list(partitions or (0,)))]
+            topics=[DescribeProducersTopicRequest(name=name, partition_indexes=list(partitions or (0,)))]
         )
         asked = await self.run.send("observer", request, 0, note)
         reply = await asked.reply

@@ -14,7 +14,7 @@ from harness.kafka_broker import KafkaBroker
 from harness.wire import WireClient
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -106,7 +106,9 @@ def produce(client: WireClient, data: bytes | bytearray, transactional_id: str |
 
 
 def described(client: WireClient) -> Rows:
-    request = DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[0])])
+    request = DescribeProducersRequest(
+        topics=[DescribeProducersTopicRequest(name=TOPIC, partition_indexes=[0])]
+    )
     part = client.ask(request, 0).topics[0].partitions[0]
     assert part.error_code == 0
     return {

@@ -11,7 +11,11 @@ from harness.processes import ServerProcess, wait_until
 from harness.wire import WireClient
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
+from protocol.messages.describe_producers import (
+    DescribedProducer,
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+)
 from protocol.messages.fetch import PartitionData
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -95,9 +99,9 @@ class Peer:
         assert producer_id is not None
         return producer_id
 
-    def producers(self, topic: str) -> list[ProducerState]:
+    def producers(self, topic: str) -> list[DescribedProducer]:
         """Those that the partition knows."""
-        asked = TopicRequest(name=topic, partition_indexes=[0])
+        asked = DescribeProducersTopicRequest(name=topic, partition_indexes=[0])
         answer = self.client.ask(DescribeProducersRequest(topics=[asked]), 0)
         partition = answer.topics[0].partitions[0]
         assert partition.error_code == ErrorCode.NONE, partition

@@ -21,17 +21,17 @@ from protocol.consumer import (
     HIGHEST_VERSION,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
 from protocol.errors import DecodeError, EncodeError
+from protocol.messages.shared import TopicPartitions
 
 VERSIONS = range(HIGHEST_VERSION + 1)
 
-FLIGHTS = TopicPartition(topic="flights", partitions=[0, 3])
+FLIGHTS = TopicPartitions(topic="flights", partitions=[0, 3])
 SUBSCRIPTION_HEAD = "0007666c69676874730006706c616e6573000000020102"
 OWNED = "000000010007666c6967687473000000020000000000000003"
 SUBSCRIPTION_HEX = {
@@ -46,7 +46,7 @@ names = st.text(max_size=12)
 user_data = st.none() | st.binary(max_size=12)
 int32s = st.integers(-(2**31), 2**31 - 1)
 topic_partitions = st.lists(
-    st.builds(TopicPartition, topic=names, partitions=st.lists(int32s, max_size=3)), max_size=3
+    st.builds(TopicPartitions, topic=names, partitions=st.lists(int32s, max_size=3)), max_size=3
 )
 assignments = st.builds(ConsumerProtocolAssignment, assigned_partitions=topic_partitions, user_data=user_data)
 
@@ -65,7 +65,7 @@ def versioned_subscriptions(draw: st.DrawFn) -> tuple[int, ConsumerProtocolSubsc
     return version, subscription
 
 
-def pairs(partitions: list[TopicPartition]) -> list[tuple[str, list[int]]]:
+def pairs(partitions: list[TopicPartitions]) -> list[tuple[str, list[int]]]:
     return [(entry.topic, entry.partitions) for entry in partitions]
 
 
@@ -73,7 +73,7 @@ def kio_module(name: str, version: int) -> ModuleType:
     return importlib.import_module(f"kio.schema.{name}.v{version}.data")
 
 
-def kio_partitions(module: ModuleType, partitions: list[TopicPartition]) -> tuple[object, ...]:
+def kio_partitions(module: ModuleType, partitions: list[TopicPartitions]) -> tuple[object, ...]:
     return tuple(
         module.TopicPartition(topic=entry.topic, partitions=tuple(entry.partitions)) for entry in partitions
     )

@@ -18,8 +18,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
-from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.topics.requests import produce_request
@@ -40,7 +43,7 @@ def daemon(tmp_path: Path) -> Iterator[MusterDaemon]:
 
 def change(client: WireClient, name: str, value: str | None, scope: str = "") -> None:
     operation = Operation(name=name, config_operation=DELETE if value is None else SET, value=value)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=scope, configs=[operation])
+    resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=scope, configs=[operation])
     (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 

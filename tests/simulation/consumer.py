@@ -18,7 +18,6 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from protocol.consumer import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     decode_subscription,
     encode_assignment,
     encode_subscription,
@@ -38,6 +37,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from protocol.messages.shared import TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulation import sticky
 from tests.simulation.catalogue import Catalogue
@@ -425,12 +425,12 @@ class Consumer:
         return await self._port.call(request, version, timeout_ms)
 
 
-def _by_topic(owned: list[tuple[str, int]]) -> list[TopicPartition]:
+def _by_topic(owned: list[tuple[str, int]]) -> list[TopicPartitions]:
     topics = sorted({topic for topic, _ in owned})
-    return [TopicPartition(topic=topic, partitions=[p for t, p in owned if t == topic]) for topic in topics]
+    return [TopicPartitions(topic=topic, partitions=[p for t, p in owned if t == topic]) for topic in topics]
 
 
-def _assignment_bytes(assigned: list[TopicPartition]) -> bytes:
+def _assignment_bytes(assigned: list[TopicPartitions]) -> bytes:
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned))
 
 

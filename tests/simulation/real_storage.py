@@ -23,11 +23,11 @@ from coordinator.data.producer_ids import ProducerIds
 from coordinator.topics.workers import Workers
 from harness.doubles.faulty_files import Operation
 from protocol.records.records import Batch
+from protocol.topic_partition import TopicPartition
 from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Compaction, LogChanged
 from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, StorageError
-from storage.log.checkpoints import TopicPartition
 from storage.log.config import LogConfig
 from storage.log.log_producers import LogProducers
 from storage.log.partition_log import Appended, PartitionLog

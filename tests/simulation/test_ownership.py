@@ -10,11 +10,11 @@ import pytest
 from protocol.consumer import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     encode_assignment,
     encode_subscription,
 )
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.shared import TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulation.catalogue import Catalogue
 from tests.simulation.marks import Marks
@@ -27,12 +27,12 @@ G1 = ("g", 1)
 
 
 def subscription(*topics: str, holds: int | None = None, since: int = -1) -> ConsumerProtocolSubscription:
-    owned = [] if holds is None else [TopicPartition(topic="orders", partitions=[holds])]
+    owned = [] if holds is None else [TopicPartitions(topic="orders", partitions=[holds])]
     return ConsumerProtocolSubscription(topics=list(topics), owned_partitions=owned, generation_id=since)
 
 
 def assignment(*partitions: tuple[str, int]) -> bytes:
-    parts = [TopicPartition(topic=topic, partitions=[p]) for topic, p in partitions]
+    parts = [TopicPartitions(topic=topic, partitions=[p]) for topic, p in partitions]
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=parts))
 
 
@@ -147,11 +147,11 @@ def test_what_was_given_up_may_move() -> None:
 
 def test_what_moves_is_owned_by_no_member_for_a_generation() -> None:
     both = {"a": subscription("orders"), "b": subscription("orders")}
-    both["a"].owned_partitions = [TopicPartition(topic="orders", partitions=[0, 1])]
+    both["a"].owned_partitions = [TopicPartitions(topic="orders", partitions=[0, 1])]
     both["a"].generation_id = 4
     first = assign(both, lambda topic: 2)
     assert first == {"a": [ORDERS[0]], "b": []}
-    both["a"].owned_partitions = [TopicPartition(topic="orders", partitions=[0])]
+    both["a"].owned_partitions = [TopicPartitions(topic="orders", partitions=[0])]
     assert assign(both, lambda topic: 2) == {"a": [ORDERS[0]], "b": [ORDERS[1]]}
 
 

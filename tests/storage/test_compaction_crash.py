@@ -15,9 +15,9 @@ import pytest
 from harness.doubles.faulty_files import FaultyFiles, Inode, Operation
 from protocol.records.batch import walk
 from protocol.records.records import Codec, Record, encode_batch, read_records
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, File, Files, StorageError
-from storage.log.checkpoints import TopicPartition
 from storage.log.partition_log import PartitionLog
 from storage.log.segment_swap import StuckSwap
 from tests.storage.cleaning import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.topic_partition import TopicPartition
 from storage.files import StorageError
-from storage.log.checkpoints import TopicPartition
 from tests.storage.directories import filled, kill, take
 from tests.storage.logs import NOW_MS, SMALL, all_spans, batch, fill
 

@@ -14,9 +14,9 @@ import pytest
 
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from protocol.records.batch import walk
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
 from storage.files import CorruptSegment, Files, StorageError
-from storage.log.checkpoints import TopicPartition
 from storage.log.partition_log import PartitionLog
 from storage.log.sealed_segments import SEALED_SEGMENTS, read_sealed_segments
 from storage.log.segment import base_offset_of

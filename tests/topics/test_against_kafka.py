@@ -25,7 +25,10 @@ from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestTopic,
+)
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -247,7 +250,12 @@ def test_descriptions(pair: Pair) -> None:
         ),
         12,
     )
-    pair.same(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in ("t", "nope")]), 0)
+    pair.same(
+        DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequestTopic(name=name) for name in ("t", "nope")]
+        ),
+        0,
+    )
     pair.same(DescribeClusterRequest(include_cluster_authorized_operations=True), 2)
     for kind, name in ((2, "nope"), (2, "no good"), (4, "2"), (4, "x"), (3, "x")):
         asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)

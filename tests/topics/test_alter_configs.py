@@ -13,9 +13,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
-from protocol.messages.incremental_alter_configs import AlterConfigsResource as OperationsOnResource
+from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResource as OperationsOnResource,
+)
 from storage.files import StorageError
 from tests.topics.requests import fetch, produce
 from tests.topics.world import World, batch, topic_of

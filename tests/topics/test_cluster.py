@@ -25,11 +25,16 @@ from protocol.messages.alter_replica_log_dirs import (
 )
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    QuorumPartitionRequest,
+    QuorumTopicRequest,
+)
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.raft_voters import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
+from protocol.messages.raft_voters import AddRaftVoterRequest, RemoveRaftVoterRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.messages.shared import ControllerListener
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
 from storage.files import StorageError
@@ -130,7 +135,9 @@ def test_a_replica_can_only_be_where_it_is(world: World, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_quorum_is_this_node(world: World, version: int) -> None:
-    asked = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
+    asked = QuorumTopicRequest(
+        topic_name="__cluster_metadata", partitions=[QuorumPartitionRequest(partition_index=0)]
+    )
     answer = world.ask(DescribeQuorumRequest(topics=[asked]), version)
     ((partition,),) = [topic.partitions for topic in answer.topics]
     (voter,) = partition.current_voters
@@ -146,7 +153,9 @@ def test_the_quorum_is_this_node(world: World, version: int) -> None:
 def test_only_the_metadata_has_a_quorum(world: World, topics: list[tuple[str, list[int]]]) -> None:
     world.topic("t")
     asked = [
-        TopicData(topic_name=name, partitions=[PartitionData(partition_index=index) for index in indexes])
+        QuorumTopicRequest(
+            topic_name=name, partitions=[QuorumPartitionRequest(partition_index=index) for index in indexes]
+        )
         for name, indexes in topics
     ]
     answer = world.ask(DescribeQuorumRequest(topics=asked), 2)
@@ -155,7 +164,7 @@ def test_only_the_metadata_has_a_quorum(world: World, topics: list[tuple[str, li
 
 
 def test_voters_are_those_of_the_configuration(world: World) -> None:
-    listener = Listener(name="CONTROLLER", host="h", port=1)
+    listener = ControllerListener(name="CONTROLLER", host="h", port=1)
     voter: dict[str, Any] = {"cluster_id": "tests", "voter_id": OTHER, "voter_directory_id": DIRECTORY_ID}
     for change, error in (
         ({}, ErrorCode.UNSUPPORTED_VERSION),

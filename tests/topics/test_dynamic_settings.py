@@ -15,11 +15,7 @@ from coordinator.topics.settings import TopicSettings
 from harness.doubles.inline_workers import InlineWorkers
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_configs import (
     ConfigType,
     DescribeConfigsRequest,
@@ -27,8 +23,11 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
 )
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
-from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.topics.requests import produce
 from tests.topics.world import World, batch, topic_of
@@ -72,7 +71,7 @@ def change(world: World, scope: str, *settings: tuple[str, str | None]) -> tuple
         Operation(name=name, config_operation=DELETE if value is None else SET, value=value)
         for name, value in settings
     ]
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=scope, configs=configs)
+    resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=scope, configs=configs)
     (answer,) = world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     return answer.error_code, answer.error_message
 
@@ -229,7 +228,7 @@ def test_values_that_cannot_be_are_refused_in_kafkas_words(
 def test_a_list_cannot_be_appended_to_for_ever(world: World) -> None:
     def appended(value: str) -> tuple[int, str | None]:
         configs = [Operation(name="config.providers", config_operation=APPEND, value=value)]
-        resource = AlterConfigsResource(resource_type=BROKER, resource_name=NODE, configs=configs)
+        resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=NODE, configs=configs)
         (answer,) = world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
         return answer.error_code, answer.error_message
 
@@ -279,7 +278,7 @@ def test_how_often_a_log_is_synced_follows_the_broker_and_the_topic_at_once(worl
     produce(world, batch(b"b"))
     assert log.recovery_point == 2
     own = [Operation(name="flush.messages", config_operation=SET, value="1")]
-    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=own)
+    resource = IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=own)
     assert world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
     produce(world, batch(b"c"))
     assert log.recovery_point == 3
@@ -300,7 +299,7 @@ def test_partitions_that_are_added_while_a_default_changes_follow_it_as_well(tmp
     world = Hurried(tmp_path)
     world.topic("t")
     own = Operation(name="log.flush.interval.messages", config_operation=SET, value="2")
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=ALL, configs=[own])
+    resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=ALL, configs=[own])
     altered = world.start(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     wider = CreatePartitionsTopic(name="t", count=3, assignments=None)
     grown = world.start(CreatePartitionsRequest(topics=[wider], timeout_ms=1), 3)

@@ -13,7 +13,11 @@ from harness.doubles.faulty_files import FaultyFiles
 from protocol.errors import ErrorCode
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
 from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestTopic,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from storage.log.config import FlushPolicy
 from tests.topics.world import World
@@ -175,7 +179,9 @@ def test_a_cluster_is_described_to_who_asks_for_brokers(world: World) -> None:
 
 def page(world: World, *names: str, limit: int = 2000, cursor: Cursor | None = None):  # type: ignore[no-untyped-def]
     request = DescribeTopicPartitionsRequest(
-        topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor
+        topics=[DescribeTopicPartitionsRequestTopic(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=cursor,
     )
     answer = world.ask(request, 0)
     shown = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]
@@ -203,7 +209,9 @@ def test_a_full_page_ends_before_the_next_topic(world: World) -> None:
 def test_a_cursor_that_leads_nowhere_is_refused(world: World) -> None:
     world.topic("a")
     for cursor in (Cursor(topic_name="zz", partition_index=0), Cursor(topic_name="a", partition_index=-1)):
-        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=cursor)
+        request = DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequestTopic(name="a")], cursor=cursor
+        )
         (topic,) = world.ask(request, 0).topics
         assert topic.error_code == ErrorCode.INVALID_REQUEST
 

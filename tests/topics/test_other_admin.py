@@ -17,9 +17,10 @@ from protocol.messages.acls import (
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.shared import TopicPartitions
 from storage.files import StorageError
 from tests.topics.requests import produce
 from tests.topics.world import World, batch

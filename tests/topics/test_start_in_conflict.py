@@ -14,8 +14,11 @@ from coordinator.topics.dynamic_settings import FILE_NAME
 from coordinator.topics.settings import TopicSettings
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
-from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from storage.log.config import FlushPolicy
 from tests.topics.world import World
 
@@ -28,7 +31,7 @@ CONFLICT: Final = "conflict topic config setting min.compaction.lag.ms (100) > m
 def change(world: World, name: str, value: str | None) -> tuple[int, str | None]:
     """Set a setting of the node, or delete it where `value` is None."""
     operation = Operation(name=name, config_operation=DELETE if value is None else SET, value=value)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=NODE, configs=[operation])
+    resource = IncrementalAlterConfigsResource(resource_type=BROKER, resource_name=NODE, configs=[operation])
     (answer,) = world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     return answer.error_code, answer.error_message
 

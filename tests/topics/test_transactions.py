@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from coordinator.data.transaction_verifier import Verified
 from harness.doubles.fake_pending import FakePending
 from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
 from protocol.messages.list_offsets import (
     LATEST,
     MAX_TIMESTAMP,
@@ -35,6 +35,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from protocol.records.batch import walk
+from protocol.topic_partition import TopicPartition
 from tests.topics.requests import fetch, fetch_request, partitions_of, produce
 from tests.topics.world import World, batch
 
@@ -43,10 +44,10 @@ DAY_MS = 86_400_000
 
 
 class Coordinator:
-    """The double of the transaction coordinator: says what a test gave it, at once or when asked to."""
+    """The double of the transaction coordinator: gives the answers that a test chose, at once or when asked to."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int, int, list[tuple[str, int]], bool]] = []
+        self.asked: list[tuple[str, int, int, Sequence[tuple[str, int]], bool]] = []
         self.says: dict[tuple[str, int], ErrorCode] = {}
         self.is_slow = False
         self.waiting: list[Callable[[], None]] = []
@@ -56,7 +57,7 @@ class Coordinator:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: list[tuple[str, int]],
+        partitions: list[TopicPartition],
         add: bool,
         done: Verified,
     ) -> None:
@@ -474,7 +475,9 @@ def test_a_marker_that_the_topic_has_no_room_for_is_too_large(world: World) -> N
 
 
 def described(world: World, topic: str = "t", partition: int = 0) -> Any:
-    asked = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
+    asked = DescribeProducersRequest(
+        topics=[DescribeProducersTopicRequest(name=topic, partition_indexes=[partition])]
+    )
     return world.ask(asked, 0).topics[0].partitions[0]
 
 

@@ -9,7 +9,11 @@ import pytest
 from coordinator.transactions import patterns
 from coordinator.transactions.states import COMPLETE_COMMIT, ONGOING
 from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, TopicData, TransactionState
+from protocol.messages.describe_transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    TransactionTopic,
+)
 from protocol.messages.list_transactions import ListTransactionsRequest
 from tests.transactions.driver import FIRST_ID, TID, TIMEOUT_MS, Driver
 
@@ -30,14 +34,17 @@ def test_a_transaction_is_described(driver: Driver) -> None:
     driver.add(producer, ("clicks", 1), ("orders", 2))
     request = DescribeTransactionsRequest(transactional_ids=[TID, "unknown", ""])
     found, unknown, empty = driver.call(request, 0).transaction_states
-    assert found == TransactionState(
+    assert found == DescribedTransaction(
         transactional_id=TID,
         transaction_state="Ongoing",
         transaction_timeout_ms=TIMEOUT_MS,
         transaction_start_time_ms=driver.wall_ms,
         producer_id=producer[0],
         producer_epoch=producer[1],
-        topics=[TopicData(topic="clicks", partitions=[1]), TopicData(topic="orders", partitions=[0, 2])],
+        topics=[
+            TransactionTopic(topic="clicks", partitions=[1]),
+            TransactionTopic(topic="orders", partitions=[0, 2]),
+        ],
     )
     assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert empty.error_code == ErrorCode.INVALID_REQUEST

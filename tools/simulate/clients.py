@@ -14,12 +14,12 @@ from protocol.consumer import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     encode_assignment,
     encode_subscription,
 )
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.shared import TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tools.simulate.population import SPARSE, Groups, Topics
 
@@ -150,11 +150,11 @@ def assignments_of(plan: GroupPlan, answer: JoinGroupResponse) -> list[SyncGroup
     member_ids = sorted(member.member_id for member in answer.members)
     if not member_ids:
         return []
-    owned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in member_ids}
+    owned: dict[str, list[TopicPartitions]] = {member_id: [] for member_id in member_ids}
     lane = 0
     for topic, count in plan.topics:
         for member_id, partitions in _dealt(member_ids, lane, count).items():
-            owned[member_id].append(TopicPartition(topic=topic, partitions=partitions))
+            owned[member_id].append(TopicPartitions(topic=topic, partitions=partitions))
         lane += count
     return [
         SyncGroupRequestAssignment(

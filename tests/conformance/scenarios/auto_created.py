@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestTopic,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.admin_lines import CREATE_TOPICS, METADATA
 from tests.conformance.registry import scenario
@@ -62,7 +65,9 @@ async def a_topic_is_not_made_by_whoever_asks(run: Run, version: int) -> None:
 async def other_requests_make_no_topic(run: Run) -> None:
     produced, described = topic_name(run, "produced"), topic_name(run, "described")
     await ask(run, produce_request(batch(b"x"), produced), 9)
-    await ask(run, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=described)]), 0)
+    await ask(
+        run, DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequestTopic(name=described)]), 0
+    )
     await make_topic(run, "later", 1)
     for name in (produced, described):
         await ask(run, metadata_of(name, may_make=False), 12, f"{name} afterwards", tidy)

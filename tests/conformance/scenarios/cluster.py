@@ -20,10 +20,15 @@ from protocol.messages.alter_replica_log_dirs import (
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
-from protocol.messages.raft_voters import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    QuorumPartitionRequest,
+    QuorumTopicRequest,
+)
+from protocol.messages.raft_voters import AddRaftVoterRequest, RemoveRaftVoterRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.messages.shared import ControllerListener
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.versions import PRODUCE_KEY
@@ -208,7 +213,10 @@ async def the_quorum_is_this_node(run: Run, version: int) -> None:
 
     def quorum(*partitions: tuple[str, list[int]]) -> DescribeQuorumRequest:
         topics = [
-            TopicData(topic_name=name, partitions=[PartitionData(partition_index=index) for index in indexes])
+            QuorumTopicRequest(
+                topic_name=name,
+                partitions=[QuorumPartitionRequest(partition_index=index) for index in indexes],
+            )
             for name, indexes in partitions
         ]
         return DescribeQuorumRequest(topics=topics)
@@ -288,13 +296,13 @@ async def no_voter_is_added(run: Run, version: int) -> None:
     def tidy(reply: Any) -> None:
         reply.error_message = str(reply.error_message).replace(own, "(its own)")
 
-    listener = Listener(name="CONTROLLER", host="127.0.0.1", port=1234)
+    listener = ControllerListener(name="CONTROLLER", host="127.0.0.1", port=1234)
     new = AddRaftVoterRequest(
         cluster_id=own, timeout_ms=1000, voter_id=7, voter_directory_id=DIRECTORY_ID, listeners=[listener]
     )
     for note, changes in REFUSED_VOTERS.items():
         await ask(run, dataclasses.replace(new, **changes), version, note, tidy)
-    other = Listener(name="OTHER", host="example", port=0)
+    other = ControllerListener(name="OTHER", host="example", port=0)
     for note, listeners in {"nowhere": [], "elsewhere": [other, other], "both": [other, listener]}.items():
         await ask(run, dataclasses.replace(new, listeners=listeners), version, note, tidy)
 

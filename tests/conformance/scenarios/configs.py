@@ -6,9 +6,11 @@ from typing import Final
 
 from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.incremental_alter_configs import AlterableConfig as Operation
-from protocol.messages.incremental_alter_configs import AlterConfigsResource as OperationsOnResource
+from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as Operation
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResource as OperationsOnResource,
+)
 from tests.conformance.admin_lines import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL
 from tests.conformance.registry import scenario
 from tests.conformance.run import Run

@@ -28,7 +28,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.messages.list_partition_reassignments import (
@@ -36,6 +36,7 @@ from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.shared import TopicPartitions
 from tests.conformance.admin_lines import (
     ACLS,
     CONFIG_RESOURCES,
