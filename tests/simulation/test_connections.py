@@ -41,7 +41,7 @@ class SoundPath:
         return False
 
 
-class World(Stage):
+class WiredStage(Stage):
     """The stage, and one client's connection to it."""
 
     def __init__(self) -> None:
@@ -56,9 +56,9 @@ class World(Stage):
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[WiredStage]:
     with quiet_logs():
-        yield World()
+        yield WiredStage()
 
 
 def commit(offset: int) -> OffsetCommitRequest:
@@ -83,7 +83,7 @@ def join() -> JoinGroupRequest:
     )
 
 
-def test_a_request_behind_one_that_waits_is_answered_after_it(world: World) -> None:
+def test_a_request_behind_one_that_waits_is_answered_after_it(world: WiredStage) -> None:
     world.disk.is_held = True
     commits = [world.write(commit(offset), COMMIT) for offset in range(3)]
     heartbeat = world.write(beat(), HEARTBEAT)
@@ -98,7 +98,7 @@ def test_a_request_behind_one_that_waits_is_answered_after_it(world: World) -> N
     assert not world.witness.violations
 
 
-def test_what_breaks_takes_all_that_was_on_its_way(world: World) -> None:
+def test_what_breaks_takes_all_that_was_on_its_way(world: WiredStage) -> None:
     world.disk.is_held = True
     answers = [world.write(commit(1), COMMIT), world.write(beat(), HEARTBEAT)]
     world.run(20)
@@ -108,7 +108,7 @@ def test_what_breaks_takes_all_that_was_on_its_way(world: World) -> None:
     assert not world.wire.is_open
 
 
-def test_a_frame_that_breaks_off_is_no_request(world: World) -> None:
+def test_a_frame_that_breaks_off_is_no_request(world: WiredStage) -> None:
     world.wire.send_in_part(commit(1), COMMIT)
     world.run(20)
     assert world.witness.calls == 0
@@ -116,7 +116,7 @@ def test_a_frame_that_breaks_off_is_no_request(world: World) -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_answers_in_another_order_than_the_requests_are_seen(world: World, swapped: bool) -> None:
+def test_answers_in_another_order_than_the_requests_are_seen(world: WiredStage, swapped: bool) -> None:
     world.write(join(), JOIN)
     world.write(beat(), HEARTBEAT)
     (end,) = ends_after_a_step(world)
@@ -128,7 +128,7 @@ def test_answers_in_another_order_than_the_requests_are_seen(world: World, swapp
     assert [" was answered before " in found for found in world.witness.violations] == [True] * swapped
 
 
-def ends_after_a_step(world: World) -> list[SocketEnd]:
+def ends_after_a_step(world: WiredStage) -> list[SocketEnd]:
     while not world.server.ends:
         world.timeline.step()
     world.timeline.step()  # It is accepted.
