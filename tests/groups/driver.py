@@ -133,8 +133,8 @@ class Driver:
         token = next(self._ids)
         self._versions[token] = version
         uuid = f"uuid{token}"
-        context = RequestContext(token, version, client_id, host, self.wall_ms, uuid)
-        self.handle(RequestReceived(request, context))
+        context = RequestContext(token, version, client_id, host, uuid)
+        self.handle(RequestReceived(request, context, self.wall_ms))
         return token
 
     def call(self, request: Any, version: int, client_id: str = "client") -> Any:

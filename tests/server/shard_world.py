@@ -162,7 +162,7 @@ class ShardWorld:
         """Hand `request` to the shard, within a turn that goes on."""
         asker = Asker()
         uuid = "u" * 22
-        context = RequestContext(asker, version, client_id, "/127.0.0.1", WALL_MS, uuid)
+        context = RequestContext(asker, version, client_id, "/127.0.0.1", uuid)
         self.runner.request(request, context)
         return asker
 

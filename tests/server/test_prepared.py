@@ -37,7 +37,7 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 from storage.files import StorageError
 from tests.groups.driver import topic_id_of
 from tests.server.joining import join
-from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, ShardWorld
+from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, ShardWorld
 from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, sync
 from tests.server.test_standing_still import FULL
 
@@ -112,7 +112,7 @@ class Peer:
         request = decode(OffsetCommitRequest, version, frame, start)
         if self._prepares:
             self._requests.learn(self._api, request, version, frame)
-        context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)
+        context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1")
         self.world.runner.request(request, context)
         return framed
 

@@ -105,7 +105,7 @@ class World:
 
     def ask(self, request: Any, version: int) -> Asker:
         asker = Asker()
-        self.runner.request(request, RequestContext(asker, version, "client", "/127.0.0.1", WALL_MS))
+        self.runner.request(request, RequestContext(asker, version, "client", "/127.0.0.1"))
         return asker
 
     def state(self) -> TransactionStatus:

@@ -133,8 +133,8 @@ class Driver:
 
     def call(self, request: Any, version: int) -> Any:
         """The one reply, which must fit the version."""
-        context = RequestContext("asker", version, "client", "/10.0.0.1", self.wall_ms)
-        result = self.handle(RequestReceived(request, context))
+        context = RequestContext("asker", version, "client", "/10.0.0.1")
+        result = self.handle(RequestReceived(request, context, self.wall_ms))
         (reply,) = result.replies
         encode(reply.response, version)
         return reply.response
