@@ -41,7 +41,6 @@ class RequestContext:
     api_version: int
     client_id: str
     client_host: str  # "/127.0.0.1", as Kafka shows it.
-    wall_ms: int
     new_uuid: str = ""  # A fresh UUID, given with JoinGroup only: member ids are made of it.
 
 
@@ -50,6 +49,7 @@ class RequestReceived(NamedTuple):
 
     request: Any
     context: RequestContext
+    wall_ms: int
 
 
 class PreparedCommitReceived(NamedTuple):

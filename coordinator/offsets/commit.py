@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from coordinator.effects import CommitRun, Moment, Record, Records, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import COMMIT_ANSWER, EMPTY
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -99,12 +100,7 @@ def _partition_answer(partition_index: int, error: ErrorCode) -> OffsetCommitRes
 
 
 def commit_offsets(
-    groups: dict[str, Group],
-    catalog: TopicCatalog,
-    request: OffsetCommitRequest,
-    context: RequestContext,
-    settings: GroupSettings,
-    at: Moment,
+    shard: ShardGroups, request: OffsetCommitRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Store the offsets of a member, or of a consumer that manages its partitions by itself (O5).
 
@@ -113,14 +109,14 @@ def commit_offsets(
     REBALANCE_IN_PROGRESS.
     """
     answers = CommitAnswers(context.api_version)
-    existing = existing_partitions(request, catalog, answers, context.api_version)
+    existing = existing_partitions(request, shard.topics, answers, context.api_version)
     records: Records = ()
     if existing:  # With nothing left to store, Kafka does not even look at the group.
-        group = groups.get(request.group_id)
+        group = shard.groups.get(request.group_id)
         error = commit_error(group, request, context.api_version)
         if group is not None and error is ErrorCode.NONE:
             refresh_session(group, request.member_id, at.now_ms)
-        records = tuple(store(existing, answers, error, request, settings, at.wall_ms))
+        records = tuple(store(existing, answers, error, request, shard.settings, at.wall_ms))
     return Result(records=records, replies=(Reply(context.reply_to, answers.response()),))
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from coordinator.effects import Reply, RequestContext, Result
+from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_offset_commit_tombstone
 from coordinator.groups.classic.states import DELETE_ANSWER
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, same_topic
 from coordinator.offsets.open_transactions import HeldKey
+from coordinator.offsets.shard_offsets import ShardOffsets
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
@@ -26,27 +27,23 @@ from protocol.messages.offset_delete import (
 
 
 def delete_offsets(
-    groups: dict[str, Group],
-    offsets: CommittedOffsets,
-    catalog: TopicCatalog,
-    request: OffsetDeleteRequest,
-    context: RequestContext,
+    shard: ShardOffsets, request: OffsetDeleteRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Forget the offsets named; one that is not there is deleted already (O24).
 
     Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; per partition
     UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC.
     """
-    group = groups.get(request.group_id)
+    group = shard.groups.get(request.group_id)
     error = offset_delete_error(group, request.group_id)
     if group is None or error is not ErrorCode.NONE:
         return Result(replies=(Reply(context.reply_to, OffsetDeleteResponse(error_code=error)),))
-    outcomes = _outcomes(group, catalog, request)
+    outcomes = _outcomes(group, shard.topics, request)
     records = tuple(
         new_offset_commit_tombstone(group.group_id, topic, partition)
         for topic, partitions in outcomes.items()
         for partition, outcome in partitions.items()
-        if outcome is ErrorCode.NONE and _is_known(offsets, group.group_id, topic, partition)
+        if outcome is ErrorCode.NONE and _is_known(shard.offsets, group.group_id, topic, partition)
     )
     return Result(records=records, replies=(Reply(context.reply_to, _response(outcomes)),))
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from coordinator.effects import Reply, RequestContext, Result
+from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.offsets.committed import CommittedOffset, CommittedOffsets, is_known_topic_id, same_topic
+from coordinator.offsets.shard_offsets import ShardOffsets
 from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import ErrorCode
@@ -43,16 +44,16 @@ class _Wanted(NamedTuple):
 
 
 def fetch_offsets(
-    offsets: CommittedOffsets, catalog: TopicCatalog, request: OffsetFetchRequest, context: RequestContext
+    shard: ShardOffsets, request: OffsetFetchRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Answer for each group asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
     if context.api_version >= FETCH_GROUPS_SINCE:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         stable = request.require_stable
-        groups = [_fetch_group(offsets, catalog, group, by_id, stable) for group in request.groups]
+        groups = [_fetch_group(shard.offsets, shard.topics, group, by_id, stable) for group in request.groups]
         response = OffsetFetchResponse(groups=groups)
     else:
-        response = OffsetFetchResponse(topics=_fetch_flat(offsets, request))
+        response = OffsetFetchResponse(topics=_fetch_flat(shard.offsets, request))
     return Result(replies=(Reply(context.reply_to, response),))
 
 

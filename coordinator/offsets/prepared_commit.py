@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from coordinator.effects import PreparedCommitReceived, Record, Reply, Result
-from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import encode_record
-from coordinator.groups.group_settings import GroupSettings
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.offsets.commit import (
     DEFAULT_RETENTION,
     CommitAnswers,
@@ -26,7 +25,6 @@ from coordinator.offsets.commit import (
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
 from coordinator.offsets.topic_offsets import CommittedOffset, new_tuple
-from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.primitives import ZERO_UUID
 from protocol.codec.template import Template
 from protocol.errors import ErrorCode
@@ -52,8 +50,7 @@ class PreparedCommit:
 
     def __init__(
         self,
-        groups: dict[str, Group],
-        catalog: TopicCatalog,
+        shard: ShardGroups,
         request: OffsetCommitRequest,
         api_version: int,
         rows: list[PreparedRow],
@@ -62,8 +59,7 @@ class PreparedCommit:
         self.request = request
         self.api_version = api_version
         self.response = EncodedResponse(response, api_version)  # When all of it is stored.
-        self._groups = groups
-        self._catalog = catalog
+        self._groups, self._catalog = shard.groups, shard.topics
         self._rows = rows
         highest = {row.topic: (row.topic_id, row.partition) for row in sorted(rows, key=_by_partition)}
         self._topics = [(topic, *known) for topic, known in highest.items()]
@@ -116,11 +112,7 @@ class PreparedOffsets:
 
 
 def prepare_commit(
-    groups: dict[str, Group],
-    catalog: TopicCatalog,
-    settings: GroupSettings,
-    request: OffsetCommitRequest,
-    api_version: int,
+    shard: ShardGroups, request: OffsetCommitRequest, api_version: int
 ) -> PreparedCommit | None:
     """All of `request` but its offsets.
 
@@ -130,15 +122,15 @@ def prepare_commit(
     if request.retention_time_ms != DEFAULT_RETENTION:
         return None
     answers = CommitAnswers(api_version)
-    topics = existing_partitions(request, catalog, answers, api_version)
+    topics = existing_partitions(request, shard.topics, answers, api_version)
     rows = []
-    for stored in store(topics, answers, ErrorCode.NONE, request, settings, wall_ms=0):
+    for stored in store(topics, answers, ErrorCode.NONE, request, shard.settings, wall_ms=0):
         if not isinstance(stored, Record):
             return None
         rows.append(_row(stored))
     if len(rows) != sum(len(topic.partitions) for topic in request.topics):
         return None
-    return PreparedCommit(groups, catalog, request, api_version, rows, answers.response())
+    return PreparedCommit(shard, request, api_version, rows, answers.response())
 
 
 def _row(record: Record) -> PreparedRow:

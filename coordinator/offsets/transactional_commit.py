@@ -10,15 +10,14 @@ transaction that is never ended (KIP-890).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import EMPTY
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.commit import CommitAnswers, existing_partitions, metadata_error, store
-from coordinator.offsets.committed import CommittedOffsets
-from coordinator.topic_catalog import TopicCatalog
+from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -38,18 +37,6 @@ ADDS_SINCE: Final = 5
 BY_NAME: Final = 9  # A version of OffsetCommit that names topics, as all of TxnOffsetCommit do.
 
 
-@dataclass(eq=False, slots=True)
-class CommitVerification:
-    """One question to the transaction coordinator, from before it is asked until its answer has been used."""
-
-    producer_id: int
-    is_outdated: bool = False  # A marker has ended the transaction meanwhile.
-
-
-CommitVerifications: TypeAlias = set[CommitVerification]
-"""The verifications of one shard that are under way."""
-
-
 @dataclass(frozen=True, slots=True)
 class VerifiedCommit:
     """A TxnOffsetCommit, and what the transaction's coordinator said of it."""
@@ -59,25 +46,17 @@ class VerifiedCommit:
     verification: CommitVerification | None = None  # None: it was not asked.
 
 
-def needs_verification(
-    offsets: CommittedOffsets, catalog: TopicCatalog, request: TxnOffsetCommitRequest
-) -> bool:
-    """Whether the coordinator is to be asked first: not if the transaction is open here, or nothing is stored."""
-    transactions, producer = offsets.transactions, (request.producer_id, request.producer_epoch)
-    if not request.group_id or transactions.is_open(*producer) or transactions.commit_error(*producer):
-        return False
-    return bool(existing_partitions(_plain(request), catalog, CommitAnswers(BY_NAME), BY_NAME))
+def begin_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> CommitVerification | None:
+    """What to hand back with the answer of the transaction's coordinator; None if it need not be asked."""
+    if not _needs_verification(shard, request):
+        return None
+    verification = CommitVerification(request.producer_id)
+    shard.verifications.add(verification)
+    return verification
 
 
 def commit_in_transaction(
-    groups: dict[str, Group],
-    offsets: CommittedOffsets,
-    catalog: TopicCatalog,
-    verifications: CommitVerifications,
-    asked: VerifiedCommit,
-    context: RequestContext,
-    settings: GroupSettings,
-    at: Moment,
+    shard: ShardOffsets, asked: VerifiedCommit, context: RequestContext, at: Moment
 ) -> Result:
     """Hold the offsets until the producer's transaction ends.
 
@@ -87,16 +66,16 @@ def commit_in_transaction(
     """
     request, plain = asked.request, _plain(asked.request)
     answers = CommitAnswers(BY_NAME)
-    existing = existing_partitions(plain, catalog, answers, BY_NAME)
+    existing = existing_partitions(plain, shard.topics, answers, BY_NAME)
     error = ErrorCode.INVALID_GROUP_ID if not request.group_id else ErrorCode.NONE
-    error = error or offsets.transactions.commit_error(request.producer_id, request.producer_epoch)
-    error = error or asked.error or transactional_commit_error(groups.get(request.group_id), request)
-    if not error and _is_anything_stored(existing, settings):
-        error = _verification_error(offsets, verifications, asked)
-    records = tuple(store(existing, answers, error, plain, settings, at.wall_ms))
+    error = error or shard.offsets.transactions.commit_error(request.producer_id, request.producer_epoch)
+    error = error or asked.error or transactional_commit_error(shard.groups.get(request.group_id), request)
+    if not error and _is_anything_stored(existing, shard.settings):
+        error = _verification_error(shard, asked)
+    records = tuple(store(existing, answers, error, plain, shard.settings, at.wall_ms))
     reply = Reply(context.reply_to, _answer(answers.response()))
     if asked.verification is not None:
-        verifications.discard(asked.verification)
+        shard.verifications.discard(asked.verification)
     producer = (request.producer_id, request.producer_epoch)
     return Result(records=records, replies=(reply,), producer=producer if records else None)
 
@@ -129,13 +108,19 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
     return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
 
 
-def _verification_error(
-    offsets: CommittedOffsets, verifications: CommitVerifications, asked: VerifiedCommit
-) -> ErrorCode:
+def _needs_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> bool:
+    """Whether the coordinator is to be asked first: not if the transaction is open here, or nothing is stored."""
+    transactions, producer = shard.offsets.transactions, (request.producer_id, request.producer_epoch)
+    if not request.group_id or transactions.is_open(*producer) or transactions.commit_error(*producer):
+        return False
+    return bool(existing_partitions(_plain(request), shard.topics, CommitAnswers(BY_NAME), BY_NAME))
+
+
+def _verification_error(shard: ShardOffsets, asked: VerifiedCommit) -> ErrorCode:
     """INVALID_TXN_STATE if the transaction ended while its coordinator was asked."""
-    if offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
+    if shard.offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
         return ErrorCode.NONE
-    if asked.verification is None or asked.verification not in verifications:
+    if asked.verification is None or asked.verification not in shard.verifications:
         return (
             ErrorCode.COORDINATOR_NOT_AVAILABLE
         )  # Asked in an earlier life: there may have been markers since.

@@ -140,7 +140,7 @@ class ShardRunner(Generic[S]):
             self._fail_one(asked, NO_ROOM_ANSWER)
             return
         self._current = asked
-        self._handle(RequestReceived(request, context))
+        self._handle(RequestReceived(request, context, self._world.wall_ms()))
         self._park_current()
 
     def request_prepared(self, event: PreparedCommitReceived) -> None:

@@ -79,6 +79,6 @@ class CoordinatorVerifier:
             verify_only=not add,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
         )
-        context = RequestContext(Question(done), VERSION, CLIENT, "", self._runtime.wall_ms())
+        context = RequestContext(Question(done), VERSION, CLIENT, "")
         runner = self._runtime.transaction_runner_for(transactional_id)
         runner.request(AddPartitionsToTxnRequest(transactions=[transaction]), context)

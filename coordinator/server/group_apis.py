@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
-from coordinator.effects import PreparedCommitReceived, RequestContext
+from coordinator.effects import PreparedCommitReceived
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import VerifiedCommit, adds, verification_answer
 from coordinator.runtime.loop import Runtime
@@ -70,17 +70,14 @@ class GroupApis:
         """What prepares the requests that clients send again and again, by API key."""
         return {8: self.prepare_commit, 12: self.prepare_heartbeat}
 
-    def _context(self, pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
-        return context_of(pending, reply_to, self._runtime.wall_ms(), new_uuid)
-
     # One group.
 
     def route(self, request: Any, pending: Pending) -> None:
         """Hand the request to the shard of `request.group_id`."""
-        self._runtime.runner_for(request.group_id).request(request, self._context(pending, pending))
+        self._runtime.runner_for(request.group_id).request(request, context_of(pending, pending))
 
     def join_group(self, request: JoinGroupRequest, pending: Pending) -> None:
-        context = self._context(pending, pending, str(self._new_uuid()))
+        context = context_of(pending, pending, str(self._new_uuid()))
         self._runtime.runner_for(request.group_id).request(request, context)
 
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
@@ -132,7 +129,7 @@ class GroupApis:
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, pending: Pending) -> None:
         """Hand the request to the shard of the group, once the transaction coordinator has verified it."""
         runner = self._runtime.runner_for(request.group_id)
-        context = self._context(pending, pending)
+        context = context_of(pending, pending)
         shard = runner.shard
         verification = None if shard is None else shard.begin_verification(request)
         if verification is None:

@@ -33,8 +33,6 @@ _NOT_REPORTED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 class Turns(Protocol):
     """The event loop, as splitting uses it."""
 
-    def wall_ms(self) -> int: ...
-
     def soon(self, action: Callable[[], None]) -> object:
         """Have `action` called in a later turn, when sockets have been looked at."""
 
@@ -55,11 +53,9 @@ class SplitPlan:
     merge: Callable[[list[Any]], Any]
 
 
-def context_of(pending: Pending, reply_to: Any, wall_ms: int, new_uuid: str = "") -> RequestContext:
+def context_of(pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
     """The context of a request, as the core sees it; its answer goes to `reply_to`."""
-    return RequestContext(
-        reply_to, pending.api_version, pending.client_id, pending.client_host, wall_ms, new_uuid
-    )
+    return RequestContext(reply_to, pending.api_version, pending.client_id, pending.client_host, new_uuid)
 
 
 def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:
@@ -94,7 +90,7 @@ def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any,
         lambda responses: whole.reply(_in_order(shares, [plan.answers_of(each) for each in responses])),
     )
     for index, (runner, share) in enumerate(by_shard.items()):
-        runner.request(plan.part(share), context_of(pending, gather.part(index), turns.wall_ms()))
+        runner.request(plan.part(share), context_of(pending, gather.part(index)))
 
 
 def _in_order(shares: list[list[int]], answers: list[list[Any]]) -> list[Any]:
@@ -128,7 +124,7 @@ def _size(runner: ShardRunner[Any]) -> int:
 
 
 def _ask(runner: ShardRunner[Any], request: Any, pending: Pending, reply_to: Any, turns: Turns) -> None:
-    runner.request(request, context_of(pending, reply_to, turns.wall_ms()))
+    runner.request(request, context_of(pending, reply_to))
 
 
 def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:

@@ -46,7 +46,7 @@ class TransactionApis:
 
     def _route(self, transactional_id: str, request: Any, pending: Pending) -> None:
         runner = self._runtime.transaction_runner_for(transactional_id)
-        runner.request(request, context_of(pending, pending, self._runtime.wall_ms()))
+        runner.request(request, context_of(pending, pending))
 
     def init_producer_id(self, request: InitProducerIdRequest, pending: Pending) -> None:
         if request.transactional_id is None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
-from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import DELETE_ANSWER
-from coordinator.offsets.committed import CommittedOffsets
 from coordinator.offsets.remove_group import remove_group
+from coordinator.offsets.shard_offsets import ShardOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def delete_groups(
-    groups: dict[str, Group],
-    offsets: CommittedOffsets,
-    request: DeleteGroupsRequest,
-    context: RequestContext,
-    at: Moment,
+    shard: ShardOffsets, request: DeleteGroupsRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Delete each group that has no members; the others stay untouched.
 
@@ -27,9 +22,9 @@ def delete_groups(
     result = NOTHING
     outcomes: list[DeletableGroupResult] = []
     for group_id in dict.fromkeys(request.groups_names):
-        group = groups.get(group_id)
+        group = shard.groups.get(group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else DELETE_ANSWER[group.state]
         outcomes.append(DeletableGroupResult(group_id=group_id, error_code=error))
         if group is not None and error is ErrorCode.NONE:
-            result += remove_group(groups, offsets, group, at, cause)
+            result += remove_group(shard.groups, shard.offsets, group, at, cause)
     return Result(replies=(Reply(context.reply_to, DeleteGroupsResponse(results=outcomes)),)) + result

@@ -9,7 +9,7 @@ It knows no socket, no file and no clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from coordinator.effects import (
     NOTHING,
@@ -22,7 +22,6 @@ from coordinator.effects import (
     PreparedCommitReceived,
     ProducerAndEpoch,
     Record,
-    Reply,
     RequestContext,
     RequestReceived,
     Result,
@@ -35,7 +34,7 @@ from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.describe_groups import describe_groups
 from coordinator.groups.classic.events import new_event
 from coordinator.groups.classic.group import AssignmentStored, Group
-from coordinator.groups.classic.heartbeat import Heartbeat, prepare_heartbeat
+from coordinator.groups.classic.heartbeat import Heartbeat, heartbeat, prepare_heartbeat
 from coordinator.groups.classic.join_group import GroupCreated, join_group, on_group_created
 from coordinator.groups.classic.leave_group import leave_group
 from coordinator.groups.classic.list_groups import list_groups
@@ -58,26 +57,21 @@ from coordinator.groups.classic.timers import (
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
 from coordinator.offsets.commit import commit_offsets
-from coordinator.offsets.committed import CommittedOffsets, committed_from_record
+from coordinator.offsets.committed import committed_from_record
 from coordinator.offsets.delete import delete_offsets, delete_offsets_of_deleted_topics, delete_topic_offsets
 from coordinator.offsets.expiry import OffsetSweep
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.prepared_commit import PreparedCommit, PreparedOffsets, prepare_commit
+from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
 from coordinator.offsets.topic_offsets import NewestCommits, TopicOffsets
-from coordinator.offsets.transactional_commit import (
-    CommitVerification,
-    CommitVerifications,
-    VerifiedCommit,
-    commit_in_transaction,
-    needs_verification,
-)
+from coordinator.offsets.transactional_commit import VerifiedCommit, begin_verification, commit_in_transaction
 from coordinator.shard.delete_groups import delete_groups
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.list_groups import ListGroupsRequest
@@ -88,7 +82,22 @@ from protocol.messages.sync_group import SyncGroupRequest
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.records.control import Marker
 
-Handler: TypeAlias = Callable[[Any, RequestContext, Moment], Result]
+Handler: TypeAlias = Callable[[ShardOffsets, Any, RequestContext, Moment], Result]
+
+HANDLERS: Final[dict[type, Handler]] = {
+    HeartbeatRequest: heartbeat,
+    OffsetCommitRequest: commit_offsets,
+    OffsetFetchRequest: fetch_offsets,
+    JoinGroupRequest: join_group,
+    SyncGroupRequest: sync_group,
+    LeaveGroupRequest: leave_group,
+    ListGroupsRequest: list_groups,
+    DescribeGroupsRequest: describe_groups,
+    DeleteGroupsRequest: delete_groups,
+    OffsetDeleteRequest: delete_offsets,
+    VerifiedCommit: commit_in_transaction,
+}
+"""What handles each request, by its class."""
 
 
 class Shard:
@@ -99,30 +108,17 @@ class Shard:
         self.settings = settings
         self.topics = topics
         self.stored: dict[str, StoredGroup] = {}
-        self.offsets = CommittedOffsets()
-        self.groups: dict[str, Group] = {}
         self.is_loaded = False
-        self.verifications: CommitVerifications = set()
+        self._state = ShardOffsets(settings, topics)
+        self.groups, self.offsets = self._state.groups, self._state.offsets
+        self.verifications = self._state.verifications
         self._sweep = OffsetSweep(partition, settings)
-        self._handlers: dict[type, Handler] = {
-            HeartbeatRequest: self._heartbeat,
-            OffsetCommitRequest: self._commit_offsets,
-            OffsetFetchRequest: self._fetch_offsets,
-            JoinGroupRequest: self._join_group,
-            SyncGroupRequest: self._sync_group,
-            LeaveGroupRequest: self._leave_group,
-            ListGroupsRequest: self._list_groups,
-            DescribeGroupsRequest: self._describe_groups,
-            DeleteGroupsRequest: self._delete_groups,
-            OffsetDeleteRequest: self._delete_offsets,
-            VerifiedCommit: self._commit_in_transaction,
-        }
 
     def handle(self, event: Event, now_ms: int) -> Result:
         """What `event` asks of the world; append and replay its records before the next event."""
         match event:
-            case RequestReceived(request, context):
-                return self._handlers[type(request)](request, context, Moment(now_ms, context.wall_ms))
+            case RequestReceived(request, context, wall_ms):
+                return HANDLERS[type(request)](self._state, request, context, Moment(now_ms, wall_ms))
             case PreparedCommitReceived():
                 commit: PreparedCommit = event.commit
                 return commit.handle(event, now_ms)
@@ -145,15 +141,11 @@ class Shard:
 
     def prepare_commit(self, request: OffsetCommitRequest, api_version: int) -> PreparedCommit | None:
         """All of an OffsetCommit but its offsets, for `PreparedCommitReceived`; None if it has to be decoded."""
-        return prepare_commit(self.groups, self.topics, self.settings, request, api_version)
+        return prepare_commit(self._state, request, api_version)
 
     def begin_verification(self, request: TxnOffsetCommitRequest) -> CommitVerification | None:
-        """What to hand back with the outcome of asking the transaction's coordinator; None if there is no need."""
-        if not needs_verification(self.offsets, self.topics, request):
-            return None
-        verification = CommitVerification(request.producer_id)
-        self.verifications.add(verification)
-        return verification
+        """What to hand back with the answer of the transaction's coordinator; None if it need not be asked."""
+        return begin_verification(self._state, request)
 
     def replay(
         self,
@@ -285,39 +277,3 @@ class Shard:
             case StaticMemberStored():
                 return on_static_member_stored(group, then, error, at)
         raise AssertionError(f"no handler for the append of {then!r}")
-
-    def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
-        answer = HeartbeatResponse(error_code=self.prepare_heartbeat(request)(at.now_ms))
-        return Result(replies=(Reply(context.reply_to, answer, reveals_stored=False),))
-
-    def _join_group(self, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
-        return join_group(self.groups, request, context, self.settings, self.topics, at)
-
-    def _sync_group(self, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
-        return sync_group(self.groups, self.topics, request, context, at)
-
-    def _leave_group(self, request: LeaveGroupRequest, context: RequestContext, at: Moment) -> Result:
-        return leave_group(self.groups, request, context, at)
-
-    def _list_groups(self, request: ListGroupsRequest, context: RequestContext, at: Moment) -> Result:
-        return list_groups(self.groups, request, context)
-
-    def _describe_groups(self, request: DescribeGroupsRequest, context: RequestContext, at: Moment) -> Result:
-        return describe_groups(self.groups, request, context)
-
-    def _delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, at: Moment) -> Result:
-        return delete_groups(self.groups, self.offsets, request, context, at)
-
-    def _commit_offsets(self, request: OffsetCommitRequest, context: RequestContext, at: Moment) -> Result:
-        return commit_offsets(self.groups, self.topics, request, context, self.settings, at)
-
-    def _commit_in_transaction(self, asked: VerifiedCommit, context: RequestContext, at: Moment) -> Result:
-        return commit_in_transaction(
-            self.groups, self.offsets, self.topics, self.verifications, asked, context, self.settings, at
-        )
-
-    def _fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext, at: Moment) -> Result:
-        return fetch_offsets(self.offsets, self.topics, request, context)
-
-    def _delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, at: Moment) -> Result:
-        return delete_offsets(self.groups, self.offsets, self.topics, request, context)

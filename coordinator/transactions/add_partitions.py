@@ -12,15 +12,11 @@ from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, combine
 from coordinator.transactions import steps
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timers import expect_end
 from coordinator.transactions.transaction import Transaction, by_topic
-from coordinator.transactions.transaction_settings import (
-    RECORD_RESERVE_BYTES,
-    TransactionDeps,
-    TransactionSettings,
-)
-from coordinator.transactions.transactions import Transactions
+from coordinator.transactions.transaction_settings import RECORD_RESERVE_BYTES
 from protocol.error_responses import error_response, known_error
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -49,133 +45,132 @@ TOPIC_OVERHEAD_BYTES: Final = 12
 """At most so much does a topic of the record take beside its name and its partitions of 4 bytes each."""
 
 
-class AddingPartitions:
-    """The two APIs, over the transactions of one shard."""
+def add_partitions(
+    shard: ShardTransactions, request: AddPartitionsToTxnRequest, context: RequestContext, at: Moment
+) -> Result:
+    """Errors, per partition: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+    CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED (another's fault),
+    TOPIC_AUTHORIZATION_FAILED (an internal topic), UNKNOWN_SERVER_ERROR (too many for one record), and for
+    those that only ask TRANSACTION_ABORTABLE.
+    """
+    if context.api_version < BATCHED_SINCE:
+        results, result = _one(shard, _only_transaction(request), context.api_version, at)
+        response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    else:
+        response, result = AddPartitionsToTxnResponse(), NOTHING
+        seen: set[str] = set()
+        for transaction in request.transactions:
+            if transaction.transactional_id in seen:
+                continue  # The records of the first are not replayed yet.
+            seen.add(transaction.transactional_id)
+            results, more = _one(shard, transaction, context.api_version, at)
+            result = combine((result, more))
+            answer = AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=results
+            )
+            response.results_by_transaction.append(answer)
+    return result + Result(replies=(Reply(context.reply_to, response),))
 
-    def __init__(
-        self, transactions: Transactions, settings: TransactionSettings, deps: TransactionDeps
-    ) -> None:
-        self._transactions = transactions
-        self._deps = deps
-        self._most_bytes = settings.max_record_bytes - RECORD_RESERVE_BYTES
 
-    def add_partitions(
-        self, request: AddPartitionsToTxnRequest, context: RequestContext, at: Moment
-    ) -> Result:
-        """Errors, per partition: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-        CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED (another's fault),
-        TOPIC_AUTHORIZATION_FAILED (an internal topic), UNKNOWN_SERVER_ERROR (too many for one record), and for
-        those that only ask TRANSACTION_ABORTABLE.
-        """
-        if context.api_version < BATCHED_SINCE:
-            results, result = self._one(_only_transaction(request), context.api_version, at)
-            response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-        else:
-            response, result = AddPartitionsToTxnResponse(), NOTHING
-            seen: set[str] = set()
-            for transaction in request.transactions:
-                if transaction.transactional_id in seen:
-                    continue  # The records of the first are not replayed yet.
-                seen.add(transaction.transactional_id)
-                results, more = self._one(transaction, context.api_version, at)
-                result = combine((result, more))
-                answer = AddPartitionsToTxnResult(
-                    transactional_id=transaction.transactional_id, topic_results=results
-                )
-                response.results_by_transaction.append(answer)
-        return result + Result(replies=(Reply(context.reply_to, response),))
+def add_offsets(
+    shard: ShardTransactions, request: AddOffsetsToTxnRequest, context: RequestContext, at: Moment
+) -> Result:
+    """Add where the group keeps its offsets. Errors: as above, without those of partitions."""
+    partition = TopicPartition(OFFSETS_TOPIC, shard.deps.offsets_partition(request.group_id))
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+    )
+    outcome = _add(shard, transaction, frozenset({partition}), CLASSIC_VERSION, at)
+    if isinstance(outcome, ErrorCode):
+        refusal = error_response(request, outcome, context.api_version)
+        return Result(replies=(Reply(context.reply_to, refusal),))
+    return outcome + Result(replies=(Reply(context.reply_to, AddOffsetsToTxnResponse()),))
 
-    def add_offsets(self, request: AddOffsetsToTxnRequest, context: RequestContext, at: Moment) -> Result:
-        """Add where the group keeps its offsets. Errors: as above, without those of partitions."""
-        partition = TopicPartition(OFFSETS_TOPIC, self._deps.offsets_partition(request.group_id))
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id=request.transactional_id,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-        )
-        outcome = self._add(transaction, frozenset({partition}), CLASSIC_VERSION, at)
-        if isinstance(outcome, ErrorCode):
-            refusal = error_response(request, outcome, context.api_version)
-            return Result(replies=(Reply(context.reply_to, refusal),))
-        return outcome + Result(replies=(Reply(context.reply_to, AddOffsetsToTxnResponse()),))
 
-    def _one(
-        self, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
-    ) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
-        """The answers for one transaction, and what adding to it asks for."""
-        wrong = self._wrong_partitions(asked.topics, api_version)
-        if wrong:
-            rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return _topic_results(
-                asked.topics, lambda *which: wrong.get(TopicPartition(*which), rest)
-            ), NOTHING
-        if asked.verify_only:
-            verified = self._verify(asked)
-            return _topic_results(asked.topics, lambda *which: verified[TopicPartition(*which)]), NOTHING
-        return self._added(asked, api_version, at)
+def _one(
+    shard: ShardTransactions, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
+) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
+    """The answers for one transaction, and what adding to it asks for."""
+    wrong = _wrong_partitions(shard, asked.topics, api_version)
+    if wrong:
+        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return _topic_results(asked.topics, lambda *which: wrong.get(TopicPartition(*which), rest)), NOTHING
+    if asked.verify_only:
+        verified = _verify(shard, asked)
+        return _topic_results(asked.topics, lambda *which: verified[TopicPartition(*which)]), NOTHING
+    return _added(shard, asked, api_version, at)
 
-    def _added(
-        self, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
-    ) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
-        is_batched = api_version >= BATCHED_SINCE
-        client_version = steps.BUMPING_VERSION if is_batched else CLASSIC_VERSION
-        outcome = self._add(asked, _partitions(asked.topics), client_version, at)
-        result, error = (outcome, ErrorCode.NONE) if isinstance(outcome, Result) else (NOTHING, outcome)
-        error = known_error(AddPartitionsToTxnRequest, error, api_version)
-        return _topic_results(asked.topics, lambda *which: error), result
 
-    def _add(
-        self,
-        asked: AddPartitionsToTxnTransaction,
-        partitions: frozenset[TopicPartition],
-        client_version: int,
-        at: Moment,
-    ) -> Result | ErrorCode:
-        before = self._find(asked)
-        if isinstance(before, ErrorCode):
-            return before
-        if before.state is ONGOING and partitions <= before.partitions:
-            return NOTHING
-        after = steps.add_partitions(before, partitions, client_version, at.wall_ms)
-        if _record_bytes(after) > self._most_bytes:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        begun = () if before.state is ONGOING else (expect_end(after, at.now_ms),)
-        return Result(records=(self._transactions.store(after),), timers=begun)
+def _added(
+    shard: ShardTransactions, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
+) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
+    is_batched = api_version >= BATCHED_SINCE
+    client_version = steps.BUMPING_VERSION if is_batched else CLASSIC_VERSION
+    outcome = _add(shard, asked, _partitions(asked.topics), client_version, at)
+    result, error = (outcome, ErrorCode.NONE) if isinstance(outcome, Result) else (NOTHING, outcome)
+    error = known_error(AddPartitionsToTxnRequest, error, api_version)
+    return _topic_results(asked.topics, lambda *which: error), result
 
-    def _find(self, asked: AddPartitionsToTxnTransaction) -> Transaction | ErrorCode:
-        """The transaction to add to, or why this producer may not."""
-        if not asked.transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        found = self._transactions.get(asked.transactional_id)
-        if found is None:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if found.state in PREPARING:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return _producer_error(found, asked) or found
 
-    def _verify(self, asked: AddPartitionsToTxnTransaction) -> dict[TopicPartition, ErrorCode]:
-        """NONE for each partition that is part of the transaction, else an error; nothing changes."""
-        found = self._transactions.get(asked.transactional_id)
-        error = _verification_error(found, asked)
-        part_of = frozenset() if found is None else found.partitions
-        return {
-            which: error or (ErrorCode.NONE if which in part_of else ErrorCode.TRANSACTION_ABORTABLE)
-            for which in _partitions(asked.topics)
-        }
+def _add(
+    shard: ShardTransactions,
+    asked: AddPartitionsToTxnTransaction,
+    partitions: frozenset[TopicPartition],
+    client_version: int,
+    at: Moment,
+) -> Result | ErrorCode:
+    before = _find(shard, asked)
+    if isinstance(before, ErrorCode):
+        return before
+    if before.state is ONGOING and partitions <= before.partitions:
+        return NOTHING
+    after = steps.add_partitions(before, partitions, client_version, at.wall_ms)
+    if _record_bytes(after) > shard.settings.max_record_bytes - RECORD_RESERVE_BYTES:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    begun = () if before.state is ONGOING else (expect_end(after, at.now_ms),)
+    return Result(records=(shard.transactions.store(after),), timers=begun)
 
-    def _wrong_partitions(
-        self, topics: list[AddPartitionsToTxnTopic], api_version: int
-    ) -> dict[TopicPartition, ErrorCode]:
-        """The partitions that no transaction can have, each with its error."""
-        wrong = {}
-        for topic in topics:
-            count = self._deps.partition_count(topic.name) or 0
-            for index in topic.partitions:
-                if api_version < BATCHED_SINCE and topic.name in INTERNAL_TOPICS:
-                    wrong[TopicPartition(topic.name, index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif not 0 <= index < count:
-                    wrong[TopicPartition(topic.name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return wrong
+
+def _find(shard: ShardTransactions, asked: AddPartitionsToTxnTransaction) -> Transaction | ErrorCode:
+    """The transaction to add to, or why this producer may not."""
+    if not asked.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    found = shard.transactions.get(asked.transactional_id)
+    if found is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if found.state in PREPARING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return _producer_error(found, asked) or found
+
+
+def _verify(
+    shard: ShardTransactions, asked: AddPartitionsToTxnTransaction
+) -> dict[TopicPartition, ErrorCode]:
+    """NONE for each partition that is part of the transaction, else an error; nothing changes."""
+    found = shard.transactions.get(asked.transactional_id)
+    error = _verification_error(found, asked)
+    part_of = frozenset() if found is None else found.partitions
+    return {
+        which: error or (ErrorCode.NONE if which in part_of else ErrorCode.TRANSACTION_ABORTABLE)
+        for which in _partitions(asked.topics)
+    }
+
+
+def _wrong_partitions(
+    shard: ShardTransactions, topics: list[AddPartitionsToTxnTopic], api_version: int
+) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that no transaction can have, each with its error."""
+    wrong = {}
+    for topic in topics:
+        count = shard.deps.partition_count(topic.name) or 0
+        for index in topic.partitions:
+            if api_version < BATCHED_SINCE and topic.name in INTERNAL_TOPICS:
+                wrong[TopicPartition(topic.name, index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not 0 <= index < count:
+                wrong[TopicPartition(topic.name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return wrong
 
 
 def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import STATE_NAMES
 from coordinator.transactions.transaction import by_topic
 from coordinator.transactions.transactions import Transactions
@@ -15,11 +17,12 @@ from protocol.messages.describe_transactions import (
 
 
 def describe_transactions(
-    transactions: Transactions, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
+    shard: ShardTransactions, request: DescribeTransactionsRequest, context: RequestContext, at: Moment
+) -> Result:
     """Errors, per transactional id: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND."""
-    described = [_describe(transactions, each) for each in request.transactional_ids]
-    return DescribeTransactionsResponse(transaction_states=described)
+    described = [_describe(shard.transactions, each) for each in request.transactional_ids]
+    response = DescribeTransactionsResponse(transaction_states=described)
+    return Result(replies=(Reply(context.reply_to, response),))
 
 
 def _describe(transactions: Transactions, transactional_id: str) -> DescribedTransaction:

@@ -14,6 +14,7 @@ from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.transactions import steps
 from coordinator.transactions.add_partitions import CLASSIC_VERSION
 from coordinator.transactions.ending import end_transaction
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -23,8 +24,6 @@ from coordinator.transactions.states import (
     TransactionStatus,
 )
 from coordinator.transactions.transaction import LAST_EPOCH, Transaction
-from coordinator.transactions.transaction_settings import TransactionDeps
-from coordinator.transactions.transactions import Transactions
 from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -60,20 +59,14 @@ BUMPING: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
 """By the state, whether it is to commit, and whether the request is repeated."""
 
 
-def end_txn(
-    transactions: Transactions,
-    request: EndTxnRequest,
-    context: RequestContext,
-    deps: TransactionDeps,
-    at: Moment,
-) -> Result:
+def end_txn(shard: ShardTransactions, request: EndTxnRequest, context: RequestContext, at: Moment) -> Result:
     """End the transaction; answered when the outcome is certain, while its markers are yet to be written.
 
     Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (it is being
     ended), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no next producer id just now).
     """
     version = context.api_version
-    outcome = _end(transactions, request, version, deps, at)
+    outcome = _end(shard, request, version, at)
     if isinstance(outcome, ErrorCode):
         return Result(replies=(Reply(context.reply_to, error_response(request, outcome, version)),))
     result, producer = outcome
@@ -84,16 +77,12 @@ def end_txn(
 
 
 def _end(
-    transactions: Transactions,
-    request: EndTxnRequest,
-    api_version: int,
-    deps: TransactionDeps,
-    at: Moment,
+    shard: ShardTransactions, request: EndTxnRequest, api_version: int, at: Moment
 ) -> tuple[Result, Transaction] | ErrorCode:
     """What ending asks for, and the producer as it may go on; or why it is refused."""
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    found = transactions.get(request.transactional_id)
+    found = shard.transactions.get(request.transactional_id)
     if found is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     is_bumping = api_version >= BUMPING_SINCE
@@ -103,9 +92,7 @@ def _end(
     if outcome is Outcome.ENDED:
         return Result(), found
     client_version = steps.BUMPING_VERSION if is_bumping else CLASSIC_VERSION
-    ended = end_transaction(
-        transactions, found, deps, at, is_commit=request.committed, client_version=client_version
-    )
+    ended = end_transaction(shard, found, at, is_commit=request.committed, client_version=client_version)
     if isinstance(ended, ErrorCode):
         return ended
     result, prepared = ended

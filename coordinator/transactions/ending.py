@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from coordinator.effects import NOTHING, MarkersWanted, Moment, Result
 from coordinator.transactions import steps
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARE_COMMIT, PREPARING
 from coordinator.transactions.timers import stop_expecting
 from coordinator.transactions.transaction import NO_PRODUCER_ID, Transaction
-from coordinator.transactions.transaction_settings import TransactionDeps
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
@@ -32,9 +32,8 @@ class TransactionMarked:
 
 
 def end_transaction(
-    transactions: Transactions,
+    shard: ShardTransactions,
     before: Transaction,
-    deps: TransactionDeps,
     at: Moment,
     *,
     is_commit: bool,
@@ -46,7 +45,7 @@ def end_transaction(
     """
     next_producer_id: int | None = NO_PRODUCER_ID
     if client_version >= steps.BUMPING_VERSION and before.is_exhausted:
-        next_producer_id = deps.next_producer_id()
+        next_producer_id = shard.deps.next_producer_id()
     if next_producer_id is None:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     after = steps.prepare_end(
@@ -57,7 +56,7 @@ def end_transaction(
         wall_ms=at.wall_ms,
     )
     timers = (stop_expecting(before),) if before.state is ONGOING else ()
-    record = transactions.store(after)
+    record = shard.transactions.store(after)
     return Result(records=(record,), timers=timers, markers=(markers_of(after),)), after
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from coordinator.effects import Moment, Record, Reply, RequestContext, Result
 from coordinator.transactions import steps
 from coordinator.transactions.ending import end_transaction
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.transaction import (
     NO_EPOCH,
@@ -30,12 +31,7 @@ from protocol.messages.init_producer_id import InitProducerIdRequest, InitProduc
 
 
 def init_producer_id(
-    transactions: Transactions,
-    request: InitProducerIdRequest,
-    context: RequestContext,
-    settings: TransactionSettings,
-    deps: TransactionDeps,
-    at: Moment,
+    shard: ShardTransactions, request: InitProducerIdRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Give the producer its id and epoch.
 
@@ -44,7 +40,7 @@ def init_producer_id(
     UNKNOWN_SERVER_ERROR (a retry of a producer whose epochs are used up), COORDINATOR_NOT_AVAILABLE (there are
     too many transactional ids, and all have a transaction under way).
     """
-    outcome = _init(transactions, request, settings, deps, at)
+    outcome = _init(shard, request, at)
     if isinstance(outcome, Result):
         refusal = error_response(request, ErrorCode.CONCURRENT_TRANSACTIONS, context.api_version)
         return outcome + Result(replies=(Reply(context.reply_to, refusal),))
@@ -52,34 +48,30 @@ def init_producer_id(
         return Result(
             replies=(Reply(context.reply_to, error_response(request, outcome, context.api_version)),)
         )
-    made_room = _make_room(transactions, outcome.transactional_id)
+    made_room = _make_room(shard.transactions, outcome.transactional_id)
     answer = InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
     return Result(
-        records=(*made_room, transactions.store(outcome)), replies=(Reply(context.reply_to, answer),)
+        records=(*made_room, shard.transactions.store(outcome)), replies=(Reply(context.reply_to, answer),)
     )
 
 
 def _init(
-    transactions: Transactions,
-    request: InitProducerIdRequest,
-    settings: TransactionSettings,
-    deps: TransactionDeps,
-    at: Moment,
+    shard: ShardTransactions, request: InitProducerIdRequest, at: Moment
 ) -> Transaction | Result | ErrorCode:
     """The producer as it begins; or what ends the transaction that is in its way; or why neither."""
-    if error := _error(request, settings):
+    if error := _error(request, shard.settings):
         return error
-    before = transactions.get(request.transactional_id or "")
+    before = shard.transactions.get(request.transactional_id or "")
     if before is None:
-        return _begin(transactions, request, deps, at)
+        return _begin(shard, request, at)
     if before.state in PREPARING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if not _may_go_on(before, request):
         return ErrorCode.PRODUCER_FENCED
     if before.state is ONGOING:
-        ended = end_transaction(transactions, before, deps, at, is_commit=False)
+        ended = end_transaction(shard, before, at, is_commit=False)
         return ended if isinstance(ended, ErrorCode) else ended[0]
-    return _begin_again(before, request, deps, at)
+    return _begin_again(before, request, shard.deps, at)
 
 
 def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
@@ -92,13 +84,12 @@ def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> Err
     return ErrorCode.NONE
 
 
-def _begin(
-    transactions: Transactions, request: InitProducerIdRequest, deps: TransactionDeps, at: Moment
-) -> Transaction | ErrorCode:
+def _begin(shard: ShardTransactions, request: InitProducerIdRequest, at: Moment) -> Transaction | ErrorCode:
     """A transactional id that is not known gets a fresh producer, even where the request names one."""
-    if len(transactions) >= MAX_TRANSACTIONAL_IDS and transactions.longest_at_rest() is None:
+    known = shard.transactions
+    if len(known) >= MAX_TRANSACTIONAL_IDS and known.longest_at_rest() is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    producer_id = deps.next_producer_id()
+    producer_id = shard.deps.next_producer_id()
     if producer_id is None:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     timeout_ms = request.transaction_timeout_ms

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.transactions.patterns import InvalidPattern, Pattern
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import STATE_NAMES
 from coordinator.transactions.transaction import Transaction
-from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import (
     ListedTransaction,
@@ -19,15 +20,18 @@ STATES_BY_NAME = {name: state for state, name in STATE_NAMES.items()}
 
 
 def list_transactions(
-    transactions: Transactions, request: ListTransactionsRequest, wall_ms: int
-) -> ListTransactionsResponse:
+    shard: ShardTransactions, request: ListTransactionsRequest, context: RequestContext, at: Moment
+) -> Result:
     """Errors: INVALID_REGULAR_EXPRESSION. A state that there is not is named, and matches nothing."""
     try:
-        passes = _filter(request, wall_ms)
-        states = [_listed(transaction) for transaction in transactions if passes(transaction)]
+        passes = _filter(request, at.wall_ms)
+        states = [_listed(transaction) for transaction in shard.transactions if passes(transaction)]
+        response = ListTransactionsResponse(
+            unknown_state_filters=unknown_states(request), transaction_states=states
+        )
     except InvalidPattern:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    return ListTransactionsResponse(unknown_state_filters=unknown_states(request), transaction_states=states)
+        response = ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    return Result(replies=(Reply(context.reply_to, response),))
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:

@@ -6,7 +6,8 @@ rest: who has a deadline, and whose markers are to be written. It knows no socke
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from coordinator.effects import (
     NOTHING,
@@ -17,7 +18,6 @@ from coordinator.effects import (
     PreparedCommitReceived,
     ProducerAndEpoch,
     Record,
-    Reply,
     RequestContext,
     RequestReceived,
     Result,
@@ -25,25 +25,37 @@ from coordinator.effects import (
     TopicDeleted,
     combine,
 )
-from coordinator.transactions.add_partitions import AddingPartitions
+from coordinator.transactions.add_partitions import add_offsets, add_partitions
 from coordinator.transactions.describe_transactions import describe_transactions
 from coordinator.transactions.end_txn import end_txn
 from coordinator.transactions.ending import markers_of, on_marked
 from coordinator.transactions.expiry import ExpirySweep
 from coordinator.transactions.init_producer_id import init_producer_id
 from coordinator.transactions.list_transactions import list_transactions
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timeouts import on_transaction_timer
 from coordinator.transactions.timers import ExpiryTimer, expect_end
 from coordinator.transactions.transaction import Transaction
 from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
-from coordinator.transactions.transactions import Transactions
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
+
+Handler: TypeAlias = Callable[[ShardTransactions, Any, RequestContext, Moment], Result]
+
+HANDLERS: Final[dict[type, Handler]] = {
+    InitProducerIdRequest: init_producer_id,
+    AddPartitionsToTxnRequest: add_partitions,
+    AddOffsetsToTxnRequest: add_offsets,
+    EndTxnRequest: end_txn,
+    DescribeTransactionsRequest: describe_transactions,
+    ListTransactionsRequest: list_transactions,
+}
+"""What handles each request, by its class."""
 
 
 class TransactionShard:
@@ -52,9 +64,8 @@ class TransactionShard:
     def __init__(self, partition: int, settings: TransactionSettings, deps: TransactionDeps) -> None:
         self.partition = partition
         self.settings = settings
-        self.transactions = Transactions()
-        self._deps = deps
-        self._adding = AddingPartitions(self.transactions, settings, deps)
+        self._state = ShardTransactions(settings, deps)
+        self.transactions = self._state.transactions
         self._sweep = ExpirySweep(partition, settings)
 
     @property
@@ -64,8 +75,8 @@ class TransactionShard:
     def handle(self, event: Event, now_ms: int) -> Result:
         """What `event` asks of the world; append and replay its records before the next event."""
         match event:
-            case RequestReceived(request, context):
-                return self._on_request(request, context, Moment(now_ms, context.wall_ms))
+            case RequestReceived(request, context, wall_ms):
+                return HANDLERS[type(request)](self._state, request, context, Moment(now_ms, wall_ms))
             case TimerFired(key, wall_ms):
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case MarkersWritten(then, wall_ms):
@@ -108,22 +119,4 @@ class TransactionShard:
     def _on_timer(self, key: Any, at: Moment) -> Result:
         if isinstance(key, ExpiryTimer):
             return self._sweep.on_timer(self.transactions, at)
-        return on_transaction_timer(self.transactions, key, self._deps, at)
-
-    def _on_request(self, request: Any, context: RequestContext, at: Moment) -> Result:
-        match request:
-            case InitProducerIdRequest():
-                return init_producer_id(self.transactions, request, context, self.settings, self._deps, at)
-            case AddPartitionsToTxnRequest():
-                return self._adding.add_partitions(request, context, at)
-            case AddOffsetsToTxnRequest():
-                return self._adding.add_offsets(request, context, at)
-            case EndTxnRequest():
-                return end_txn(self.transactions, request, context, self._deps, at)
-            case DescribeTransactionsRequest():
-                answer: Any = describe_transactions(self.transactions, request)
-            case ListTransactionsRequest():
-                answer = list_transactions(self.transactions, request, at.wall_ms)
-            case _:
-                raise AssertionError(f"not a request for transactions: {type(request).__name__}")
-        return Result(replies=(Reply(context.reply_to, answer),))
+        return on_transaction_timer(self._state, key, at)

@@ -6,24 +6,21 @@ from typing import Final
 
 from coordinator.effects import NOTHING, Moment, Result, SetTimer
 from coordinator.transactions.ending import end_transaction
+from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING
 from coordinator.transactions.timers import TransactionTimer
-from coordinator.transactions.transaction_settings import TransactionDeps
-from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 
 TRY_AGAIN_MS: Final = 1_000
 """After so long, if there was no producer id for one whose epochs are used up."""
 
 
-def on_transaction_timer(
-    transactions: Transactions, key: TransactionTimer, deps: TransactionDeps, at: Moment
-) -> Result:
+def on_transaction_timer(shard: ShardTransactions, key: TransactionTimer, at: Moment) -> Result:
     """Abort, unless it has ended; the timer of an earlier transaction was replaced by that of a later one."""
-    transaction = transactions.get(key.transactional_id)
+    transaction = shard.transactions.get(key.transactional_id)
     if transaction is None or transaction.state is not ONGOING:
         return NOTHING
-    ended = end_transaction(transactions, transaction, deps, at, is_commit=False)
+    ended = end_transaction(shard, transaction, at, is_commit=False)
     if isinstance(ended, ErrorCode):
         return Result(timers=(SetTimer(key, at.now_ms + TRY_AGAIN_MS),))
     return ended[0]

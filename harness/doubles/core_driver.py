@@ -132,8 +132,8 @@ class ClockedDriver(CoreDriver[C]):
         """Give `request` to the shard; returns the token under which its reply will be found."""
         token = next(self._tokens)
         self._versions[token] = version
-        context = RequestContext(token, version, client_id, host, self.wall_ms, f"uuid{token}")
-        self.handle(RequestReceived(request, context))
+        context = RequestContext(token, version, client_id, host, f"uuid{token}")
+        self.handle(RequestReceived(request, context, self.wall_ms))
         return token
 
     def call(self, request: Any, version: int, client_id: str = "client") -> Any:

@@ -182,7 +182,7 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
     def ask(self, request: Any, version: int, client_id: str = "client") -> Asker:
         """Hand `request` to the shard, within a turn that goes on."""
         asker = Asker()
-        context = RequestContext(asker, version, client_id, "/127.0.0.1", self.wall, "u" * 22)
+        context = RequestContext(asker, version, client_id, "/127.0.0.1", "u" * 22)
         self.runner.request(request, context)
         return asker
 

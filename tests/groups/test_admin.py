@@ -192,8 +192,8 @@ def test_3_78_a_connect_group_is_like_any_other_but_its_metadata_is_opaque(drive
 def test_a_group_of_any_size_can_be_deleted_its_tombstones_stand_alone(driver: Driver) -> None:
     Consumer(driver).commit(1)
     request = DeleteGroupsRequest(groups_names=["g"])
-    context = RequestContext(999, 2, "admin", "/h", driver.wall_ms)
-    result = driver.shard.handle(RequestReceived(request, context), driver.now_ms)
+    context = RequestContext(999, 2, "admin", "/h")
+    result = driver.shard.handle(RequestReceived(request, context, driver.wall_ms), driver.now_ms)
     assert not result.atomic
     keys = [record.key for record in result.records if isinstance(record, Record)]
     assert len(keys) == len(result.records)

@@ -89,8 +89,8 @@ def test_a_heartbeat_asks_for_nothing_but_its_reply_and_does_not_wait_for_the_di
     consumer = Consumer(driver)
     form_group(driver, consumer)
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=consumer.member_id)
-    context = RequestContext(999, 4, "client", "/h", driver.wall_ms)
-    result = driver.shard.handle(RequestReceived(request, context), driver.now_ms)
+    context = RequestContext(999, 4, "client", "/h")
+    result = driver.shard.handle(RequestReceived(request, context, driver.wall_ms), driver.now_ms)
     answer = HeartbeatResponse(error_code=ErrorCode.NONE)
     assert result == Result(replies=(Reply(999, answer, reveals_stored=False),))
     assert driver.shard.prepare_heartbeat(request)(driver.now_ms) is ErrorCode.NONE

@@ -156,7 +156,7 @@ class CrashWorld(World):
         self, group_id: str, request: Any, version: int, on_reply: Callable[[Any], None] = lambda _: None
     ) -> Any:
         asker = Listening(on_reply)
-        context = RequestContext(asker, version, "client", "/127.0.0.1", self.wall, "u" * 22)
+        context = RequestContext(asker, version, "client", "/127.0.0.1", "u" * 22)
         self.runners[partition_for(group_id, SHARDS)].request(request, context)
         self.fire_due()
         self.settle()

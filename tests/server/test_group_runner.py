@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.offsets.transactional_commit import CommitVerification, VerifiedCommit
+from coordinator.offsets.shard_offsets import CommitVerification
+from coordinator.offsets.transactional_commit import VerifiedCommit
 from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (

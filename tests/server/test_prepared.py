@@ -15,7 +15,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
 from coordinator.server.prepared import PreparedRequests
-from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS
+from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS
 from harness.doubles.topics import topic_id_of
 from protocol.codec.codec import decode
 from protocol.codec.primitives import ZERO_UUID
@@ -114,7 +114,7 @@ class Peer:
         if self._prepares:
             assert self._api.prepare is not None
             self._requests.learn(self._api.key, self._api.prepare, request, version, frame)
-        context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1", WALL_MS)
+        context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1")
         self.world.runner.request(request, context)
         return framed
 

@@ -57,7 +57,7 @@ def commit_noted(world: CrashWorld, calls: SystemCalls, offset: int) -> list[str
     pending = NotingPending(8)
     pending.calls = calls
     calls.taken()
-    context = RequestContext(pending, 8, "client", "/127.0.0.1", world.wall, "u" * 22)
+    context = RequestContext(pending, 8, "client", "/127.0.0.1", "u" * 22)
     world.runners[partition_for(GROUP, SHARDS)].request(commit(offset), context)
     world.settle()
     assert committed(pending.answer) == 0

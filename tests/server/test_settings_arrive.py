@@ -141,7 +141,7 @@ def partitions_of_groups(daemon: Daemon) -> object:
     """Those that transactions spread the groups over whose offsets they commit."""
     shard = daemon.runtime.transaction_runners[-1].shard
     assert isinstance(shard, TransactionShard)
-    return len({shard._deps.offsets_partition(f"group {number}") for number in range(100)})
+    return len({shard._state.deps.offsets_partition(f"group {number}") for number in range(100)})
 
 
 def largest_transaction_record(daemon: Daemon) -> object:

@@ -9,7 +9,8 @@ from typing import Any
 from coordinator.data.markers import Markers
 from coordinator.effects import MarkersWanted, RequestContext
 from coordinator.groups.partitioning import partition_for
-from coordinator.offsets.transactional_commit import CommitVerification, VerifiedCommit
+from coordinator.offsets.shard_offsets import CommitVerification
+from coordinator.offsets.transactional_commit import VerifiedCommit
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.transaction_shards import transaction_shards
@@ -157,7 +158,7 @@ class TransactionCrashWorld(CrashWorld):
 
     def _ask(self, request: Any, version: int, on_reply: Callable[[Any], None] = lambda _: None) -> Any:
         asker = Listening(on_reply)
-        self.transactions.request(request, RequestContext(asker, version, "client", "/127.0.0.1", self.wall))
+        self.transactions.request(request, RequestContext(asker, version, "client", "/127.0.0.1"))
         self.settle()
         return asker.answer
 

@@ -161,9 +161,9 @@ class SimulatedGroups:
     def _ask(self, client: Client, request: Any) -> None:
         new_uuid = str(UUID(int=self.chance.getrandbits(128), version=4))
         version = REQUEST_VERSIONS[type(request)]
-        context = RequestContext(client, version, client.client_id, client.client_host, self.now_ms, new_uuid)
+        context = RequestContext(client, version, client.client_id, client.client_host, new_uuid)
         client.plan.by_member_id.setdefault(f"{client.instance_id or client.client_id}-{new_uuid}", client)
-        self._handle(client.plan, RequestReceived(request, context))
+        self._handle(client.plan, RequestReceived(request, context, self.now_ms))
 
     def _handle(self, plan: GroupPlan, event: Event) -> None:
         self._drivers[plan.partition].handle_at(event, self.now_ms)

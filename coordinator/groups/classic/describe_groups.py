@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.effects import Reply, RequestContext, Result
+from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import DEAD, PROTOCOL_DESCRIBED
 from protocol.codec.primitives import MAX_STRING_BYTES
 from protocol.errors import ErrorCode
@@ -27,11 +28,13 @@ GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 
 def describe_groups(
-    groups: dict[str, Group], request: DescribeGroupsRequest, context: RequestContext
+    shard: ShardGroups, request: DescribeGroupsRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Describe each group named. Errors, per group: GROUP_ID_NOT_FOUND."""
     described = [
-        _describe(groups.get(group_id), group_id, request.include_authorized_operations, context.api_version)
+        _describe(
+            shard.groups.get(group_id), group_id, request.include_authorized_operations, context.api_version
+        )
         for group_id in request.groups
     ]
     return Result(replies=(Reply(context.reply_to, DescribeGroupsResponse(groups=described)),))

@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import HEARTBEAT_ANSWER
 from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 Heartbeat: TypeAlias = Callable[[int], ErrorCode]
 """One heartbeat at `now_ms`: moves the member's session deadline, and says what to answer."""
+
+
+def heartbeat(shard: ShardGroups, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
+    """Answer one heartbeat at once: it shows nothing that is stored. Errors: as below."""
+    error = prepare_heartbeat(shard.groups, request)(at.now_ms)
+    reply = Reply(context.reply_to, HeartbeatResponse(error_code=error), reveals_stored=False)
+    return Result(replies=(reply,))
 
 
 def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> Heartbeat:
@@ -28,7 +37,7 @@ def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> He
     group_id, member_id, generation_id = request.group_id, request.member_id, request.generation_id
     instance_id = request.group_instance_id
 
-    def heartbeat(now_ms: int) -> ErrorCode:
+    def at_time(now_ms: int) -> ErrorCode:
         group = groups.get(group_id)
         if not group_id:  # Offsets may be kept under it, members may not.
             return ErrorCode.INVALID_GROUP_ID
@@ -42,4 +51,4 @@ def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> He
         member.session_deadline_ms = now_ms + member.session_timeout_ms
         return HEARTBEAT_ANSWER[group.state]
 
-    return heartbeat
+    return at_time

@@ -27,6 +27,7 @@ from coordinator.groups.classic.rebalance import (
     start_initial_rebalance,
 )
 from coordinator.groups.classic.records import new_empty_group_metadata_record
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -37,8 +38,7 @@ from coordinator.groups.classic.states import (
 )
 from coordinator.groups.classic.static_membership import replace_static_member
 from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
-from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
-from coordinator.topic_catalog import TopicCatalog
+from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -53,27 +53,20 @@ class GroupCreated:
     group_id: str
 
 
-def join_group(
-    groups: dict[str, Group],
-    request: JoinGroupRequest,
-    context: RequestContext,
-    settings: GroupSettings,
-    topics: TopicCatalog,
-    at: Moment,
-) -> Result:
+def join_group(shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
     """Let a member join; makes the group if the member is new to it.
 
     Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (KIP-394), FENCED_INSTANCE_ID (KIP-345).
     """
-    join = new_join(request, context, settings, topics, at)
-    if error := join_request_error(request, settings):
+    join = new_join(shard, request, context, at)
+    if error := join_request_error(request, shard.settings):
         return join.refuse(error, request.member_id)
-    if group := groups.get(request.group_id):
+    if group := shard.groups.get(request.group_id):
         return _join_existing_group(group, join)
     if request.member_id:
         return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    return _join_new_group(groups, join)
+    return _join_new_group(shard.groups, join)
 
 
 def on_group_created(

@@ -11,6 +11,7 @@ from typing import Final
 from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.topic_catalog import TopicCatalog
 from protocol.codec.primitives import MAX_STRING_BYTES
@@ -60,20 +61,14 @@ class Join:
         return f"{self.context.client_id if instance_id is None else instance_id}-{self.context.new_uuid}"
 
 
-def new_join(
-    request: JoinGroupRequest,
-    context: RequestContext,
-    settings: GroupSettings,
-    topics: TopicCatalog,
-    at: Moment,
-) -> Join:
+def new_join(shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Join:
     """Read a request; what its version does not have is filled in."""
     protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
     has_rebalance_timeout = context.api_version >= REBALANCE_TIMEOUT_SINCE
     rebalance_timeout_ms = (
         request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms
     )
-    return Join(request, context, settings, at, topics, protocols, rebalance_timeout_ms)
+    return Join(request, context, shard.settings, at, shard.topics, protocols, rebalance_timeout_ms)
 
 
 def join_request_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:

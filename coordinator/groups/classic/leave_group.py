@@ -14,6 +14,7 @@ from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.pending_members import forget_pending_member
 from coordinator.groups.classic.rebalance import maybe_prepare_rebalance_or_complete_join, remove_member
+from coordinator.groups.classic.shard_groups import ShardGroups
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -35,7 +36,7 @@ class _Departure:
 
 
 def leave_group(
-    groups: dict[str, Group], request: LeaveGroupRequest, context: RequestContext, at: Moment
+    shard: ShardGroups, request: LeaveGroupRequest, context: RequestContext, at: Moment
 ) -> Result:
     """Remove the members named; where one was, the others are called to join again.
 
@@ -45,7 +46,7 @@ def leave_group(
         refusal = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return Result(replies=(Reply(context.reply_to, refusal),))
     leaving = _members_of(request, context.api_version)
-    group = groups.get(request.group_id)
+    group = shard.groups.get(request.group_id)
     if group is None:
         errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return Result(replies=(_reply(context, leaving, errors),))

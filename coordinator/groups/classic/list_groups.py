@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.effects import Reply, RequestContext, Result
-from coordinator.groups.classic.group import Group
+from coordinator.effects import Moment, Reply, RequestContext, Result
+from coordinator.groups.classic.shard_groups import ShardGroups
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 GROUP_TYPE: Final = "classic"
 
 
-def list_groups(groups: dict[str, Group], request: ListGroupsRequest, context: RequestContext) -> Result:
+def list_groups(
+    shard: ShardGroups, request: ListGroupsRequest, context: RequestContext, at: Moment
+) -> Result:
     """List the groups that pass both filters; a state or type that does not exist matches nothing."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
@@ -22,7 +24,7 @@ def list_groups(groups: dict[str, Group], request: ListGroupsRequest, context: R
             group_state=group.state.value,
             group_type=GROUP_TYPE,
         )
-        for group in groups.values()
+        for group in shard.groups.values()
         if (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
     ]
     return Result(replies=(Reply(context.reply_to, ListGroupsResponse(groups=listed)),))

@@ -16,9 +16,9 @@ from coordinator.groups.classic.member import Member, Parked
 from coordinator.groups.classic.partition_counts import count_partitions
 from coordinator.groups.classic.rebalance import prepare_rebalance, refuse_syncs
 from coordinator.groups.classic.records import new_group_metadata_record
+from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
 from coordinator.groups.classic.timers import SyncTimer, expect_heartbeat
-from coordinator.topic_catalog import TopicCatalog
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -26,19 +26,13 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
 
 
-def sync_group(
-    groups: dict[str, Group],
-    topics: TopicCatalog,
-    request: SyncGroupRequest,
-    context: RequestContext,
-    at: Moment,
-) -> Result:
+def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
     """Store the leader's assignment; park followers until it is stored; repeat it while Stable.
 
     Errors: INCONSISTENT_GROUP_PROTOCOL (KIP-559), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
     """
-    group = groups.get(request.group_id)
+    group = shard.groups.get(request.group_id)
     if error := sync_request_error(request, context.api_version):
         return _refuse(context, error)
     if group is None:
@@ -49,7 +43,7 @@ def sync_group(
     timers = _stop_waiting_for(group, member)
     if group.state is COMPLETING_REBALANCE:
         if member.member_id == group.leader:
-            count_partitions(group, topics)  # As they are now: what the leader saw may be older.
+            count_partitions(group, shard.topics)  # As they are now: what the leader saw may be older.
         return Result(timers=timers) + _park(group, member, request, context, at)
     return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
 
