@@ -23,7 +23,6 @@ from coordinator.data.produce_checks import checked_batch, request_error
 from coordinator.data.produce_verification import ADDS_SINCE, Answers, ask, refusal
 from coordinator.data.recompression import recompressed
 from coordinator.topics.partition import Partition
-from coordinator.topics.producer_checks import ProducerError, Verification, check_batch, check_verified
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import Compression
@@ -47,6 +46,12 @@ from protocol.records.batch import (
 )
 from storage.files import StorageError
 from storage.log.partition_log import BatchTooLarge
+from storage.producers.producer_checks import (
+    ProducerError,
+    ProducerVerification,
+    check_batch,
+    check_verified,
+)
 from storage.producers.producer_state import ProducerState
 
 TOPIC_IDS_SINCE: Final = 13
@@ -96,7 +101,7 @@ class Unverified:
     topic: Topic
     partition: Partition
     batch: Batch
-    verification: Verification
+    verification: ProducerVerification
 
     @property
     def name(self) -> tuple[str, int]:
@@ -242,7 +247,7 @@ class _Produce:
         ask(self._broker, verifier, producer, partitions, version, on_answers)
 
     def _append(
-        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: ProducerVerification | None
     ) -> None:
         """Stage the batch, or recognise it as sent again; then wait for the disk."""
         try:
@@ -251,10 +256,10 @@ class _Produce:
             self._refuse(slot, partition, refused)
             return
         slot.answer.log_start_offset = partition.log_start_offset
-        partition.await_durable(position, lambda error: self._on_durable(slot, error))
+        partition.when_durable(position, lambda error: self._on_durable(slot, error))
 
     def _stage(
-        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: ProducerVerification | None
     ) -> int:
         """Up to which offset the log must be durable for the answer. Raises Refused."""
         if error := partition.append_error:

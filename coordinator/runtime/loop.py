@@ -23,6 +23,7 @@ from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
 from storage.flusher import Flusher
+from storage.log.durable_log import LogHost
 
 log = structlog.get_logger("muster.runtime")
 
@@ -41,11 +42,11 @@ class Runtime:
         record_history: Callable[[tuple[GroupEvent, ...]], None],
         load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
-        probe_room: Callable[[], None] = lambda: None,
+        probe_disk_space: Callable[[], None] = lambda: None,
     ) -> None:
         """`loop` is the running one, unless a simulation brings its own.
 
-        `probe_room` raises StorageError while the disk is full; it may block.
+        `probe_disk_space` raises StorageError while the disk is full; it may block.
         """
         self._clock = clock
         self._flusher = flusher
@@ -64,10 +65,15 @@ class Runtime:
         self.transaction_runners: list[ShardRunner[Any]] = []  # and of transactions.
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
-        self.schedule_flush = flusher.schedule
-        self._loader = ShardLoader(self._loop, clock, load_buffer_bytes, lambda: self.outages)
-        self.outages = Outages(self, probe_room, self._loader.run)
-        self.wait_for_room = self.outages.wait_for_room
+        self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
+        self.outages = Outages(self, probe_disk_space, self._loader.run)
+        self.log_host = LogHost(
+            now_ms=clock.now_ms,
+            set_timer=self.set_timer,
+            schedule_flush=flusher.schedule,
+            wait_for_disk_space=self.outages.wait_for_disk_space,
+            try_later=self.outages.try_later,
+        )
 
     def runner_for(self, group_id: str) -> GroupRunner:
         """The shard that owns `group_id`."""
@@ -157,7 +163,7 @@ class Runtime:
             self._loader.open(runner)
 
     def reload(self, runner: ShardRunner[Any]) -> None:
-        """Cut what is not durable off `runner`'s log and read its state anew, on a thread."""
+        """Cut what is not durable off `runner`'s log and read its state again, on a thread."""
         self._loader.load(runner, cut_back=True)
 
     # The end.

@@ -27,22 +27,19 @@ from coordinator.topics.dynamic_settings import (
 )
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import collision_key
-from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import TopicConfig, accepted_config, lag_conflict
 from coordinator.topics.workers import Workers
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from storage.files import StorageError
 from storage.log.config import FlushPolicy
 from storage.log.partition_log import OffsetOutOfRange, PartitionLog
 
 Deleted = Callable[[str, bytes], None]
 """Told name and id of a topic that is gone."""
-
-Done = Callable[[ErrorCode], None]
-"""Told NONE when the change is durable and visible, else why it is not."""
 
 LOWEST_FREE_ID: Final = 2
 """The ids 0 and 1 are Kafka's own (none, and its metadata log); ids that begin with '-' it avoids as well."""
@@ -72,7 +69,7 @@ class TopicRegistry:
     """The topics of one log directory. All methods run on the event-loop thread."""
 
     def __init__(
-        self, store: TopicStore, settings: TopicSettings, machinery: Machinery, workers: Workers
+        self, store: TopicStore, settings: TopicSettings, services: PartitionServices, workers: Workers
     ) -> None:
         """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
         self.settings = self._static_settings = settings
@@ -80,11 +77,11 @@ class TopicRegistry:
         self.on_deleted: list[Deleted] = []
         self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
-        self._machinery = machinery
+        self._services = services
         self._workers = workers
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._changing: dict[str, list[Done]] = {}
+        self._changing: dict[str, list[OnDone]] = {}
         self._reserved_partitions = 0
 
     def open(self, flush_policies: Mapping[str, FlushPolicy]) -> None:
@@ -207,11 +204,11 @@ class TopicRegistry:
         """Whether the topic is being made, grown or deleted right now."""
         return name in self._changing
 
-    def when_changed(self, name: str, done: Done) -> None:
+    def when_changed(self, name: str, done: OnDone) -> None:
         """Be told when the change of `name` that is under way has ended, and how."""
         self._changing[name].append(done)
 
-    def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: Done) -> None:
+    def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: OnDone) -> None:
         """Make a topic that is neither there nor changing; name, settings and room have been checked.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -224,7 +221,7 @@ class TopicRegistry:
 
         self._change(name, lambda: self._store.create(entry, config.log), on_created, done, partitions)
 
-    def grow(self, topic: Topic, partitions: int, done: Done) -> None:
+    def grow(self, topic: Topic, partitions: int, done: OnDone) -> None:
         """Give a topic that is not changing more partitions, `partitions` in all; room has been checked.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -246,7 +243,7 @@ class TopicRegistry:
             added,
         )
 
-    def alter(self, topic: Topic, config: TopicConfig, done: Done) -> None:
+    def alter(self, topic: Topic, config: TopicConfig, done: OnDone) -> None:
         """Give a topic that is not changing other settings; its open logs go by them at once.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -272,7 +269,7 @@ class TopicRegistry:
                 raise InvalidConfig(conflict)
         return settings
 
-    def alter_defaults(self, settings: TopicSettings, done: Done) -> None:
+    def alter_defaults(self, settings: TopicSettings, done: OnDone) -> None:
         """Let the daemon's settings, which are not being changed, be these; all topics go by them at once.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -290,7 +287,7 @@ class TopicRegistry:
 
         self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_altered, done, 0)
 
-    def set_features(self, features: FeatureLevels, done: Done) -> None:
+    def set_features(self, features: FeatureLevels, done: OnDone) -> None:
         """Let the levels of features, which are not being changed, be these. Fails with KAFKA_STORAGE_ERROR."""
 
         def on_set(_: None) -> None:
@@ -310,19 +307,19 @@ class TopicRegistry:
         for partition in topic.partitions:
             partition.log.config = config.log
 
-    def delete(self, topic: Topic, done: Done) -> None:
+    def delete(self, topic: Topic, done: OnDone) -> None:
         """Delete a topic that is not changing. Fails with KAFKA_STORAGE_ERROR, and then it is still there.
 
         Its files go at once, `file.delete.delay.ms` or not: a removed file lasts until its last reader is
         done.
         """
         for partition in topic.partitions:
-            partition.is_deleted = True  # Nothing is appended while its files go.
+            partition.close()  # Nothing is appended while its files go.
 
         def on_ended(error: ErrorCode) -> None:
             if error:
                 for partition in topic.partitions:
-                    partition.keep()
+                    partition.reopen()
             done(error)
 
         self._change(
@@ -338,7 +335,12 @@ class TopicRegistry:
             told(topic.name, topic.topic_id)
 
     def _change(
-        self, name: str, work: Callable[[], T], apply: Callable[[T], None], done: Done, added_partitions: int
+        self,
+        name: str,
+        work: Callable[[], T],
+        apply: Callable[[T], None],
+        done: OnDone,
+        added_partitions: int,
     ) -> None:
         """Do `work` on the worker thread and `apply` its outcome; then tell all who wait for `name`."""
         self._changing[name] = [done]
@@ -360,12 +362,12 @@ class TopicRegistry:
 
         self._workers.submit(work, on_worked)
 
-    def delete_records(self, partition: Partition, offset: int, done: Done) -> None:
+    def delete_records(self, partition: Partition, offset: int, done: OnDone) -> None:
         """Let the records below `offset`, which is not beyond the high watermark, go.
 
         Fails with UNKNOWN_TOPIC_OR_PARTITION (deleted meanwhile), OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        wall_ms = self._machinery.wall_ms()
+        wall_ms = self._services.wall_ms()
 
         def on_worked(worked: Future[None]) -> None:
             error = ErrorCode.NONE
@@ -385,7 +387,7 @@ class TopicRegistry:
 
     def expire_producers(self, partitions: Sequence[Partition]) -> int:
         """Forget producers that were silent for `producer.id.expiration.ms`; return how many."""
-        wall_ms, expiration_ms = self._machinery.wall_ms(), self.settings.producer_id_expiration_ms
+        wall_ms, expiration_ms = self._services.wall_ms(), self.settings.producer_id_expiration_ms
         expired = 0
         for partition in partitions:
             partition.verifications.expire(wall_ms, expiration_ms)
@@ -402,7 +404,7 @@ class TopicRegistry:
         self, name: str, topic_id: bytes, logs: list[PartitionLog], first: int
     ) -> list[Partition]:
         return [
-            Partition(name, topic_id, index, each, self._machinery) for index, each in enumerate(logs, first)
+            Partition(name, topic_id, index, each, self._services) for index, each in enumerate(logs, first)
         ]
 
 

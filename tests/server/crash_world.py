@@ -95,7 +95,7 @@ class ListeningPending(FakePending):
 
 
 class CrashWorld(World):
-    """`World` with shards of groups; implements `shard_runner.World` on top of it."""
+    """`World` with shards of groups; implements `shard_runner.RunnerHost` on top of it."""
 
     def __init__(
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
@@ -112,9 +112,8 @@ class CrashWorld(World):
             GroupRunner(
                 kind,
                 partition.index,
-                partition.log,
+                partition.durable_log,
                 host,
-                partition.advanced,
                 max_batch_bytes=1000,
                 codec=Codec.NONE,
                 commit_timeout_ms=5000,
@@ -125,10 +124,10 @@ class CrashWorld(World):
         for runner in self.runners:
             try:
                 self._load(runner, cut_back=False)
-            except (StorageError, CorruptBatch, DecodeError):
+            except (StorageError, CorruptBatch, DecodeError) as error:
                 if not tolerant:
                     raise
-                runner.gave_up()
+                runner.on_load_failed(error)
 
     @classmethod
     @contextmanager
@@ -172,9 +171,6 @@ class CrashWorld(World):
 
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
-
-    def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
-        self.schedule(log, done)
 
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.queue.append(lambda: self._load(runner, cut_back=True))

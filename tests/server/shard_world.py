@@ -16,10 +16,11 @@ from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loading import load_shard
-from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_runner import ACTIVE, ShardRunner
 from coordinator.shard.shard import Shard
 from protocol.records.records import Batch, Codec, parse_header, set_base_offset
 from storage.files import StorageError
+from storage.log.durable_log import DurableLog, LogHost
 from storage.log.partition_log import Appended, BatchTooLarge
 from storage.producers.producer_state import ProducerState
 from tests.groups.driver import Topics
@@ -35,11 +36,12 @@ class FakeLog:
     """The part of `PartitionLog` that a runner and its loader use."""
 
     log_start_offset = 0
+    is_open = True
 
     def __init__(self, max_batch_bytes: int) -> None:
         self.next_offset = 0
         self.durable_offset = 0
-        self.producers = SimpleNamespace(state=ProducerState())
+        self.producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
         self.failure: StorageError | None = None
         self.stored: list[bytearray] = []
         self._max_batch_bytes = max_batch_bytes
@@ -90,7 +92,7 @@ class Asker:
 
 
 class ShardWorld:
-    """A runner with one empty shard, loaded; implements `shard_runner.World`."""
+    """A runner with one empty shard, loaded; implements `shard_runner.RunnerHost`."""
 
     def __init__(
         self,
@@ -107,16 +109,30 @@ class ShardWorld:
         self.flushes: list[Done] = []
         self.reloads = 0
         self.no_room: list[StorageError] = []
+        self.tried_later: list[DurableLog] = []
         self.advanced = 0
         self._is_dirty = False
+        self.log_host = LogHost(
+            now_ms=self.now_ms,
+            set_timer=self.set_timer,
+            schedule_flush=lambda _, done: self.flushes.append(done),
+            wait_for_disk_space=lambda _, error: self.no_room.append(error),
+            try_later=self.tried_later.append,
+        )
+        self._max_batch_bytes, self._codec = max_batch_bytes, codec
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again on what the log holds, as another process does."""
+        self.durable_log = DurableLog(self.log, self.log_host)  # type: ignore[arg-type]
+        self.durable_log.listeners.append(self._on_durable)
         self.runner = GroupRunner(
             group_shards(lambda partition: Shard(partition, self.settings, self.topics)),
             0,
-            self.log,  # type: ignore[arg-type]
+            self.durable_log,
             self,
-            self._on_durable,
-            max_batch_bytes=max_batch_bytes,
-            codec=codec,
+            max_batch_bytes=self._max_batch_bytes,
+            codec=self._codec,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
         self.load()
@@ -141,14 +157,8 @@ class ShardWorld:
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self._is_dirty = True
 
-    def schedule_flush(self, log: Any, done: Done) -> None:
-        self.flushes.append(done)
-
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.reloads += 1
-
-    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None:
-        self.no_room.append(error)
 
     def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         raise AssertionError(f"a shard of groups wants no markers: {wanted}")
@@ -193,11 +203,15 @@ class ShardWorld:
         for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.now_ms()]:
             if self.timers.pop(key, None) is None:  # One that fired before it took it back.
                 continue
-            runner, life, timer = key
-            runner.timer_fired(life, timer)
+            key[0].timer_fired(*key[1:])
 
     def load(self) -> None:
-        """What the runtime does on a thread: cut the log back, replay it, start."""
+        """What the runtime does on a thread: cut the log back, replay it, start.
+
+        A shard that serves is lost before.
+        """
+        if self.runner.state is ACTIVE:
+            self.durable_log.fail(BROKEN)
         kind = self.runner.kind
         self.runner.start(
             load_shard(kind, kind.new_shard(0), self.runner.log, Clock(), 1 << 20, cut_back=True)

@@ -154,7 +154,7 @@ def test_a_marker_waits_for_room(world: ShardWorld) -> None:
     world.load()
     assert world.no_room == [FULL]
     assert end(world) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    world.runner.try_again()
+    world.durable_log.try_again()
     told = end(world)
     flush(world)
     assert (told, fetched(world)) == ([ErrorCode.NONE], 2)

@@ -30,13 +30,14 @@ from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.records import Codec
 from storage.files import StorageError
+from storage.log.durable_log import DurableLog, LogHost
 from tests.server.shard_world import BROKEN, COMMIT_TIMEOUT_MS, WALL_MS, Asker, FakeLog
 
 FULL = StorageError("write", BROKEN.path, "No space left on device", 28)
 
 
 class World:
-    """A runner with one loaded shard of transactions; implements `shard_runner.World`."""
+    """A runner with one loaded shard of transactions; implements `shard_runner.RunnerHost`."""
 
     def __init__(self) -> None:
         surroundings = Surroundings(lambda: 7, {"orders": 4}.get, lambda group_id: 0)
@@ -48,13 +49,20 @@ class World:
         self.timers: dict[tuple[Any, ...], int] = {}
         self.flushes: list[Callable[[StorageError | None], None]] = []
         self.markers: list[tuple[MarkersWanted, Callable[[], None]]] = []
-        self.waits_for_room = 0
+        self.waits: list[bool] = []  # For disk space, each time, or for a disk that works.
+        log_host = LogHost(
+            now_ms=self.now_ms,
+            set_timer=self.set_timer,
+            schedule_flush=lambda _, done: self.flushes.append(done),
+            wait_for_disk_space=lambda _, __: self.waits.append(True),
+            try_later=lambda _: self.waits.append(False),
+        )
+        self.durable_log = DurableLog(self.log, log_host)  # type: ignore[arg-type]
         self.runner = ShardRunner(
             self.kind,
             0,
-            self.log,  # type: ignore[arg-type]
+            self.durable_log,
             self,
-            lambda: None,
             max_batch_bytes=1 << 20,
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
@@ -78,14 +86,8 @@ class World:
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         """A test ends the turn."""
 
-    def schedule_flush(self, log: Any, done: Callable[[StorageError | None], None]) -> None:
-        self.flushes.append(done)
-
     def reload(self, runner: ShardRunner[Any]) -> None:
         """A test loads."""
-
-    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None:
-        self.waits_for_room += 1
 
     def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         self.markers.append((wanted, done))
@@ -153,7 +155,7 @@ def test_a_slow_disk_is_told_to_the_client_and_the_markers_wait_for_it(world: Wo
         world.time_ms += COMMIT_TIMEOUT_MS
         for key in [key for key, deadline_ms in world.timers.items() if deadline_ms <= world.time_ms]:
             del world.timers[key]
-            world.runner.timer_fired(*key[1:])
+            key[0].timer_fired(*key[1:])
     assert commit.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.markers == []
     world.log.flush()
@@ -191,14 +193,14 @@ def test_markers_that_are_written_while_there_is_no_room_count_when_there_is(wor
     world.ask(InitProducerIdRequest(transactional_id="other", transaction_timeout_ms=1), 5)
     world.flush(FULL)
     world.load()
-    assert world.waits_for_room == 1
+    assert world.waits == [True]
     assert world.ask(ADD, 3).answer.results_by_topic_v3_and_below[0].results_by_partition[
         0
     ].partition_error_code == (ErrorCode.COORDINATOR_NOT_AVAILABLE)
     (_, done) = world.markers[-1]
     done()
     assert world.state() is PREPARE_COMMIT
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert world.state() is COMPLETE_COMMIT
 
 

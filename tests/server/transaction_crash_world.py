@@ -39,7 +39,7 @@ READ_COMMITTED = 1
 
 
 class TransactionCrashWorld(CrashWorld):
-    """Implements `shard_runner.World` for both kinds of shards."""
+    """Implements `shard_runner.RunnerHost` for both kinds of shards."""
 
     def __init__(
         self, directory: Path, files: Files, policy: FlushPolicy = FlushPolicy.FSYNC, tolerant: bool = False
@@ -53,9 +53,8 @@ class TransactionCrashWorld(CrashWorld):
         self.transactions = ShardRunner(
             transaction_shards(self._new_shard),
             state.index,
-            state.log,
+            state.durable_log,
             host,
-            state.advanced,
             max_batch_bytes=1000,
             codec=Codec.NONE,
             commit_timeout_ms=5000,

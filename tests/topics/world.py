@@ -20,7 +20,7 @@ from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.server.topic_apis import topic_handlers
-from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
@@ -33,6 +33,7 @@ from protocol.messages import RESPONSES
 from protocol.records.records import Record, encode_batch
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
+from storage.log.durable_log import DurableLog, LogHost
 from storage.log.file_range import FileRange
 from storage.log.partition_log import PartitionLog
 
@@ -94,11 +95,18 @@ class World:
         self.wheel = TimingWheel(self.time_ms)
         self.purgatory = Purgatory(self.wheel)
         self.logs = LogDirectory.open(directory, self.files, node_id=1)
-        self.waiting_for_room: list[Partition] = []
-        self.waiting: list[Partition] = []
-        machinery = Machinery(self, self, self, lambda: self.wall, self._on_advanced, self)
+        self.waiting_for_space: dict[DurableLog, None] = {}
+        self.waiting: dict[DurableLog, None] = {}
+        host = LogHost(
+            now_ms=lambda: self.time_ms,
+            set_timer=self.set_timer,
+            schedule_flush=self.schedule,
+            wait_for_disk_space=lambda log, _: self.waiting_for_space.update({log: None}),
+            try_later=lambda log: self.waiting.update({log: None}),
+        )
+        services = PartitionServices(lambda _: host, self, self, lambda: self.wall, self._on_advanced)
         store = TopicStore(self.logs, self.files)
-        self.registry = TopicRegistry(store, self.settings, machinery, self)
+        self.registry = TopicRegistry(store, self.settings, services, self)
         self.registry.open({})
         self.broker = Broker(
             settings=self.settings,
@@ -133,18 +141,15 @@ class World:
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         self.queue.append(lambda: InlineWorkers().submit(work, done))
 
-    def wait_for_room(self, who: Partition, error: StorageError) -> None:
-        self.waiting_for_room.append(who)
-
-    def try_later(self, who: Partition) -> None:
-        self.waiting.append(who)
+    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+        raise AssertionError("the logs of topics have no deadlines")
 
     def try_again(self) -> None:
-        """Tell those who could not write that they may be lucky now."""
-        waiting = self.waiting_for_room + self.waiting
-        self.waiting_for_room, self.waiting = [], []
-        for who in waiting:
-            who.try_again()
+        """Have all logs that wait for the disk tried again."""
+        waiting = {**self.waiting_for_space, **self.waiting}
+        self.waiting_for_space, self.waiting = {}, {}
+        for log in waiting:
+            log.try_again()
         self.settle()
 
     def settle(self) -> None:
