@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from coordinator.topics.cut_back import CutBack
 from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode, OnDone
@@ -63,6 +64,7 @@ class Partition:
     __slots__ = (
         "_is_encoding",
         "_on_producers_known",
+        "_owns_log",
         "_queued",
         "_services",
         "durable_log",
@@ -91,10 +93,10 @@ class Partition:
         self._is_encoding = False  # A batch, which is appended next.
         self._queued: deque[Callable[[], None]] = deque()  # Appends that wait for that, or for the producers.
         self._on_producers_known: list[Callable[[], None]] = []  # Called when they have been read.
-        self.durable_log.listeners.append(self._on_flushed)
-        if topic not in SHARD_TOPICS:
-            self.durable_log.claim(self)
-            self._report(partition_log.failure)
+        self.durable_log.listeners.append(self._on_advanced)
+        self._owns_log = topic not in SHARD_TOPICS
+        if self._owns_log:
+            CutBack(topic, index, self.durable_log, services.workers, self._on_advanced).begin()
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -189,8 +191,7 @@ class Partition:
     @property
     def _may_read_producers(self) -> bool:
         """False while its log is recovered, or waits for that; a shard's log may be read meanwhile."""
-        owns_log = self.durable_log.is_owned_by(self)
-        return self.durable_log.state is ACTIVE if owns_log else self.log.is_open
+        return self.durable_log.state is ACTIVE if self._owns_log else self.log.is_open
 
     @property
     def must_queue(self) -> bool:
@@ -212,7 +213,7 @@ class Partition:
             log.error(
                 "producer state cannot be read", topic=self.topic, partition=self.index, error=str(error)
             )
-            if self.durable_log.is_owned_by(self):
+            if self._owns_log:
                 self.durable_log.take_offline(error)
         waiting, self._on_producers_known = self._on_producers_known, []
         for on_known in waiting:
@@ -271,50 +272,8 @@ class Partition:
         """Call `done` when all below `position` is durable: at once if it is, else after a flush."""
         self.durable_log.when_durable(position, done)
 
-    def _on_flushed(self) -> None:
-        """The durable end has moved."""
-        self._services.on_advanced(self)
-
-    # What its log asks of its owner.
-
-    def stage(self) -> None:
-        """Nothing is gathered here: every append is staged at once."""
-
-    def on_failed(self, error: Exception | None) -> ErrorCode:
-        """The log's epoch has ended; what producers sent counted what is cut off."""
-        if self.is_deleted:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self.log.producers.state = None
-        if error is not None and not (isinstance(error, StorageError) and error.is_no_room):
-            log.error("partition failed", topic=self.topic, partition=self.index, error=str(error))
-        return ErrorCode.KAFKA_STORAGE_ERROR
-
-    def recover(self, answer: ErrorCode) -> None:
-        """Cut the log back on a thread, or open it."""
-        epoch = self.durable_log.epoch
-        self._services.workers.submit(self.log.fail_back, lambda cut: self._on_cut_back(epoch, cut))
-
-    def _on_cut_back(self, epoch: int, cut: Future[None]) -> None:
-        if epoch != self.durable_log.epoch:
-            return  # Its topic was about to be deleted meanwhile.
-        try:
-            cut.result()
-        except StorageError as error:
-            self._report(error)
-            return
-        self._report(None)
-        if self.durable_log.state is ACTIVE:
-            self.on_resumed()
-
-    def _report(self, error: StorageError | None) -> None:
-        """Say what opening or cutting back came to; damage does not heal, and is left to an operator."""
-        self.durable_log.recovered(error)
-        if error is not None and not error.is_no_room:
-            log.error("partition stays offline", topic=self.topic, partition=self.index, error=str(error))
-
-    def on_resumed(self) -> None:
-        """It takes appends again; its end may have gone back, which parked fetches have to see."""
-        log.info("partition serves again", topic=self.topic, partition=self.index)
+    def _on_advanced(self) -> None:
+        """The durable end has moved, or the log has been cut back to it."""
         self._services.on_advanced(self)
 
     # The deletion of its topic.
@@ -329,8 +288,8 @@ class Partition:
 
     def release(self) -> None:
         """Its topic is gone: answer all that waits."""
-        self.durable_log.release_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._services.on_advanced(self)
+        self.durable_log.let_go(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._on_advanced()
 
 
 def leader_epoch_error(asked_epoch: int) -> ErrorCode:

@@ -36,7 +36,8 @@ from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode, OnDone
 from storage.files import StorageError
 from storage.log.config import FlushPolicy
-from storage.log.partition_log import OffsetOutOfRange, PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.log.reader import OffsetOutOfRange
 
 Deleted = Callable[[str, bytes], None]
 """Told name and id of a topic that is gone."""

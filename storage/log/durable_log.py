@@ -92,17 +92,15 @@ class DurableLog:
         self.listeners: list[Callable[[], None]] = []  # Called whenever the durable end has moved.
         self._host = host
         self._owner: LogOwner | None = None
-        self._queue = DurabilityQueue(None, self._set_timer)
+        self._queue = DurabilityQueue(None, _no_timer)
         self._flush_end = self.durable_offset  # Beyond the durable end while a flush is under way.
 
     def claim(self, owner: LogOwner, timeout_ms: int | None = None) -> None:
         """Give the log its owner, for good; nothing waits for the disk longer than `timeout_ms`."""
         assert self._owner is None, f"{self.log.directory.name} has an owner"
         self._owner = owner
-        self._queue = DurabilityQueue(timeout_ms, self._set_timer)
-
-    def is_owned_by(self, owner: object) -> bool:
-        return self._owner is owner
+        if timeout_ms is not None:
+            self._queue = DurabilityQueue(timeout_ms, self._set_timer)
 
     @property
     def owner(self) -> LogOwner:
@@ -260,13 +258,20 @@ class DurableLog:
         self._wait(None)
         self.flush()
 
-    def release_all(self, error: ErrorCode) -> None:
-        """Answer all that waits: nothing more becomes durable."""
+    def let_go(self, error: ErrorCode) -> None:
+        """The files are gone: answer all that waits, and let go of the owner, so that nothing is left of both."""
+        self.epoch += 1
         self._queue.fail(error)
+        self._owner = None
+        self.listeners.clear()
 
     def _transition(self, trigger: LogTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`."""
         self.state = next_state(self.state, trigger)
+
+
+def _no_timer(deadline_ms: int) -> None:
+    raise AssertionError("without a timeout there is no deadline")
 
 
 def _outcome(error: BaseException) -> LogTrigger:

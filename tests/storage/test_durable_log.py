@@ -424,7 +424,8 @@ def test_a_log_that_could_not_be_cut_back_is_recovered_before_it_serves(stage: S
     stage.end_flush()
     stage.files.fail_always("truncate", errno.ENOSPC)
     stage.end_recovery()
-    assert stage.log.failure is not None
+    failure = stage.log.failure
+    assert failure is not None
     assert (stage.state, stage.for_space) == (PAUSED, 2)
     stage.mend()
     stage.durable_log.try_again()
@@ -438,7 +439,7 @@ def test_a_bug_while_it_is_paused_does_not_make_space(stage: Stage) -> None:
     stage.mend()
     stage.end_recovery()
     stage.durable_log.fail(ZeroDivisionError())
-    assert stage.state is RECOVERING_FULL
+    assert (stage.state, stage.durable_log.epoch) == (RECOVERING_FULL, 2)
     stage.end_recovery()
     assert stage.state is PAUSED
 
@@ -484,8 +485,11 @@ def test_a_log_that_failed_while_its_topic_was_to_go_is_tried_again(stage: Stage
 def test_what_waits_for_a_log_that_is_gone_is_answered(stage: Stage) -> None:
     answers = stage.append()
     stage.durable_log.close()
-    stage.durable_log.release_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    stage.durable_log.let_go(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    stage.break_disk()
+    stage.end_flush()
+    assert (stage.state, stage.advanced) == (CLOSED, 0)
 
 
 # Anything at all.

@@ -53,7 +53,7 @@ def test_the_log_of_a_shard_is_recovered_by_its_shard(world: CrashWorld, runner:
     """To cut it back and serve on would leave the shard with what the log has lost."""
     log = log_of(world, runner)
     assert log is runner.durable_log
-    assert log.is_owned_by(runner)
+    assert log.owner is runner
     log.fail(ZeroDivisionError("ours"))
     assert (runner.state, log.state, len(world.queue)) == (LOADING, RECOVERING, 1)
     world.queue.popleft()()
