@@ -60,7 +60,7 @@ class Runtime:
         self.timers = KeyedTimers(self.wheel, _fire)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
-        """Who writes the markers of transactions, once there are topics."""
+        """Writes the markers of transactions, once there are topics."""
         self.runners: list[GroupRunner] = []  # Of groups,
         self.transaction_runners: list[ShardRunner[Any]] = []  # and of transactions.
         self.now_ms = clock.now_ms
@@ -169,7 +169,7 @@ class Runtime:
     # The end.
 
     def stop(self) -> None:
-        """Answer whoever is parked, flush what was appended, and wait until it is on the disk. Blocks.
+        """Answer what is parked, flush what was appended, and wait until it is on the disk. Blocks.
 
         From here on no timer fires and nothing is loaded.
         """
@@ -185,7 +185,7 @@ class Runtime:
 
 
 def _no_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
-    raise AssertionError(f"nobody writes markers: {wanted}")
+    raise AssertionError(f"nothing writes markers: {wanted}")
 
 
 def _fire(key: Any, now_ms: int) -> None:

@@ -31,8 +31,8 @@ LOADER_THREADS = 1
 the load takes as long, costs a third more CPU, and requests wait for two."""
 
 LOADING_SWITCH_S = 0.0005
-"""While shards load, whoever holds the interpreter hands it on after so long: a request waits for the loader
-about as long. With Python's 5 ms the median was seven."""
+"""While shards load, the thread that holds the interpreter hands it on after so long: a request waits for the
+loader about as long. With Python's 5 ms the median was seven."""
 
 USUAL_SWITCH_S = sys.getswitchinterval()
 """Read before anything loads: a loader that is dropped half-way leaves the short one behind."""

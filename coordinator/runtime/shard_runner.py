@@ -44,6 +44,7 @@ from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.log.durable_log import DurableLog
 from storage.log.log_states import ACTIVE as LOG_ACTIVE
+from storage.log.log_states import IllegalTransition
 
 log = structlog.get_logger("muster.shard")
 
@@ -409,6 +410,9 @@ class ShardRunner(Generic[S]):
 
     def _transition(self, trigger: ShardTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`. A shard is let go of with its state."""
-        self.state = TRANSITIONS[self.state, trigger]
+        try:
+            self.state = TRANSITIONS[self.state, trigger]
+        except KeyError:
+            raise IllegalTransition(f"shard {self.partition}: {trigger} in {self.state}") from None
         if self.state is not ACTIVE:
             self.shard = None

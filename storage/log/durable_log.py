@@ -2,7 +2,7 @@
 
 The one engine under the shards of the coordinator and the partitions of topics. Appends are staged in memory. One
 flush is under way at a time, and takes along all that was staged before it began: so a batch is as large as the
-disk is slow, and pipelined requests share a flush. When it has ended the durable end is moved, whoever waits up to
+disk is slow, and pipelined requests share a flush. When it has ended the durable end is moved, what waits up to
 there is answered in order, the next flush begins, and listeners are called.
 
 A failure ends an epoch: all that waits is answered with an error, what is not durable is cut off the log off the

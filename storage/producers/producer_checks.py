@@ -26,7 +26,7 @@ LAST_EPOCH: Final = 2**15 - 1
 EPOCH_BUMPED_SINCE: Final = 2  # The transaction version.
 
 MAX_VERIFICATIONS: Final = 10_000
-"""Per partition, of about 100 bytes: the oldest makes room, and whoever waits for it has to ask again."""
+"""Per partition, of about 100 bytes: the oldest makes room, and what waits for it has to ask again."""
 
 
 class ProducerError(Exception):

@@ -77,7 +77,7 @@ class FakeLog:
 
 
 class Asker:
-    """Whoever asked: keeps the answers."""
+    """The sender of a request: keeps the answers."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -182,7 +182,7 @@ class ShardWorld:
             self.runner.end_turn()
 
     def end_flush(self, error: StorageError | None = None) -> None:
-        """The oldest flush under way ends, and so does the turn in which the loop is told."""
+        """The oldest flush under way ends, and so does the turn in which the loop hears of it."""
         if error is None:
             self.log.flush()
         else:
