@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.runtime.shard_runner import ACTIVE, LOADING, NO_ROOM_ANSWER, ShardRunner, log
+from coordinator.runtime.shard_runner import ACTIVE, LOADING, NO_ROOM_ANSWER, ShardRunner
 from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker, encode_marker
@@ -68,11 +68,9 @@ class GroupRunner(ShardRunner[Shard]):
             batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
             self.durable_log.append(batch, wall_ms)
             self.shard.replay(marker, self.log.next_offset - 1)
-        except StorageError:  # The log has ended its epoch with it.
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        except Exception as error:  # As in every event.
-            log.exception("shard failed on a marker", partition=self.partition)
-            self.durable_log.fail(error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
+        except Exception as error:
+            self._fail_on(error, marker)
+            is_disk = isinstance(error, StorageError)
+            return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
         self._host.on_dirty(self)
         return ErrorCode.NONE

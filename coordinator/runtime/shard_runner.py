@@ -197,14 +197,15 @@ class ShardRunner(Generic[S]):
             return  # Of an epoch that has ended: what the log holds of it will be read again.
         try:
             self._carry_out(shard.handle(event, self._host.now_ms()))
-        except StorageError as error:
-            self.durable_log.fail(error)
-        except (
-            Exception
-        ) as error:  # Ours: this shard's soft state cannot be trusted any more, but the log can.
+        except Exception as error:
+            self._fail_on(error, event)
+
+    def _fail_on(self, error: Exception, event: object) -> None:
+        """The disk's fault, which ends the epoch; or ours: then the log can be trusted, and the soft state cannot."""
+        if not isinstance(error, StorageError):
             shard_event = repr(event)[:500]
             log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
-            self.durable_log.fail(error)
+        self.durable_log.fail(error)
 
     # Effects out, in the order of `Result`'s fields.
 
@@ -323,11 +324,8 @@ class ShardRunner(Generic[S]):
         """A flush begins: cut what is gathered."""
         try:
             self._open.cut(self._host.wall_ms())
-        except StorageError as error:
-            self.durable_log.fail(error)
-        except Exception as error:  # As in `_handle`.
-            log.exception("shard failed on a cut", partition=self.partition)
-            self.durable_log.fail(error)
+        except Exception as error:
+            self._fail_on(error, "cut")
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
         """The log's epoch has ended: forget the state.
@@ -359,7 +357,10 @@ class ShardRunner(Generic[S]):
     def on_resumed(self) -> None:
         """There is disk space: go on where it stopped; the shard learns that it may write again."""
         assert self.shard is not None, "a log that is paused has been read"
-        self._carry_out(self.shard.resume(self._host.now_ms()))
+        try:
+            self._carry_out(self.shard.resume(self._host.now_ms()))
+        except Exception as error:
+            self._fail_on(error, "resume")
         self._catch_up()
 
     # Loading and the end.

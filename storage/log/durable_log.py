@@ -250,7 +250,8 @@ class DurableLog:
         """Take nothing and flush nothing while the files go. What waits is answered by the flush under way."""
         if not self.is_closed:
             self._transition(LogTrigger.CLOSED)
-            self.epoch += self.state is CLOSED_FAILED  # A recovery that is under way comes to nothing.
+            if self.state is CLOSED_FAILED:
+                self.epoch += 1  # A recovery that is under way comes to nothing.
 
     def reopen(self) -> None:
         """The topic could not be deleted: go on, with what was staged before."""
