@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -23,7 +24,7 @@ from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.partitioning import partition_for
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.history.events import History
-from coordinator.history.topic import HistoryFlusherRouter, history_topic_config
+from coordinator.history.topic import history_topic_config
 from coordinator.history.writer import HistoryWriter
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.full_collections import FullCollections
@@ -47,7 +48,7 @@ from coordinator.topics.broker_configs import BrokerConfig, broker_config, with_
 from coordinator.topics.config_values import InvalidConfig
 from coordinator.topics.dynamic_kinds import overrides_of
 from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.registry import PartitionCountMismatch, TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
@@ -57,8 +58,8 @@ from coordinator.transactions.transaction_settings import TransactionDeps, Trans
 from coordinator.upkeep.cleaner import Cleaner
 from coordinator.upkeep.internal_topics import COUNT_OPTION, InternalTopics
 from coordinator.upkeep.maintenance import Intervals, Maintenance
+from storage.directory.disk_space import probe_disk_space
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
-from storage.directory.room import probe_room
 from storage.files import Files, StorageError
 from storage.flusher import Flusher
 from storage.log.config import FlushPolicy
@@ -140,7 +141,7 @@ class Daemon:
             self._flusher,
             self._record_history,
             settings.offsets_load_buffer_size,
-            probe_room=lambda: probe_room(files, directory.path),
+            probe_disk_space=lambda: probe_disk_space(files, directory.path),
         )
         self.registry = self._open_registry(directory, files)
         self._maintenance = Maintenance(
@@ -157,20 +158,20 @@ class Daemon:
         self._on_altered(self.registry.settings)
 
     def _open_registry(self, directory: LogDirectory, files: Files) -> TopicRegistry:
-        flusher = HistoryFlusherRouter(self._flusher, self._history_flusher)
-        machinery = Machinery(
-            flusher=flusher,
+        host = self.runtime.log_host
+        hosts = {HISTORY_TOPIC: replace(host, schedule_flush=self._history_flusher.schedule)}
+        services = PartitionServices(
+            log_host=lambda topic: hosts.get(topic, host),
             workers=self._readers,
             encoder=self._encoder,
             wall_ms=self._clock.wall_ms,
             on_advanced=self._on_advanced,
-            outages=self.runtime.outages,
         )
         settings = topic_settings(self._settings, directory.properties.cluster_id)
         policy = FlushPolicy(self._settings.muster_flush_policy)
         try:
             store = TopicStore(directory, files)
-            registry = TopicRegistry(store, settings, machinery, self._workers)
+            registry = TopicRegistry(store, settings, services, self._workers)
             registry.open({GROUP_METADATA_TOPIC: policy, TRANSACTION_STATE_TOPIC: policy})
         except (StorageError, InvalidConfig) as error:
             raise StartupError(f"the topics in {directory.path} cannot be opened: {error}") from error

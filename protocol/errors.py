@@ -4,7 +4,9 @@
 them a situation calls for is the handlers' business.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
+from typing import TypeAlias
 
 
 class DecodeError(ValueError):
@@ -153,3 +155,7 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+
+OnDone: TypeAlias = Callable[[ErrorCode], None]
+"""Called once with the outcome of what was asked for: NONE, or why it failed."""

@@ -120,7 +120,7 @@ def test_producers_are_written_down_with_the_checkpoint(
     timers.fire()
     assert [path.stem for path in directory.glob("*.snapshot")] == [f"{2:020d}"]
     produce(world, batch(b"x" * 2000))
-    partition.is_deleted = True  # Its files are going.
+    partition.close()  # Its files are going.
     timers.fire()
     assert len(list(directory.glob("*.snapshot"))) == 1
 

@@ -91,7 +91,7 @@ def test_a_log_that_the_disk_would_not_let_us_use_is_tried_again_after_ten_secon
 def test_a_full_disk_is_probed_once_a_second_for_all_that_wait(world: World) -> None:
     logs = [Waiting(world), Waiting(world)]
     for log in logs:
-        world.outages.wait_for_room(log, NO_ROOM)
+        world.outages.wait_for_disk_space(log, NO_ROOM)
     world.advance_to(BEGIN_MS + 3 * PROBE_MS)
     world.has_room = True
     world.advance_to(BEGIN_MS + 10 * PROBE_MS)
@@ -103,7 +103,7 @@ def test_a_full_disk_is_probed_once_a_second_for_all_that_wait(world: World) -> 
 def test_a_stop_has_nothing_tried_any_more(world: World) -> None:
     log = Waiting(world)
     world.outages.try_later(log)
-    world.outages.wait_for_room(log, NO_ROOM)
+    world.outages.wait_for_disk_space(log, NO_ROOM)
     world.outages.stop()
     world.has_room = True
     world.advance_to(BEGIN_MS + PROMISED_MS)

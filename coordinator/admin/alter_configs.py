@@ -18,11 +18,11 @@ from coordinator.topics.dynamic_kinds import CHANGEABLE
 from coordinator.topics.dynamic_settings import text_of
 from coordinator.topics.names import GROUP_EVENTS_TOPIC, is_internal, name_problem
 from coordinator.topics.refusal import Countdown, Refused
-from coordinator.topics.registry import DEFAULTS, Done, TopicRegistry
+from coordinator.topics.registry import DEFAULTS, TopicRegistry
 from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import KAFKA_DEFAULTS, TOPIC_KEYS, default_text, topic_config
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -46,7 +46,7 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
 ELECTED_BY: Final = "min.insync.replicas"
 """A setting that elections go by: Kafka lets it be set for all nodes together, and for no single one."""
 
-BeginChange = Callable[[Done], None]
+BeginChange = Callable[[OnDone], None]
 """Begins a change, and calls what it is given with the outcome. Raises Refused."""
 
 
@@ -131,7 +131,9 @@ def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only
 # Topics.
 
 
-def _alter_topic(registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: Done) -> None:
+def _alter_topic(
+    registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: OnDone
+) -> None:
     """Check in Kafka's order: the name, the settings, whether the topic exists; then alter it. Raises Refused."""
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -194,7 +196,7 @@ def _check_broker(name: str, node_id: int) -> None:
 
 
 def _alter_defaults(
-    registry: TopicRegistry, of_node: bool, change: Change, validate_only: bool, done: Done
+    registry: TopicRegistry, of_node: bool, change: Change, validate_only: bool, done: OnDone
 ) -> None:
     """Change what was set for this node, or for all. Raises Refused."""
     before = registry.settings.dynamic

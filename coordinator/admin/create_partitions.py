@@ -7,9 +7,8 @@ from collections import Counter
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.assignments import assignment_problem, placement_problem
 from coordinator.topics.refusal import Countdown, Refused
-from coordinator.topics.registry import Done
 from coordinator.topics.topic import Topic
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -44,7 +43,7 @@ def handle(broker: Broker, request: CreatePartitionsRequest, pending: ClientRequ
     countdown.seal()
 
 
-def _on_grown(result: CreatePartitionsTopicResult, countdown: Countdown) -> Done:
+def _on_grown(result: CreatePartitionsTopicResult, countdown: Countdown) -> OnDone:
     def on_grown(error: ErrorCode) -> None:
         result.error_code = error
         countdown.end()

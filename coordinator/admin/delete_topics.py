@@ -10,10 +10,9 @@ from collections import Counter
 
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.refusal import Countdown, Refused
-from coordinator.topics.registry import Done
 from coordinator.topics.topic import Topic
 from protocol.codec.primitives import ZERO_UUID
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -54,7 +53,7 @@ def handle(broker: Broker, request: DeleteTopicsRequest, pending: ClientRequest)
     countdown.seal()
 
 
-def _on_deleted(result: DeletableTopicResult, countdown: Countdown) -> Done:
+def _on_deleted(result: DeletableTopicResult, countdown: Countdown) -> OnDone:
     def on_deleted(error: ErrorCode) -> None:
         result.error_code = error
         countdown.end()

@@ -38,7 +38,7 @@ class Mark:
             return 0
         came_bytes = partition.flushed_bytes - self.flushed_bytes
         if came_bytes <= 0:
-            return None  # A shard of the coordinator wrote past `Partition`, which counted nothing.
+            return None  # Flushed, but the loop has not heard of it: not counted yet.
         return min(came_bytes, self.max_bytes)
 
 

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.names import GROUP_METADATA_TOPIC, SHARD_TOPICS
 from coordinator.topics.topic_lookup import TopicLookup
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker
-
-Written = Callable[[ErrorCode], None]
-"""Called with NONE once the marker is durable, or with the reason why it is not."""
 
 
 class MarkerWriter(Protocol):
     """A partition, or the runner of a shard."""
 
-    def write_marker(self, marker: Marker, done: Written) -> None: ...
+    def write_marker(self, marker: Marker, done: OnDone) -> None: ...
 
 
 class Markers:
@@ -35,7 +32,7 @@ class Markers:
         self._topics = topics
         self._offsets_runner = offsets_runner
 
-    def write(self, marker: Marker, topic: str, index: int, done: Written) -> None:
+    def write(self, marker: Marker, topic: str, index: int, done: OnDone) -> None:
         """Append `marker` to a partition; `done` is called once it is durable.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION (it is not there, or it is a log of the daemon's own that takes no
@@ -49,7 +46,7 @@ class Markers:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif topic == GROUP_METADATA_TOPIC and self._offsets_runner is not None:
             self._offsets_runner(index).write_marker(marker, done)
-        elif partition.has_writer:
+        elif topic in SHARD_TOPICS:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             partition.write_marker(marker, done)

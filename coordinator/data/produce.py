@@ -24,7 +24,6 @@ from coordinator.data.produce_verification import ADDS_SINCE, ask, refusal
 from coordinator.data.recompression import recompressed
 from coordinator.data.transaction_verifier import Outcomes
 from coordinator.topics.partition import Partition
-from coordinator.topics.producer_checks import ProducerError, Verification, check_batch, check_verified
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import Compression
@@ -49,6 +48,12 @@ from protocol.records.batch import (
 from protocol.topic_partition import TopicPartition
 from storage.files import StorageError
 from storage.log.partition_log import BatchTooLarge
+from storage.producers.producer_checks import (
+    ProducerError,
+    ProducerVerification,
+    check_batch,
+    check_verified,
+)
 from storage.producers.producer_state import ProducerState
 
 TOPIC_IDS_SINCE: Final = 13
@@ -98,7 +103,7 @@ class Unverified:
     topic: Topic
     partition: Partition
     batch: Batch
-    verification: Verification
+    verification: ProducerVerification
 
     @property
     def name(self) -> TopicPartition:
@@ -247,7 +252,7 @@ class _Produce:
         ask(self._broker, verifier, producer, partitions, version, on_verified)
 
     def _append(
-        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: ProducerVerification | None
     ) -> None:
         """Stage the batch, unless it is a duplicate; then wait for the disk."""
         try:
@@ -256,10 +261,10 @@ class _Produce:
             self._refuse(slot, partition, refused)
             return
         slot.answer.log_start_offset = partition.log_start_offset
-        partition.await_durable(position, lambda error: self._on_durable(slot, error))
+        partition.when_durable(position, lambda error: self._on_durable(slot, error))
 
     def _stage(
-        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: Verification | None
+        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: ProducerVerification | None
     ) -> int:
         """Stage the batch; return up to which offset the answer needs the log durable. Raises Refused."""
         if error := partition.append_error:

@@ -1,17 +1,11 @@
-"""How the topic `__group_events` is kept on the disk: its settings, and a flusher of its own.
+"""How the topic `__group_events` is kept on the disk: its settings.
 
 Knows no events: those are in `events`, and `writer` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
-
-from coordinator.history.events import TOPIC
-from storage.files import StorageError
-from storage.flusher import Flusher
-from storage.log.partition_log import PartitionLog
 
 BATCH_BYTES: Final = 1 << 20
 """The largest batch of events, whatever clients' may be: twice of where their writer cuts."""
@@ -39,16 +33,3 @@ def history_topic_config(retention_ms: int, retention_bytes: int) -> dict[str, s
 
 def _segment(retention: int, least: int, most: int) -> int:
     return most if retention < 0 else min(max(retention // SEGMENTS_KEPT, least), most)
-
-
-class HistoryFlusherRouter:
-    """Routes logs to flushers: the history has one of its own, so that no other log waits behind its disk."""
-
-    def __init__(self, others: Flusher, history: Flusher) -> None:
-        self._others = others
-        self._history = history
-
-    def schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
-        """Schedule a flush of `log` on its flusher, as `Flusher.schedule` does."""
-        is_history = log.directory.name.rpartition("-")[0] == TOPIC
-        (self._history if is_history else self._others).schedule(log, done)

@@ -1,9 +1,9 @@
 """The daemon's two times, read here and nowhere else.
 
 `now_ms()` is monotonic and drives every deadline. It leaves out the time in which this process did
-not run (a paused VM, SIGSTOP, a long collection), so every deadline moves with it and nobody is expired
-for our own sleep. The loop says by when it means to be awake again; whoever reads the clock long after
-that, be it for a request or a timer, is the first to know that there was a stall. `wall_ms()` is the time
+not run (a paused VM, SIGSTOP, a long collection), so every deadline moves with it and no member is
+expired for our own sleep. The loop says by when it means to be awake again; what reads the clock long after
+that, be it for a request or a timer, is the first to see that there was a stall. `wall_ms()` is the time
 of day, for what is stored.
 """
 

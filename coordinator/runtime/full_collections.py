@@ -20,7 +20,7 @@ DUE: Final = 100
 """Collections of what is younger since the last of all: after so many another is worth it."""
 
 OVERDUE: Final = 1_000
-"""After so many it comes, whoever connects: what is kept without need has a bound."""
+"""After so many it comes, whatever connects: what is kept without need has a bound."""
 
 QUIET_MS: Final = 1_000
 """Without a new connection, before it is believed that no more of them come."""

@@ -2,20 +2,19 @@
 
 A transaction that committed offsets has its records in this log, and ends with a control batch in the same log. So
 the marker is written behind the batch that is open, replayed like a record, and is done when it is durable: from
-then on whoever asks is told what it decided, and nobody before.
+then on, and no sooner, answers show what it decided.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from coordinator.runtime.held import Done
-from coordinator.runtime.shard_runner import NO_ROOM_ANSWER, ShardRunner, ShardState
+from coordinator.runtime.shard_runner import ACTIVE, LOADING, NO_ROOM_ANSWER, ShardRunner
 from coordinator.shard.shard import Shard
-from coordinator.topics.producer_checks import ProducerError, check_marker
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker, encode_marker
 from storage.files import StorageError
+from storage.producers.producer_checks import ProducerError, check_marker
 
 MARKER_ANSWER: Final = dict.fromkeys(
     (
@@ -25,14 +24,14 @@ MARKER_ANSWER: Final = dict.fromkeys(
     ),
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""Whoever writes markers knows partitions, not their coordinators; it asks again on this one."""
+"""What writes markers knows partitions, not their coordinators; it asks again on this one."""
 
 
 class GroupRunner(ShardRunner[Shard]):
     """Drives one shard of groups; all calls on the event-loop thread."""
 
-    def write_marker(self, marker: Marker, done: Done) -> None:
-        """End the transaction of the marker's producer here; `done` is told when that is durable.
+    def write_marker(self, marker: Marker, done: OnDone) -> None:
+        """End the transaction of the marker's producer here; `done` is called when that is durable.
 
         Errors: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and, to be tried again,
         NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
@@ -43,13 +42,15 @@ class GroupRunner(ShardRunner[Shard]):
         if error:
             done(MARKER_ANSWER.get(error, error))
         else:
-            self._hold(lambda outcome: done(MARKER_ANSWER.get(outcome, outcome)))
+            self.durable_log.when_durable(
+                self.position, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))
+            )
 
     def _marker_error(self, marker: Marker) -> ErrorCode:
-        if self.shard is None:
-            is_loading = self.state is ShardState.LOADING
+        if self.state is not ACTIVE:
+            is_loading = self.state is LOADING
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
-        if self._is_full:
+        if not self.may_write:
             return NO_ROOM_ANSWER
         state = self.log.producers.state
         assert state is not None, "a shard is loaded with the producers of its log"
@@ -61,15 +62,15 @@ class GroupRunner(ShardRunner[Shard]):
 
     def _append_marker(self, marker: Marker) -> ErrorCode:
         assert self.shard is not None
-        wall_ms = self._world.wall_ms()
+        wall_ms = self._host.wall_ms()
         try:
             self._open.cut(wall_ms)
             batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
-            self.log.append(batch, wall_ms=wall_ms)
+            self.durable_log.append(batch, wall_ms)
             self.shard.replay(marker, self.log.next_offset - 1)
-        except Exception as error:  # Ours or the log's, as in every event.
+        except Exception as error:
             self._fail_on(error, marker)
             is_disk = isinstance(error, StorageError)
             return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
-        self._note_dirty()
+        self._host.on_dirty(self)
         return ErrorCode.NONE

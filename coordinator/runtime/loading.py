@@ -34,7 +34,7 @@ def load_shard(
 ) -> Loaded[S]:
     """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring it to life.
 
-    Runs on a thread: nobody else has `shard` yet. With `cut_back` what is not durable is cut off first,
+    Runs on a thread: nothing else has `shard` yet. With `cut_back` what is not durable is cut off first,
     after a failed flush; if there is no room even for that, what is durable can be read all the same.
     Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps the shard from loading
     past it.

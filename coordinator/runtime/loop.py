@@ -23,6 +23,7 @@ from coordinator.runtime.outages import Outages
 from coordinator.runtime.shard_loader import ShardLoader
 from coordinator.runtime.shard_runner import ShardRunner
 from storage.flusher import Flusher
+from storage.log.durable_log import LogHost
 
 log = structlog.get_logger("muster.runtime")
 
@@ -41,11 +42,11 @@ class Runtime:
         record_history: Callable[[tuple[GroupEvent, ...]], None],
         load_buffer_bytes: int,
         loop: asyncio.AbstractEventLoop | None = None,
-        probe_room: Callable[[], None] = lambda: None,
+        probe_disk_space: Callable[[], None] = lambda: None,
     ) -> None:
         """`loop` is the running one, unless a simulation brings its own.
 
-        `probe_room` raises StorageError while the disk is full; it may block.
+        `probe_disk_space` raises StorageError while the disk is full; it may block.
         """
         self._clock = clock
         self._flusher = flusher
@@ -59,15 +60,20 @@ class Runtime:
         self.timers = KeyedTimers(self.wheel, _fire)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
-        """Who writes the markers of transactions, once there are topics."""
+        """Writes the markers of transactions, once there are topics."""
         self.runners: list[GroupRunner] = []  # Of groups,
         self.transaction_runners: list[ShardRunner[Any]] = []  # and of transactions.
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
-        self.schedule_flush = flusher.schedule
-        self._loader = ShardLoader(self._loop, clock, load_buffer_bytes, lambda: self.outages)
-        self.outages = Outages(self, probe_room, self._loader.run)
-        self.wait_for_room = self.outages.wait_for_room
+        self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
+        self.outages = Outages(self, probe_disk_space, self._loader.run)
+        self.log_host = LogHost(
+            now_ms=clock.now_ms,
+            set_timer=self.set_timer,
+            schedule_flush=flusher.schedule,
+            wait_for_disk_space=self.outages.wait_for_disk_space,
+            try_later=self.outages.try_later,
+        )
 
     def runner_for(self, group_id: str) -> GroupRunner:
         """The shard that owns `group_id`."""
@@ -157,13 +163,13 @@ class Runtime:
             self._loader.open(runner)
 
     def reload(self, runner: ShardRunner[Any]) -> None:
-        """Cut what is not durable off `runner`'s log and read its state anew, on a thread."""
+        """Cut what is not durable off `runner`'s log and read its state again, on a thread."""
         self._loader.load(runner, cut_back=True)
 
     # The end.
 
     def stop(self) -> None:
-        """Answer whoever is parked, flush what was appended, and wait until it is on the disk. Blocks.
+        """Answer what is parked, flush what was appended, and wait until it is on the disk. Blocks.
 
         From here on no timer fires and nothing is loaded.
         """
@@ -179,7 +185,7 @@ class Runtime:
 
 
 def _no_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
-    raise AssertionError(f"nobody writes markers: {wanted}")
+    raise AssertionError(f"nothing writes markers: {wanted}")
 
 
 def _fire(key: Any, now_ms: int) -> None:

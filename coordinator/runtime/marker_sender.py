@@ -2,8 +2,8 @@
 
 A partition that cannot take its marker now, because its disk is full or has its moods, is tried again; all
 those together once in a while. One that is gone needs none, nor does one whose producer has moved on. One that
-knows a later coordinator, in a log that Kafka wrote or by a marker from outside, is told of a later one
-yet: there is no other any more. After a restart the shards ask anew for what was not finished.
+knows a later coordinator, in a log that Kafka wrote or by a marker from outside, is shown a later one
+yet: there is no other any more. After a restart the shards ask again for what was not finished.
 
 A shard that failed and was read again asks again as well. What it asked for before is then given up: a marker of
 that which came late would end the producer's next transaction, which in the classic protocol has the same epoch.
@@ -35,7 +35,7 @@ NEEDS_NONE: Final = frozenset(
 """With these a partition is done."""
 
 Write = Callable[[Marker, str, int, Callable[[ErrorCode], None]], None]
-"""Writes a marker to one partition, and tells the outcome when it is durable."""
+"""Writes a marker to one partition, and reports the outcome when it is durable."""
 
 
 class Timers(Protocol):
@@ -46,7 +46,7 @@ class Timers(Protocol):
 
 
 LAST_EPOCH: Final = 2**31 - 1
-"""Of coordinators. Whoever refuses this one as well has to wait, which cannot be."""
+"""Of coordinators. What refuses this one as well has to wait, which cannot be."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class MarkerSender:
         self._newest: dict[Any, Sending] = {}  # By `then`, which names the transaction.
 
     def write(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
-        """Tell `done`, in a later turn, when the marker is on every partition that needs it."""
+        """Call `done`, in a later turn, when the marker is on every partition that needs it."""
         sending = Sending(wanted, done, len(wanted.partitions))
         if not wanted.partitions:
             self._post(done)

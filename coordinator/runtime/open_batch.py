@@ -1,7 +1,7 @@
 """The batch that is still open: what a shard's handlers wrote and the log does not have yet.
 
 It is cut when its runner says so, or when the next records would make it too large. This knows neither the shard
-nor the disk's moods: what the log raises is its caller's.
+nor what becomes of the log: what that raises is its caller's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from coordinator.effects import ProducerAndEpoch
 from protocol.records.records import BATCH_OVERHEAD, Codec, Record, encode_batch
 from protocol.records.run import RecordRun
-from storage.log.partition_log import PartitionLog
+from storage.log.durable_log import DurableLog
 
 RECORD_OVERHEAD_BYTES = 24
 """At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
@@ -23,8 +23,9 @@ BASE_SEQUENCE = 0
 class OpenBatch:
     """Gathers records for one log."""
 
-    def __init__(self, partition_log: PartitionLog, max_batch_bytes: int, codec: Codec) -> None:
-        self._log = partition_log
+    def __init__(self, durable_log: DurableLog, max_batch_bytes: int, codec: Codec) -> None:
+        self._durable_log = durable_log
+        self._log = durable_log.log
         self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
         self._codec = codec
         self._gathered: list[Record | RecordRun] = []
@@ -66,7 +67,7 @@ class OpenBatch:
         if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
             batch = self._encode(Codec.NONE)
         self.forget()
-        self._log.append(batch, wall_ms=wall_ms)
+        self._durable_log.append(batch, wall_ms)
 
     def _encode(self, codec: Codec) -> bytearray:
         base_offset = self._log.next_offset

@@ -1,6 +1,7 @@
 """Shards are read from their logs here, on a thread of their own: at the start, and again after a failure.
 
-Each serves as soon as it has been read, whatever becomes of the others. Meanwhile the interpreter is handed on
+Each serves as soon as it has been read, whatever becomes of the others; one that cannot be read serves nothing
+until its log is tried again. Meanwhile the interpreter is handed on
 more often than usual, so that requests do not wait for the loader.
 """
 
@@ -11,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,10 @@ import structlog
 
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import Loaded, load_shard
-from coordinator.runtime.outages import Outages
-from coordinator.runtime.shard_runner import ShardRunner, ShardState
+from coordinator.runtime.shard_runner import ShardRunner
 from protocol.errors import DecodeError
 from protocol.records.records import CorruptBatch
-from storage.files import CorruptSegment, StorageError
+from storage.files import StorageError
 
 log = structlog.get_logger("muster.runtime")
 
@@ -32,36 +31,20 @@ LOADER_THREADS = 1
 the load takes as long, costs a third more CPU, and requests wait for two."""
 
 LOADING_SWITCH_S = 0.0005
-"""While shards load, whoever holds the interpreter hands it on after so long: a request waits for the loader
-about as long. With Python's 5 ms the median was seven."""
+"""While shards load, the thread that holds the interpreter hands it on after so long: a request waits for the
+loader about as long. With Python's 5 ms the median was seven."""
 
 USUAL_SWITCH_S = sys.getswitchinterval()
 """Read before anything loads: a loader that is dropped half-way leaves the short one behind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
-    """Waits in `Outages` for a disk that would not let a shard's log be read."""
-
-    loader: ShardLoader
-    runner: ShardRunner[Any]
-
-    def try_again(self) -> None:
-        """Unless it serves by now: another reading would cut off what it has appended since."""
-        if self.runner.state is ShardState.FAILED:
-            self.loader.load(self.runner, cut_back=True)
-
-
 class ShardLoader:
     """All methods run on the event-loop thread, which is `loop`'s."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, buffer_bytes: int, outages: Callable[[], Outages]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, buffer_bytes: int) -> None:
         self._loop = loop
         self._clock = clock
         self._buffer_bytes = buffer_bytes
-        self._outages = outages
         self._threads = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
         self._loading: Counter[str] = Counter()  # How many shards of each kind,
         self._records: Counter[str] = Counter()  # what they had in their logs,
@@ -105,24 +88,22 @@ class ShardLoader:
             self._skipped[name] += done.result().skipped
             runner.start(done.result())
         else:
-            self._give_up(runner, error)
+            _report(runner, error)
+            runner.on_load_failed(error)
         if not self._loading[name]:
             log.info(f"{name} loaded", records=self._records.pop(name, 0), skipped=self._skipped.pop(name, 0))
         if not self._loading.total():
             sys.setswitchinterval(USUAL_SWITCH_S)
-
-    def _give_up(self, runner: ShardRunner[Any], error: BaseException) -> None:
-        """The shard does not serve; the others go on. What may be the disk's mood is tried again later."""
-        is_known = isinstance(error, (StorageError, CorruptBatch, DecodeError))
-        trace = None if is_known else error  # A bug of ours, in the replay.
-        what = f"{runner.kind.partition_name} cannot be loaded"
-        log.error(what, partition=runner.partition, error=str(error), exc_info=trace)
-        runner.gave_up()
-        if isinstance(error, StorageError) and not isinstance(error, CorruptSegment):
-            self._outages().try_later(Reload(self, runner))
 
     def stop(self) -> None:
         """Load nothing any more; waits for what is being read."""
         self._is_stopped = True
         self._threads.shutdown(cancel_futures=True)
         sys.setswitchinterval(USUAL_SWITCH_S)
+
+
+def _report(runner: ShardRunner[Any], error: BaseException) -> None:
+    is_known = isinstance(error, (StorageError, CorruptBatch, DecodeError))
+    trace = None if is_known else error  # A bug of ours, in the replay.
+    what = f"{runner.kind.partition_name} cannot be loaded"
+    log.error(what, partition=runner.partition, error=str(error), exc_info=trace)

@@ -1,14 +1,13 @@
 """One shard and its log: carries out what the shard asks for, and keeps replies behind the disk.
 
-The records of all events of a turn gather into one batch; it is cut when the log has no flush under
-way, so a batch is as large as the disk is slow and nothing waits for a fixed linger. State is replayed
-at once; a reply leaves when the log is durable up to what its handler had seen, or says an error when that
-takes too long. A disk error fails the shard: everybody who waits is answered with the mapped error and the
-state is read again from the log.
+The records of all events of a turn gather into one batch; it is cut when the log begins a flush, so nothing
+waits for a fixed linger. State is replayed at once; a reply leaves when the log is durable up to what its handler
+had seen, or is an error when that takes too long. A failure of the log, or a bug in the shard, ends the log's
+epoch (`DurableLog`): all that waits is answered with the mapped error, and the state is read again from the log.
 
-When the disk was full, the shard then stands still until there is room: requests that may write are refused
-before they are looked at, and timers wait. So no handler has to know, and nothing is forgotten that could
-not be written. Heartbeats, fetches and whatever else only reads go on.
+While the log is paused for want of disk space, requests that may write are refused before they are looked at,
+and timers wait. So no handler has to know, and nothing is forgotten that could not be written. Heartbeats,
+fetches and whatever else only reads go on.
 """
 
 from __future__ import annotations
@@ -37,14 +36,15 @@ from coordinator.effects import (
     TimerFired,
     TopicDeleted,
 )
-from coordinator.runtime.held import Done, HeldQueue
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.open_batch import OpenBatch
 from coordinator.runtime.shard_kind import S, ShardKind
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records.records import Codec
 from storage.files import StorageError
-from storage.log.partition_log import PartitionLog
+from storage.log.durable_log import DurableLog
+from storage.log.log_states import ACTIVE as LOG_ACTIVE
+from storage.log.log_states import IllegalTransition
 
 log = structlog.get_logger("muster.shard")
 
@@ -53,7 +53,7 @@ NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 (which finds us). So is NOT_COORDINATOR, but that would say there is another one."""
 
 
-class World(Protocol):
+class RunnerHost(Protocol):
     """What a runner needs of the runtime."""
 
     def now_ms(self) -> int: ...
@@ -61,27 +61,50 @@ class World(Protocol):
     def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
     def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
-    def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
-    def wait_for_room(self, runner: ShardRunner[Any], error: StorageError) -> None: ...
     def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None: ...
 
 
 class ShardState(Enum):
-    LOADING = auto()
-    ACTIVE = auto()
-    FAILED = auto()
+    """Of a runner: whether it has a shard, and why not."""
+
+    LOADING = auto()  # The log is read: the first time, or again after a failure.
+    ACTIVE = auto()  # There is a shard; there is none in any other state.
+    FAILED = auto()  # The log could not be read, which may be tried again.
+    CLOSED = auto()  # The daemon stops.
 
 
-class Overdue:
-    """The name of a runner's own timer, among those of its shard: the first of what it holds is overdue."""
+class ShardTrigger(Enum):
+    """What happens to a runner."""
+
+    LOADED = auto()
+    LOAD_FAILED = auto()
+    LOG_FAILED = auto()  # The log's epoch has ended.
+    STOPPED = auto()
 
 
-OVERDUE: Final = Overdue()
+LOADING: Final = ShardState.LOADING
+ACTIVE: Final = ShardState.ACTIVE
+FAILED: Final = ShardState.FAILED
+CLOSED: Final = ShardState.CLOSED
+
+TRANSITIONS: Final = {
+    (LOADING, ShardTrigger.LOADED): ACTIVE,
+    (FAILED, ShardTrigger.LOADED): ACTIVE,
+    (LOADING, ShardTrigger.LOAD_FAILED): FAILED,
+    (FAILED, ShardTrigger.LOAD_FAILED): FAILED,
+    (ACTIVE, ShardTrigger.LOG_FAILED): LOADING,
+    (
+        FAILED,
+        ShardTrigger.LOG_FAILED,
+    ): FAILED,  # Another attempt: its clients look for a coordinator meanwhile.
+    **{(state, ShardTrigger.STOPPED): CLOSED for state in ShardState},
+    **{(CLOSED, trigger): CLOSED for trigger in ShardTrigger},
+}
 
 
-class Asked(NamedTuple):
-    """What was asked, kept while it is unanswered: an error reply has the shape of its request."""
+class PendingRequest(NamedTuple):
+    """A request, kept while it is unanswered: an error reply has the shape of its request."""
 
     reply_to: Any
     request: Any
@@ -89,109 +112,100 @@ class Asked(NamedTuple):
 
 
 class ShardRunner(Generic[S]):
-    """Drives one shard on one `PartitionLog`; all calls on the event-loop thread."""
+    """Drives one shard on one log, which it owns; all calls on the event-loop thread."""
 
     def __init__(
         self,
         kind: ShardKind[S],
         partition: int,
-        partition_log: PartitionLog,
-        world: World,
-        on_durable: Callable[[], None],
+        durable_log: DurableLog,
+        host: RunnerHost,
         *,
         max_batch_bytes: int,
         codec: Codec,
         commit_timeout_ms: int,
     ) -> None:
-        """`on_durable` is told whenever the log's durable end has moved: consumers may read that far."""
         self.kind = kind
         self.partition = partition
-        self.log = partition_log
-        self.state = ShardState.LOADING
+        self.durable_log = durable_log
+        self.log = durable_log.log
+        self.state = LOADING
         self.shard: S | None = None
-        self._world = world
-        self._on_durable = on_durable
-        self._open = OpenBatch(partition_log, max_batch_bytes, codec)
-        self._is_dirty = False  # Something was written that no flush has been asked for yet.
-        self._is_flushing = False
-        # As the loop knows it: the log's own moves on another thread, ahead of the last stable offset.
-        self._durable_offset = 0
-        self._held = HeldQueue(commit_timeout_ms, self._set_overdue_timer)
-        # Request and API version of whoever is parked. Weak, so nothing in it may name the key: a request whose
+        self._host = host
+        self._open = OpenBatch(durable_log, max_batch_bytes, codec)
+        # Request and API version of what is parked. Weak, so nothing in it may name the key: a request whose
         # connection is gone, and that no member holds any more, needs no answer.
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
-        self._current: Asked | None = None
-        self._is_full = False  # Of the disk: nothing is written until there is room.
+        self._current: PendingRequest | None = None
         # What came while not serving, or not writing; as many as topics can be deleted meanwhile, or
         # transactions were being ended before.
         self._missed: list[TopicDeleted | MarkersWritten] = []
         self._late_timers: dict[Hashable, None] = {}
-        self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
+        durable_log.claim(self, commit_timeout_ms)
 
     # Events in.
 
     def request(self, request: Any, context: RequestContext) -> None:
         """Handle one request of what lives here; it is answered through `context.reply_to`."""
-        asked = Asked(context.reply_to, request, context.api_version)
-        if self.shard is None:
-            self._refuse(asked)
+        pending = PendingRequest(context.reply_to, request, context.api_version)
+        if self.state is not ACTIVE:
+            is_loading = self.state is LOADING
+            error = self.kind.loading_answer(request) if is_loading else ErrorCode.NOT_COORDINATOR
+            self._fail_one(pending, error)
             return
-        if self._is_full and type(request) in self.kind.may_write:
-            self._fail_one(asked, NO_ROOM_ANSWER)
+        if self.durable_log.state is not LOG_ACTIVE and type(request) in self.kind.may_write:
+            self._fail_one(pending, NO_ROOM_ANSWER)
             return
-        self._current = asked
-        self._handle(RequestReceived(request, context, self._world.wall_ms()))
-        self._park_current()
+        self._current = pending
+        self._handle(RequestReceived(request, context, self._host.wall_ms()))
+        unanswered, self._current = self._current, None
+        if unanswered is not None:
+            self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
     def request_prepared(self, event: PreparedCommitReceived) -> None:
         """Handle a commit that is current, so that this shard serves and may write."""
         commit, _, reply_to, _ = event
-        self._current = Asked(reply_to, commit.request, commit.api_version)
+        self._current = PendingRequest(reply_to, commit.request, commit.api_version)
         self._handle(event)
 
     @property
     def may_write(self) -> bool:
-        """Whether the disk takes what the shard appends."""
-        return not self._is_full
+        """Whether the log takes what the shard appends."""
+        return self.durable_log.state is LOG_ACTIVE
 
-    def _park_current(self) -> None:
-        """Keep the request at hand, unless it has been answered."""
-        asked, self._current = self._current, None
-        if asked is not None:
-            self._parked[asked.reply_to] = (asked.request, asked.api_version)
+    def _fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
+        pending.reply_to.reply(self.kind.error_response(pending.request, error, pending.api_version))
 
-    def _refuse(self, asked: Asked) -> None:
-        is_loading = self.state is ShardState.LOADING
-        error = self.kind.loading_answer(asked.request) if is_loading else ErrorCode.NOT_COORDINATOR
-        self._fail_one(asked, error)
-
-    def _fail_one(self, asked: Asked, error: ErrorCode) -> None:
-        asked.reply_to.reply(self.kind.error_response(asked.request, error, asked.api_version))
-
-    def timer_fired(self, life: int, key: Hashable) -> None:
-        if life != self._life:
+    def timer_fired(self, epoch: int, key: Hashable) -> None:
+        if epoch != self.durable_log.epoch:
             return
-        if key is OVERDUE:
-            self._held.give_up_overdue(self._world.now_ms())
-        elif self._is_full:
-            self._late_timers[key] = None
+        if self.may_write:
+            self._handle(TimerFired(key, self._host.wall_ms()))
         else:
-            self._handle(TimerFired(key, self._world.wall_ms()))
+            self._late_timers[key] = None
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        deleted = TopicDeleted(topic, topic_id, self._world.wall_ms())
-        if self.shard is None or self._is_full:
-            self._missed.append(deleted)  # The log will bring offsets of the topic back, or has no room.
-        else:
+        deleted = TopicDeleted(topic, topic_id, self._host.wall_ms())
+        if self.may_write:
             self._handle(deleted)
+        else:
+            self._missed.append(deleted)  # The log will bring offsets of the topic back, or is paused.
 
     def _handle(self, event: Event) -> None:
-        if self.shard is None:
-            return  # For a life that has ended: what the log holds of it will be read again.
+        shard = self.shard
+        if shard is None:
+            return  # Of an epoch that has ended: what the log holds of it will be read again.
         try:
-            self._carry_out(self.shard.handle(event, self._world.now_ms()))
-        except Exception as error:  # Ours or the log's: `_fail_on` tells them apart and ends this life.
+            self._carry_out(shard.handle(event, self._host.now_ms()))
+        except Exception as error:
             self._fail_on(error, event)
+
+    def _fail_on(self, error: Exception, event: object) -> None:
+        """End the epoch for the disk's fault, or for ours: then the log is sound, and the soft state is not."""
+        if not isinstance(error, StorageError):
+            shard_event = repr(event)[:500]
+            log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
+        self.durable_log.fail(error)
 
     # Effects out, in the order of `Result`'s fields.
 
@@ -205,48 +219,44 @@ class ShardRunner(Generic[S]):
         for reply_to in superseded:
             self._parked.pop(reply_to, None)
         for timer in timers:
-            self._world.set_timer((self, self._life, timer.key), timer.deadline_ms)
+            self._host.set_timer((self, self.durable_log.epoch, timer.key), timer.deadline_ms)
         if history:
-            self._world.record_history(history)
+            self._host.record_history(history)
         for wanted in () if error else markers:
-            self._want_markers(wanted)
+            self._want_markers(self.durable_log.epoch, wanted)
         if then is None:
             return
         if error:
             self._finish(then, error)
         else:
-            self._hold(lambda outcome: self._finish(then, outcome))
+            self.durable_log.when_durable(self.position, lambda outcome: self._finish(then, outcome))
 
     def _finish(self, then: Any, error: ErrorCode) -> None:
-        self._handle(AppendFinished(then, error, self._world.wall_ms()))
+        self._handle(AppendFinished(then, error, self._host.wall_ms()))
 
-    def _want_markers(self, wanted: MarkersWanted) -> None:
+    def _want_markers(self, epoch: int, wanted: MarkersWanted) -> None:
         """Begin when all that was written so far is durable, however long that takes.
 
-        If it never will be the log is read again, and a shard that still needs them asks anew.
+        If it never will be the log is read again, and a shard that still needs them asks again.
         """
-        if self.position > self._durable_offset:
-            self._hold_markers(self._life, wanted)
-        else:
-            self._begin_markers(self._life, wanted, ErrorCode.NONE)
+        self.durable_log.when_durable(
+            self.position, lambda outcome: self._begin_markers(epoch, wanted, outcome)
+        )
 
-    def _hold_markers(self, life: int, wanted: MarkersWanted) -> None:
-        self._hold(lambda outcome: self._begin_markers(life, wanted, outcome))
-
-    def _begin_markers(self, life: int, wanted: MarkersWanted, outcome: ErrorCode) -> None:
+    def _begin_markers(self, epoch: int, wanted: MarkersWanted, outcome: ErrorCode) -> None:
         if outcome is ErrorCode.REQUEST_TIMED_OUT:
-            self._hold_markers(life, wanted)
+            self._want_markers(epoch, wanted)
         elif not outcome:
-            self._world.write_markers(wanted, lambda: self._markers_written(life, wanted.then))
+            self._host.write_markers(wanted, lambda: self._markers_written(epoch, wanted.then))
 
-    def _markers_written(self, life: int, then: Any) -> None:
-        if life != self._life:
+    def _markers_written(self, epoch: int, then: Any) -> None:
+        if epoch != self.durable_log.epoch:
             return  # The shard has asked again since, if its log still says so.
-        written = MarkersWritten(then, self._world.wall_ms())
-        if self._is_full:
-            self._missed.append(written)
-        else:
+        written = MarkersWritten(then, self._host.wall_ms())
+        if self.may_write:
             self._handle(written)
+        else:
+            self._missed.append(written)
 
     def _append_each(self, records: Records) -> ErrorCode:
         for record in records:
@@ -256,8 +266,8 @@ class ShardRunner(Generic[S]):
 
     def _append(self, records: Records, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; what is too large is refused before it is appended."""
-        assert not self._is_full, "a shard that stands still does not write"
-        wall_ms = self._world.wall_ms()
+        assert self.durable_log.state is LOG_ACTIVE, "a shard writes nothing while its log is paused"
+        wall_ms = self._host.wall_ms()
         try:
             encode = self.kind.encode
             if len(records) == 1:
@@ -266,7 +276,7 @@ class ShardRunner(Generic[S]):
                 encoded = [each for record in records for each in encode(record, wall_ms)]
         except EncodeError:  # A text of a client's that is longer than a record's can be.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        offset = self.position  # Of the first of them, whether `add` cuts what is before them or not.
+        offset = self._open.position  # Of the first of them, whether `add` cuts what is before them or not.
         if not self._open.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
         shard = self.shard
@@ -274,12 +284,8 @@ class ShardRunner(Generic[S]):
         for record in records:
             shard.replay(record, offset, producer)
             offset += record.count
-        self._note_dirty()
+        self._host.on_dirty(self)
         return ErrorCode.NONE
-
-    def _note_dirty(self) -> None:
-        self._is_dirty = True
-        self._world.on_dirty(self)
 
     @property
     def position(self) -> int:
@@ -288,154 +294,126 @@ class ShardRunner(Generic[S]):
 
     def _reply(self, reply: Reply, error: ErrorCode) -> None:
         reply_to, response, reveals_stored = reply
-        asked = self._current
-        if asked is not None and asked.reply_to is reply_to:
+        pending = self._current
+        if pending is not None and pending.reply_to is reply_to:
             self._current = None
             if error:  # Replies to others do not speak of what was refused.
-                self._fail_one(asked, error)
+                self._fail_one(pending, error)
                 return
         else:
-            asked = Asked(reply_to, *self._parked.pop(reply_to))
-        position = self._open.position
-        if reveals_stored and position > self._durable_offset:
-            done = partial(self._answer, asked, response)
-            self._held.add(position, self._world.now_ms(), done)
+            pending = PendingRequest(reply_to, *self._parked.pop(reply_to))
+        position, durable_log = self._open.position, self.durable_log
+        if reveals_stored and position > durable_log.durable_offset:
+            durable_log.when_durable(position, partial(self._answer, pending, response))
         else:
-            asked.reply_to.reply(response)
+            pending.reply_to.reply(response)
 
-    def _answer(self, asked: Asked, response: Any, error: ErrorCode) -> None:
+    def _answer(self, pending: PendingRequest, response: Any, error: ErrorCode) -> None:
         if error:
-            self._fail_one(asked, error)
+            self._fail_one(pending, error)
         else:
-            asked.reply_to.reply(response)
+            pending.reply_to.reply(response)
 
-    # The disk.
+    # The log.
 
     def end_turn(self) -> None:
-        """Cut what this turn gathered and flush it, unless a flush is under way: then it goes with the next."""
-        if self._is_flushing or not self._is_dirty:
-            return
+        """Flush what this turn gathered, unless a flush is under way: then it goes with the next."""
+        self.durable_log.flush()
+
+    def stage(self) -> None:
+        """A flush begins: cut what is gathered."""
         try:
-            self._open.cut(self._world.wall_ms())
-        except Exception as error:  # As in `_handle`.
+            self._open.cut(self._host.wall_ms())
+        except Exception as error:
             self._fail_on(error, "cut")
-            return
-        self._is_flushing, self._is_dirty = True, False
-        life = self._life
-        self._world.schedule_flush(self.log, lambda error: self._on_flushed(life, error))
 
-    def _on_flushed(self, life: int, error: StorageError | None) -> None:
-        if life != self._life:
-            return  # Whoever waited for it has been answered; what it wrote is read with the rest of the log.
-        self._is_flushing = False
-        if error is not None:
-            self._fail_on(error, "flush")
-            return
-        self._durable_offset = self.log.durable_offset
-        self._held.release(self._durable_offset)
-        self.end_turn()
-        self._on_durable()
+    def on_failed(self, error: Exception | None) -> ErrorCode:
+        """The log's epoch has ended: forget the state.
 
-    def _fail_on(self, error: Exception, event: object) -> None:
-        """The disk's fault, or ours: then this shard's soft state cannot be trusted, but the log can.
-
-        The disk's may come to light in any event: the log refuses appends before its flush has told us why.
+        What is not durable by now is cut off the log, as if it had never been.
         """
-        if isinstance(error, StorageError) and error.is_no_room:
-            self._stand_still(error)
-            self.fail(NO_ROOM_ANSWER)
-        elif isinstance(error, StorageError):
-            log.error(f"{self.kind.partition_name} failed", partition=self.partition, error=str(error))
-            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-        else:
-            shard_event = repr(event)[:500]
-            log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
-            self.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._transition(ShardTrigger.LOG_FAILED)
+        self._open.forget()
+        self._late_timers.clear()
+        self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
+        if error is None:
+            return NO_ROOM_ANSWER
+        if not isinstance(error, StorageError):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        if error.is_no_room:
+            return NO_ROOM_ANSWER
+        log.error(f"{self.kind.partition_name} failed", partition=self.partition, error=str(error))
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
-    def _hold(self, done: Done) -> None:
-        """Tell `done` when all that was written so far is durable, or that it takes too long."""
-        self._held.add(self.position, self._world.now_ms(), done)
+    def recover(self, answer: ErrorCode) -> None:
+        """Answer what is parked, and have the log cut back and read again."""
+        current, self._current = self._current, None
+        if current is not None:
+            self._fail_one(current, answer)
+        self._fail_parked(answer)
+        if self.state is not CLOSED:
+            self._host.reload(self)
 
-    def _set_overdue_timer(self, deadline_ms: int) -> None:
-        self._world.set_timer((self, self._life, OVERDUE), deadline_ms)
+    def on_resumed(self) -> None:
+        """There is disk space: go on where it stopped; the shard learns that it may write again."""
+        assert self.shard is not None, "a log that is paused has been read"
+        try:
+            self._carry_out(self.shard.resume(self._host.now_ms()))
+        except Exception as error:
+            self._fail_on(error, "resume")
+        self._catch_up()
 
-    # Lives.
+    # Loading and the end.
 
     def start(self, loaded: Loaded[S]) -> None:
         """Serve with a shard into which the whole log has been replayed.
 
-        Without room it writes nothing: `resume` asks again for the records that bring it to life.
+        While the log is paused it writes nothing: `resume` asks again for the records that bring it to life.
         """
-        self.shard, self.state = loaded.shard, ShardState.ACTIVE
-        self._durable_offset = self.log.durable_offset
-        failure = self.log.failure
-        if failure is not None and failure.is_no_room:
-            self._stand_still(failure)
-        self._carry_out(loaded.result._replace(records=()) if self._is_full else loaded.result)
-        if not self._is_full:
+        if self.state is CLOSED:
+            return
+        self.shard = loaded.shard
+        self._transition(ShardTrigger.LOADED)
+        failure = self.log.failure  # Another than for want of space ends the epoch with the first append.
+        self.durable_log.recovered(failure if failure is not None and failure.is_no_room else None)
+        self._carry_out(loaded.result if self.may_write else loaded.result._replace(records=()))
+        if self.may_write:
             self._catch_up()
+
+    def on_load_failed(self, error: BaseException) -> None:
+        """The log could not be read: this shard answers NOT_COORDINATOR; the others go on."""
+        if self.state is not CLOSED:
+            self._transition(ShardTrigger.LOAD_FAILED)
+            self.durable_log.recovered(error)
 
     def _catch_up(self) -> None:
         """Handle what came while this shard did not serve, or not write."""
         late, self._late_timers = self._late_timers, {}
         for key in late:
-            self._handle(TimerFired(key, self._world.wall_ms()))
+            self._handle(TimerFired(key, self._host.wall_ms()))
         missed, self._missed = self._missed, []
-        for deleted in missed:
-            self._handle(deleted)
-
-    # No room.
-
-    def _stand_still(self, error: StorageError) -> None:
-        self._is_full = True
-        self._world.wait_for_room(self, error)
-
-    def try_again(self) -> None:
-        """There is room: go on where it stopped; the shard learns that it may write again.
-
-        A shard that is being read finds out when it starts. To have it read twice would cut off, under the life
-        that the first reading began, what that has appended since.
-        """
-        self._is_full = False
-        if self.shard is None:
-            return
-        if self.log.failure is not None:
-            self.fail(NO_ROOM_ANSWER)  # Not even cut back yet.
-        else:
-            self._carry_out(self.shard.resume(self._world.now_ms()))
-            self._catch_up()
+        for event in missed:
+            self._handle(event)
 
     def stop(self) -> None:
-        """Serve no more: whoever is still parked is sent to look for the coordinator (3.73).
+        """Serve no more: what is still parked is answered NOT_COORDINATOR, to look for another (3.73).
 
         What has been appended is still flushed, and its replies go out; but nothing follows from it any more.
         """
-        self.shard, self.state = None, ShardState.FAILED
-        for asked in self._take_parked():
-            self._fail_one(asked, ErrorCode.NOT_COORDINATOR)
+        self._transition(ShardTrigger.STOPPED)
+        self._fail_parked(ErrorCode.NOT_COORDINATOR)
 
-    def fail(self, error: ErrorCode) -> None:
-        """Drop this life: answer everybody who waits with `error`, forget the state, read the log again.
-
-        What is not durable by then is cut off the log, as if it had never been.
-        """
-        self.shard, self.state = None, ShardState.LOADING
-        self._life += 1
-        self._is_flushing = self._is_dirty = False
-        self._open.forget()
-        self._late_timers.clear()
-        self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
-        current, self._current = self._current, None
-        self._held.fail(error)
-        for asked in ([] if current is None else [current]) + self._take_parked():
-            self._fail_one(asked, error)
-        self._world.reload(self)
-
-    def gave_up(self) -> None:
-        """The log could not be read: this shard answers NOT_COORDINATOR; the others go on."""
-        self.state = ShardState.FAILED
-
-    def _take_parked(self) -> list[Asked]:
-        parked = [Asked(reply_to, *asked) for reply_to, asked in self._parked.items()]
+    def _fail_parked(self, error: ErrorCode) -> None:
+        parked = [PendingRequest(reply_to, *each) for reply_to, each in self._parked.items()]
         self._parked.clear()
-        return parked
+        for pending in parked:
+            self._fail_one(pending, error)
+
+    def _transition(self, trigger: ShardTrigger) -> None:
+        """Move along TRANSITIONS; the only code that assigns `state`. A shard is let go of with its state."""
+        try:
+            self.state = TRANSITIONS[self.state, trigger]
+        except KeyError:
+            raise IllegalTransition(f"shard {self.partition}: {trigger} in {self.state}") from None
+        if self.state is not ACTIVE:
+            self.shard = None

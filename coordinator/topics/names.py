@@ -23,6 +23,9 @@ INTERNAL_TOPICS: Final = frozenset(
 )
 """Clients may read but not write these, and subscriptions by pattern leave them out."""
 
+SHARD_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+"""Each partition is the log of a shard of the coordinator, which alone appends to it, and recovers it."""
+
 
 def name_problem(name: str) -> str | None:
     """Why `name` cannot be a topic's (INVALID_TOPIC_EXCEPTION), in words; None if it can."""

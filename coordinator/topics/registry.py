@@ -27,23 +27,21 @@ from coordinator.topics.dynamic_settings import (
 )
 from coordinator.topics.feature_levels import HIGHEST_LEVELS, FeatureLevels
 from coordinator.topics.names import collision_key
-from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.settings import DynamicSettings, TopicSettings
 from coordinator.topics.store import TopicStore
 from coordinator.topics.topic import Topic
 from coordinator.topics.topic_config import TopicConfig, accepted_config, lag_conflict
 from coordinator.topics.topic_lookup import TopicLookup
 from coordinator.topics.workers import Workers
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from storage.files import StorageError
 from storage.log.config import FlushPolicy
-from storage.log.partition_log import OffsetOutOfRange, PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.log.reader import OffsetOutOfRange
 
 Deleted = Callable[[str, bytes], None]
 """Called with the name and the id of a topic that was deleted."""
-
-Done = Callable[[ErrorCode], None]
-"""Called with NONE when the change is durable and visible, else with the reason why it is not."""
 
 LOWEST_FREE_ID: Final = 2
 """The ids 0 and 1 are Kafka's own (none, and its metadata log); ids that begin with '-' it avoids as well."""
@@ -73,7 +71,7 @@ class TopicRegistry(TopicLookup):
     """The topics of one log directory, and all changes of them. All methods run on the event-loop thread."""
 
     def __init__(
-        self, store: TopicStore, settings: TopicSettings, machinery: Machinery, workers: Workers
+        self, store: TopicStore, settings: TopicSettings, services: PartitionServices, workers: Workers
     ) -> None:
         """`workers` must run one piece of work at a time: they alone touch `store` once topics are served."""
         super().__init__()
@@ -82,9 +80,9 @@ class TopicRegistry(TopicLookup):
         self.on_deleted: list[Deleted] = []
         self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
-        self._machinery = machinery
+        self._services = services
         self._workers = workers
-        self._changing: dict[str, list[Done]] = {}
+        self._changing: dict[str, list[OnDone]] = {}
         self._reserved_partitions = 0
 
     def open(self, flush_policies: Mapping[str, FlushPolicy]) -> None:
@@ -176,11 +174,11 @@ class TopicRegistry(TopicLookup):
         """Whether the topic is being made, grown or deleted right now."""
         return name in self._changing
 
-    def when_changed(self, name: str, done: Done) -> None:
+    def when_changed(self, name: str, done: OnDone) -> None:
         """Have `done` called when the change of `name` that is under way has ended."""
         self._changing[name].append(done)
 
-    def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: Done) -> None:
+    def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: OnDone) -> None:
         """Make a topic that is neither there nor changing; name, settings and room have been checked.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -193,7 +191,7 @@ class TopicRegistry(TopicLookup):
 
         self._change(name, lambda: self._store.create(entry, config.log), on_created, done, partitions)
 
-    def grow(self, topic: Topic, partitions: int, done: Done) -> None:
+    def grow(self, topic: Topic, partitions: int, done: OnDone) -> None:
         """Give a topic that is not changing more partitions, `partitions` in all; room has been checked.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -215,7 +213,7 @@ class TopicRegistry(TopicLookup):
             added,
         )
 
-    def alter(self, topic: Topic, config: TopicConfig, done: Done) -> None:
+    def alter(self, topic: Topic, config: TopicConfig, done: OnDone) -> None:
         """Give a topic that is not changing other settings; its open logs go by them at once.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -241,7 +239,7 @@ class TopicRegistry(TopicLookup):
                 raise InvalidConfig(conflict)
         return settings
 
-    def alter_defaults(self, settings: TopicSettings, done: Done) -> None:
+    def alter_defaults(self, settings: TopicSettings, done: OnDone) -> None:
         """Change the daemon's settings, of which no change is under way; all topics follow them at once.
 
         Fails with KAFKA_STORAGE_ERROR.
@@ -259,7 +257,7 @@ class TopicRegistry(TopicLookup):
 
         self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_stored, done, 0)
 
-    def set_features(self, features: FeatureLevels, done: Done) -> None:
+    def set_features(self, features: FeatureLevels, done: OnDone) -> None:
         """Change the levels of features, of which no change is under way. Fails with KAFKA_STORAGE_ERROR."""
 
         def on_set(_: None) -> None:
@@ -279,19 +277,19 @@ class TopicRegistry(TopicLookup):
         for partition in topic.partitions:
             partition.log.config = config.log
 
-    def delete(self, topic: Topic, done: Done) -> None:
+    def delete(self, topic: Topic, done: OnDone) -> None:
         """Delete a topic that is not changing. Fails with KAFKA_STORAGE_ERROR, and then it is still there.
 
         Its files go at once, `file.delete.delay.ms` or not: a removed file lasts until its last reader is
         done.
         """
         for partition in topic.partitions:
-            partition.is_deleted = True  # Nothing is appended while its files go.
+            partition.close()  # Nothing is appended while its files go.
 
         def on_ended(error: ErrorCode) -> None:
             if error:
                 for partition in topic.partitions:
-                    partition.keep()
+                    partition.reopen()
             done(error)
 
         self._change(
@@ -307,7 +305,12 @@ class TopicRegistry(TopicLookup):
             on_deleted(topic.name, topic.topic_id)
 
     def _change(
-        self, name: str, work: Callable[[], T], apply: Callable[[T], None], done: Done, added_partitions: int
+        self,
+        name: str,
+        work: Callable[[], T],
+        apply: Callable[[T], None],
+        done: OnDone,
+        added_partitions: int,
     ) -> None:
         """Do `work` on the worker thread and `apply` its outcome; then call all that wait for `name`."""
         self._changing[name] = [done]
@@ -329,12 +332,12 @@ class TopicRegistry(TopicLookup):
 
         self._workers.submit(work, on_done)
 
-    def delete_records(self, partition: Partition, offset: int, done: Done) -> None:
+    def delete_records(self, partition: Partition, offset: int, done: OnDone) -> None:
         """Delete the records below `offset`, which is not beyond the high watermark.
 
         Fails with UNKNOWN_TOPIC_OR_PARTITION (deleted meanwhile), OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        wall_ms = self._machinery.wall_ms()
+        wall_ms = self._services.wall_ms()
 
         def on_done(worked: Future[None]) -> None:
             error = ErrorCode.NONE
@@ -354,7 +357,7 @@ class TopicRegistry(TopicLookup):
 
     def expire_producers(self, partitions: Sequence[Partition]) -> int:
         """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
-        wall_ms, expiration_ms = self._machinery.wall_ms(), self.settings.producer_id_expiration_ms
+        wall_ms, expiration_ms = self._services.wall_ms(), self.settings.producer_id_expiration_ms
         expired = 0
         for partition in partitions:
             partition.verifications.expire(wall_ms, expiration_ms)
@@ -371,7 +374,7 @@ class TopicRegistry(TopicLookup):
         self, name: str, topic_id: bytes, logs: list[PartitionLog], first: int
     ) -> list[Partition]:
         return [
-            Partition(name, topic_id, index, each, self._machinery) for index, each in enumerate(logs, first)
+            Partition(name, topic_id, index, each, self._services) for index, each in enumerate(logs, first)
         ]
 
 

@@ -17,7 +17,7 @@ import structlog
 from coordinator.topics.catalogue import FILE_NAME, CatalogueEntry, read_catalogue, write_catalogue
 from coordinator.topics.dynamic_settings import read_dynamic, write_dynamic
 from coordinator.topics.feature_levels import FeatureLevels, read_features, write_features
-from coordinator.topics.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator.topics.names import SHARD_TOPICS
 from coordinator.topics.settings import DynamicSettings
 from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LogDirectory
@@ -90,7 +90,7 @@ class TopicStore:
         return [self._open(entry, partition, config) for partition in range(entry.partitions)]
 
     def _open(self, entry: CatalogueEntry, partition: int, config: LogConfig) -> PartitionLog:
-        is_replayed = entry.name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+        is_replayed = entry.name in SHARD_TOPICS
         opened = self._directory.add_log(
             entry.name, partition, config, topic_id=entry.topic_id, is_replayed=is_replayed
         )

@@ -67,19 +67,15 @@ class InternalTopics:
             "segment.bytes": str(segment_bytes),
         }
         policy = FlushPolicy(self._settings.muster_flush_policy)
-        partitions = self._registry.internal(name, count, overrides, policy).partitions
-        for partition in partitions:
-            partition.has_writer = True
-        return partitions
+        return self._registry.internal(name, count, overrides, policy).partitions
 
     def _runner(self, make: Callable[..., R], kind: ShardKind[Any], partition: Partition, codec: Codec) -> R:
         config = partition.log.config
         return make(
             kind,
             partition.index,
-            partition.log,
+            partition.durable_log,
             self._runtime,
-            partition.advanced,
             max_batch_bytes=min(config.max_batch_bytes, config.segment_bytes),
             codec=codec,
             commit_timeout_ms=self._settings.offsets_commit_timeout_ms,

@@ -15,11 +15,12 @@ class MemoryLog:
     """`stored` are the batches that are durable; `failure` is what the next append raises."""
 
     log_start_offset = 0
+    is_open = True
 
     def __init__(self, max_batch_bytes: int) -> None:
         self.next_offset = 0
         self.durable_offset = 0
-        self.producers = SimpleNamespace(state=ProducerState())
+        self.producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
         self.failure: StorageError | None = None
         self.stored: list[bytearray] = []
         self._max_batch_bytes = max_batch_bytes

@@ -11,15 +11,16 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from coordinator.effects import GroupEvent, MarkersWanted, RequestContext
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import load_shard
-from coordinator.runtime.shard_runner import ShardRunner
+from coordinator.runtime.shard_runner import ACTIVE, ShardRunner
 from harness.doubles.inline_workers import InlineWorkers
 from harness.doubles.memory_log import MemoryLog
 from storage.files import StorageError
+from storage.log.durable_log import DurableLog, LogHost
 from storage.log.partition_log import PartitionLog
 
 WALL_MS = 1_700_000_000_000
@@ -59,8 +60,16 @@ class RuntimeWorld:
         self.history: list[GroupEvent] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
         self.flush_count = 0
-        self.no_room: list[StorageError] = []
-        self._waiting: list[Any] = []
+        self.no_room: list[StorageError] = []  # What logs met that wait for disk space since.
+        self.tried_later: list[DurableLog] = []  # Logs that wait for a disk that works.
+        self._without_space: dict[DurableLog, None] = {}
+        self.log_host = LogHost(
+            now_ms=self.now_ms,
+            set_timer=self.set_timer,
+            schedule_flush=self.schedule_flush,
+            wait_for_disk_space=self.wait_for_disk_space,
+            try_later=self.tried_later.append,
+        )
 
     # What runners and partitions call.
 
@@ -82,7 +91,7 @@ class RuntimeWorld:
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
 
-    def schedule(self, log: PartitionLog, done: Done) -> None:
+    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
         """Flush `log` on a thread, as a `Flusher` does."""
 
         def flush() -> None:
@@ -96,9 +105,6 @@ class RuntimeWorld:
 
         self.queue.append(flush)
 
-    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
-        self.schedule(log, done)
-
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         """Do `work` on a thread, as `Workers` do."""
         self.queue.append(lambda: InlineWorkers().submit(work, done))
@@ -106,12 +112,9 @@ class RuntimeWorld:
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.queue.append(lambda: self.read_shard(runner, cut_back=True))
 
-    def wait_for_room(self, who: Any, error: StorageError) -> None:
+    def wait_for_disk_space(self, log: DurableLog, error: StorageError) -> None:
         self.no_room.append(error)
-        self._waiting.append(who)
-
-    def try_later(self, who: Any) -> None:
-        self._waiting.append(who)
+        self._without_space[log] = None
 
     def write_markers(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         raise AssertionError(f"a shard of groups wants no markers: {wanted}")
@@ -145,10 +148,12 @@ class RuntimeWorld:
                 owner.timer_fired(*which)
 
     def try_again(self) -> None:
-        """Have all that wait for the disk try again."""
-        waiting, self._waiting = self._waiting, []
-        for who in waiting:
-            who.try_again()
+        """Have all logs that wait for the disk tried again."""
+        waiting = [*self._without_space, *self.tried_later]
+        self._without_space.clear()
+        self.tried_later.clear()
+        for log in waiting:
+            log.try_again()
         self.settle()
 
 
@@ -163,6 +168,18 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
         self.flushes: list[Done] = []
         self.reloads = 0
         self.advanced = 0
+        self.restart()
+
+    def new_runner(self) -> R:
+        """A runner on `durable_log`, which has no owner yet."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Begin again on what the log holds, as another process does."""
+        self.durable_log = DurableLog(cast(PartitionLog, self.log), self.log_host)
+        self.durable_log.listeners.append(self._on_advanced)
+        self.runner = self.new_runner()
+        self.load()
 
     def schedule_flush(self, log: PartitionLog, done: Done) -> None:
         self.flushes.append(done)
@@ -170,13 +187,15 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
     def reload(self, runner: ShardRunner[Any]) -> None:
         self.reloads += 1
 
-    def on_durable(self) -> None:
+    def _on_advanced(self) -> None:
         self.advanced += 1
 
     # What tests call.
 
     def load(self) -> None:
-        """What the loader does on a thread: cut the log back, replay it, start."""
+        """What the loader does on a thread: cut the log back, replay it, start. One that serves fails first."""
+        if self.runner.state is ACTIVE:
+            self.durable_log.fail(BROKEN)
         self.read_shard(self.runner, cut_back=True)
 
     def ask(self, request: Any, version: int, client_id: str = "client") -> Asker:

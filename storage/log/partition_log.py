@@ -18,32 +18,19 @@ A failed flush fails the log: appends and flushes are refused until `fail_back` 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
-from protocol.records.batch import Batch, parse_header, set_base_offset
-from storage.files import Chunk, Files, StorageError
-from storage.log.batch_walk import WINDOW_BYTES
+from protocol.records.batch import parse_header, set_base_offset
+from storage.files import Files, StorageError
 from storage.log.config import LogConfig
-from storage.log.file_range import FileRange
+from storage.log.lifecycle import LifeTrigger, LogLife
 from storage.log.log_producers import LogProducers
 from storage.log.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
 from storage.log.partition_files import LeaderEpochs, read_leader_epochs
-from storage.log.read import (
-    WouldBlock,
-    WrongIndex,
-    checked_batches,
-    find_batches,
-    first_position,
-    first_record_of,
-    newest_record_of,
-    repairing,
-)
+from storage.log.reader import LogReader, OffsetOutOfRange
 from storage.log.recovery import Recovered, Recovery
 from storage.log.retention import below, expired
 from storage.log.sealed_segments import PartitionSeals, Sizes
@@ -57,10 +44,6 @@ class BatchTooLarge(ValueError):
     """A batch beyond `max.message.bytes`, or larger than a segment: refused, nothing was staged."""
 
 
-class OffsetOutOfRange(LookupError):
-    """An offset below the log's start or beyond its end."""
-
-
 class Appended(NamedTuple):
     """The offsets that a batch was given."""
 
@@ -68,27 +51,21 @@ class Appended(NamedTuple):
     last_offset: int
 
 
-class PartitionLog:
+class PartitionLog(LogReader):
     """Opened by `open`, or made first and opened by `recover`; until then everything but that is refused.
 
     Methods say on which thread they run; those that block may raise StorageError.
     """
 
     def __init__(self, directory: Path, config: LogConfig, files: Files, opening: Opening = UNKNOWN) -> None:
-        self.directory = directory
-        self.log_start_offset = 0
-        self.next_offset = 0  # What the next append gets: counts what is staged.
+        super().__init__(directory, LogWriter(directory, config, files))
         self.recovered = Recovered()  # What opening found and did.
         self.topic_id: bytes | None = None
         self.leader_epochs: LeaderEpochs = FIRST_EPOCHS
-        self.failure: StorageError | None = StorageError("use", directory, "not opened yet")
-        self.is_open = False
         self._files = files
         self._opening = opening
-        self._writer = LogWriter(directory, config, files)
         self._seals = opening.seals or PartitionSeals.of_no_directory()
         self._staged: deque[StagedBatch] = deque()
-        self._disk = Lock()
         self.producers = LogProducers(self, files, self._disk)
 
     @classmethod
@@ -117,14 +94,9 @@ class PartitionLog:
         tried again; until it goes well, its error is what everything else raises.
         """
         with self._disk:
-            if self.is_open:
-                return
-            try:
-                self._recover()
-            except StorageError as error:
-                self.failure = error
-                raise
-            self.failure, self.is_open = None, True
+            if not self.is_open:
+                self.life.failing(self._recover)
+                self.life.move(LifeTrigger.OPENED)
 
     def _recover(self) -> None:
         files, directory = self._files, self.directory
@@ -149,6 +121,16 @@ class PartitionLog:
             self.producers.state = ProducerState()
 
     @property
+    def failure(self) -> StorageError | None:
+        """Why nothing can be appended, flushed or changed; None where it can."""
+        return self.life.failure
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, so that it can be read."""
+        return self.life.state is not LogLife.UNOPENED
+
+    @property
     def config(self) -> LogConfig:
         """May be replaced while the log is in use; the next flush goes by it."""
         return self._writer.config
@@ -156,11 +138,6 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._writer.config = config
-
-    @property
-    def durable_offset(self) -> int:
-        """The end of what is read and may be acknowledged."""
-        return self._writer.durable_offset
 
     @property
     def recovery_point(self) -> int:
@@ -171,16 +148,6 @@ class PartitionLog:
     def leader_epoch(self) -> int:
         """The epoch that batches are stamped with."""
         return self.leader_epochs[-1][0]
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """Oldest first; the last is the one that is written."""
-        return self._writer.segments
-
-    @property
-    def size_bytes(self) -> int:
-        """Durable bytes of all segments."""
-        return sum(segment.size_bytes for segment in self.segments)
 
     def sealed_sizes(self) -> Sizes:
         """Of the sealed segments below the recovery point, but for those that are being changed."""
@@ -195,7 +162,7 @@ class PartitionLog:
         The log keeps `batch`: it is the caller's no more. Raises BatchTooLarge; StorageError while the log
         has failed.
         """
-        self._refuse_if_failed()
+        self.life.refuse_if_failed()
         header = parse_header(batch)
         assert header.size_bytes == len(batch), "exactly one batch"
         config = self._writer.config
@@ -211,100 +178,13 @@ class PartitionLog:
         self.next_offset = last_offset + 1
         return Appended(base_offset, last_offset)
 
-    def _refuse_if_failed(self) -> None:
-        if (failure := self.failure) is not None:
-            raise StorageError(failure.operation, failure.path, failure.reason, failure.errno)
-
-    def _refuse_unless_open(self) -> None:
-        if not self.is_open:
-            assert self.failure is not None, "a log that is not open says why"
-            raise self.failure.with_traceback(None)
-
-    def find_nowait(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
-    ) -> FileRange | None:
-        """`find` without waiting for the disk. Raises WouldBlock where it would have to."""
-        try:
-            return self._find(offset, max_bytes, at_least_one, up_to, wait=False)
-        except WrongIndex:
-            raise WouldBlock from None
-
-    # Any thread.
-
-    def read(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
-    ) -> Chunk:
-        """The bytes of what `find` finds."""
-        found = self.find(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
-        return found.whole() if found else b""
-
-    def find(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
-    ) -> FileRange | None:
-        """Whole batches from the one that holds `offset`, ending below `up_to` and the durable offset.
-
-        At most `max_bytes` of them, but with `at_least_one` never less than one batch. They end with their
-        segment. None at the end of the log. Blocks. Raises OffsetOutOfRange.
-        """
-        return repairing(self._disk, lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
-
-    def _find(
-        self, offset: int, max_bytes: int, at_least_one: bool, up_to: int | None, wait: bool
-    ) -> FileRange | None:
-        self._refuse_unless_open()
-        end = self.durable_offset if up_to is None else min(up_to, self.durable_offset)
-        segments = self.segments_from(offset)  # Before the check: the start moves before segments go.
-        if not self.log_start_offset <= offset <= self.next_offset:
-            raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
-        for segment in segments if offset < end else ():
-            found = find_batches(segment, offset, max_bytes, at_least_one, end, wait)
-            if found is not None:
-                return found
-        return None
-
-    def segments_from(self, offset: int) -> tuple[Segment, ...]:
-        """The segments from the one that holds `offset` on."""
-        segments = self.segments
-        first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-        return segments[max(first, 0) :]
-
-    def batches(
-        self, start_offset: int, window_bytes: int = WINDOW_BYTES
-    ) -> Iterator[tuple[Batch, memoryview]]:
-        """Every durable batch from the one that holds `start_offset` on, CRC checked, for replay.
-
-        The disk is asked for `window_bytes` at a time, or for one batch if that is larger.
-
-        The memory view is exactly the batch, and `batch.position` its place in it: 0. Blocks. Raises
-        CorruptSegment, naming file and byte, at the first batch that does not check.
-        """
-        self._refuse_unless_open()
-        end = self.durable_offset
-        for segment in self.segments_from(start_offset):
-            start = repairing(self._disk, partial(first_position, segment, start_offset))
-            for batch, data in checked_batches(segment, start, window_bytes):
-                if batch.base_offset >= end:
-                    return
-                yield batch, data
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`. Blocks."""
-        self._refuse_unless_open()
-        start, end = self.log_start_offset, self.durable_offset
-        return repairing(self._disk, lambda: first_record_of(self.segments, timestamp_ms, start, end))
-
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """Offset and timestamp of the first record that has the largest timestamp of all. Blocks."""
-        self._refuse_unless_open()
-        return repairing(self._disk, lambda: newest_record_of(self.segments))
-
     # Threads that may wait: each of these takes the disk lock.
 
     def flush(self) -> None:
         """Write all that was staged before the call, durable as the policy says. Raises StorageError."""
         with self._disk:
-            self._refuse_if_failed()
-            self._failing(self._write_staged)
+            self.life.refuse_if_failed()
+            self.life.failing(self._write_staged)
 
     def _write_staged(self) -> None:
         staged = [self._staged.popleft() for _ in range(len(self._staged))]
@@ -316,29 +196,21 @@ class PartitionLog:
         """Sync what was written, if the last sync is `flush.ms` ago; a log that has failed is left as it is."""
         with self._disk:
             if self.failure is None and self._writer.must_sync(wall_ms):
-                self._failing(lambda: self._writer.sync(wall_ms))
-
-    def _failing(self, operation: Callable[[], None]) -> None:
-        """Do what changes files; if it cannot be done, nothing more is until `fail_back`."""
-        try:
-            operation()
-        except StorageError as error:
-            self.failure = error
-            raise
+                self.life.failing(lambda: self._writer.sync(wall_ms))
 
     def make_directory(self) -> None:
         """Make the log's directory now, as an empty topic's must be found again at the next start."""
         with self._disk:
-            self._refuse_if_failed()
-            self._failing(lambda: self._writer.make_directory(self.topic_id, self.leader_epochs))
-            self._failing(self._writer.seal)
+            self.life.refuse_if_failed()
+            self.life.failing(lambda: self._writer.make_directory(self.topic_id, self.leader_epochs))
+            self.life.failing(self._writer.seal)
 
     def roll(self, wall_ms: int) -> None:
         """Seal the active segment, if it holds anything, and begin a new one."""
         with self._disk:
-            self._refuse_if_failed()
+            self.life.refuse_if_failed()
             if self.segments and self.segments[-1].size_bytes:
-                self._failing(lambda: self._writer.roll(wall_ms))
+                self.life.failing(lambda: self._writer.roll(wall_ms))
 
     def apply_retention(self, wall_ms: int, *, only_below_start: bool = False) -> int:
         """Delete segments that `retention.ms`, `retention.bytes` or the log's start let go; how many.
@@ -346,13 +218,13 @@ class PartitionLog:
         The active segment goes only when all of it has expired: a new one is begun first, as Kafka does.
         """
         with self._disk:
-            self._refuse_if_failed()
+            self.life.refuse_if_failed()
             count = below(self.segments, self.log_start_offset)
             if not only_below_start:
                 count = max(count, expired(self.segments, self.config, wall_ms))
             if count:
                 with self._seals.change(self.segments[:count]):
-                    self._failing(lambda: self._drop_first(count, wall_ms))
+                    self.life.failing(lambda: self._drop_first(count, wall_ms))
             return count
 
     def _drop_first(self, count: int, wall_ms: int) -> None:
@@ -371,7 +243,7 @@ class PartitionLog:
 
     def check_start(self, offset: int) -> None:
         """Raises OffsetOutOfRange where the log cannot begin at `offset`, beyond what is durable."""
-        self._refuse_unless_open()
+        self.life.refuse_unless_opened()
         if not 0 <= offset <= self.durable_offset:
             raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
 
@@ -382,14 +254,14 @@ class PartitionLog:
         OffsetOutOfRange outside the log.
         """
         with self._disk:
-            self._refuse_if_failed()
+            self.life.refuse_if_failed()
             if not self.log_start_offset <= offset <= self.durable_offset:
                 raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
             with self._seals.change(self.segments_from(offset - 1)):  # The first is then written on.
                 self._staged.clear()
                 self.producers.state = None  # To be read again.
-                self._failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
-                self._failing(lambda: self._writer.truncate_to(offset))
+                self.life.failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
+                self.life.failing(lambda: self._writer.truncate_to(offset))
                 self.next_offset = self.durable_offset
 
     def replace(self, old: Sequence[Segment], new: Segment) -> bool:
@@ -422,19 +294,20 @@ class PartitionLog:
             self.recover()
             return
         with self._disk:
+            self.life.refuse_if_abandoned()
             self._staged.clear()
             self.producers.state = None  # It counts what was staged.
             self.next_offset = self.durable_offset
             self._writer.cut_back()
-            self.failure = None
+            self.life.move(LifeTrigger.CUT_BACK)
 
     def close(self) -> None:
         """Flush, sync under either policy, and let go of the files. A failed log is left as it is."""
         with self._disk:
             if self.failure is None:
-                self._failing(self._write_staged)
-                self._failing(self._writer.seal)
-                self._failing(self.producers.close)
+                self.life.failing(self._write_staged)
+                self.life.failing(self._writer.seal)
+                self.life.failing(self.producers.close)
             for segment in self.segments:
                 segment.close()
 
@@ -442,6 +315,6 @@ class PartitionLog:
         """The directory is about to go: drop what is staged and refuse everything from now on."""
         with self._disk:
             self._staged.clear()
-            self.failure = StorageError("use", self.directory, "the partition was deleted")
+            self.life.move(LifeTrigger.ABANDONED)
             for segment in self.segments:
                 segment.close()

@@ -109,9 +109,8 @@ class CrashWorld(World):
             GroupRunner(
                 kind,
                 partition.index,
-                partition.log,
+                partition.durable_log,
                 self,
-                partition.advanced,
                 max_batch_bytes=1000,
                 codec=Codec.NONE,
                 commit_timeout_ms=5000,
@@ -122,10 +121,10 @@ class CrashWorld(World):
         for runner in self.runners:
             try:
                 self.read_shard(runner, cut_back=False)
-            except (StorageError, CorruptBatch, DecodeError):
+            except (StorageError, CorruptBatch, DecodeError) as error:
                 if not tolerant:
                     raise
-                runner.gave_up()
+                runner.on_load_failed(error)
 
     @classmethod
     @contextmanager

@@ -20,17 +20,18 @@ class ShardWorld(RunnerWorld[GroupRunner]):
         codec: Codec = Codec.NONE,
         settings: GroupSettings | None = None,
     ) -> None:
-        super().__init__(max_batch_bytes)
         self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0)
         self.topics = Topics(orders=4)
-        self.runner = GroupRunner(
+        self._max_batch_bytes, self._codec = max_batch_bytes, codec
+        super().__init__(max_batch_bytes)
+
+    def new_runner(self) -> GroupRunner:
+        return GroupRunner(
             group_shards(lambda partition: Shard(partition, self.settings, self.topics)),
             0,
-            self.log,  # type: ignore[arg-type]
+            self.durable_log,
             self,
-            self.on_durable,
-            max_batch_bytes=max_batch_bytes,
-            codec=codec,
+            max_batch_bytes=self._max_batch_bytes,
+            codec=self._codec,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
-        self.load()

@@ -156,7 +156,7 @@ def test_a_marker_waits_for_room(world: ShardWorld) -> None:
     world.load()
     assert world.no_room == [FULL]
     assert end(world) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    world.runner.try_again()
+    world.durable_log.try_again()
     outcomes = end(world)
     flush(world)
     assert (outcomes, fetched(world)) == ([ErrorCode.NONE], 2)

@@ -483,7 +483,7 @@ def test_a_prepared_heartbeat_is_that_of_the_shard_as_it_lives() -> None:
 
 def test_while_a_shard_loads_heartbeats_are_not_prepared() -> None:
     world = ShardWorld()
-    world.runner.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.durable_log.fail(BROKEN)
     request = HeartbeatRequest(group_id="m", generation_id=1, member_id="a")
     apis = apis_of(world)
     assert apis.prepare_heartbeat(request, 4, encode_request(request, 4, 0, CLIENT_ID)) is None

@@ -19,13 +19,14 @@ from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loop import PULSE_MS, Runtime
-from coordinator.runtime.shard_loader import LOADING_SWITCH_S, Reload
+from coordinator.runtime.shard_loader import LOADING_SWITCH_S
 from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.flusher import Flusher
+from storage.log.durable_log import DurableLog
 from storage.producers.producer_state import ProducerState
 
 PATIENCE_S = 10
@@ -90,7 +91,7 @@ class BrokenLog:
 
     log_start_offset, next_offset, durable_offset = 0, 1, 1
     failure = None
-    producers = SimpleNamespace(state=ProducerState())
+    producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)
@@ -108,9 +109,8 @@ def runner_on(log: Any, runtime: Runtime) -> GroupRunner:
     return GroupRunner(
         group_shards(lambda partition: Shard(partition, GroupSettings(), Topics())),
         0,
-        log,
+        DurableLog(log, runtime.log_host),
         runtime,
-        lambda: None,
         max_batch_bytes=1 << 20,
         codec=Codec.NONE,
         commit_timeout_ms=5_000,
@@ -138,13 +138,14 @@ async def test_a_shard_that_the_disk_refused_is_read_again(
 async def test_a_shard_that_serves_again_by_then_is_not_read_once_more(runtime: Runtime) -> None:
     """Another reading would cut off what it has appended since."""
     loader = runtime._loader
-    runner = runner_on(BrokenLog(ZeroDivisionError("ours")), runtime)
+    refused = StorageError("open", Path("__consumer_offsets-0"), "Too many open files", 24)
+    runner = runner_on(BrokenLog(refused), runtime)
     runtime.open_shards([runner])
     await until(runner, ShardState.FAILED)
-    Reload(loader, runner).try_again()
+    runner.durable_log.try_again()
     await until(runner, ShardState.ACTIVE)
     shard, read = runner.shard, asyncio.Event()
-    Reload(loader, runner).try_again()
+    runner.durable_log.try_again()
     loader.run(lambda: None, lambda _: read.set())
     await asyncio.wait_for(read.wait(), PATIENCE_S)
     assert runner.shard is shard

@@ -20,6 +20,7 @@ import pytest
 from coordinator.daemon import Daemon, open_directory, transaction_settings
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
+from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.server.creation_rate import CreationRate
 from coordinator.server.find_coordinator import FindCoordinator
 from coordinator.settings.model import Settings
@@ -144,6 +145,10 @@ def partitions_of_groups(daemon: Daemon) -> object:
     return len({shard._state.deps.offsets_partition(f"group {number}") for number in range(100)})
 
 
+def commit_timeout_ms(runner: ShardRunner[Any]) -> int | None:
+    return runner.durable_log._queue._timeout_ms
+
+
 def largest_transaction_record(daemon: Daemon) -> object:
     shard = daemon.runtime.transaction_runners[-1].shard
     assert isinstance(shard, TransactionShard)
@@ -215,8 +220,8 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
     ("muster_flush_policy", lambda daemon: log_config(daemon, GROUP_METADATA_TOPIC).flush.value),
     ("muster_flush_policy", lambda daemon: log_config(daemon, TRANSACTION_STATE_TOPIC).flush.value),
     ("offsets_topic_compression_codec", lambda daemon: daemon.runtime.runners[-1]._open._codec.value),
-    ("offsets_commit_timeout_ms", lambda daemon: daemon.runtime.runners[-1]._held._timeout_ms),
-    ("offsets_commit_timeout_ms", lambda daemon: daemon.runtime.transaction_runners[-1]._held._timeout_ms),
+    ("offsets_commit_timeout_ms", lambda daemon: commit_timeout_ms(daemon.runtime.runners[-1])),
+    ("offsets_commit_timeout_ms", lambda daemon: commit_timeout_ms(daemon.runtime.transaction_runners[-1])),
     ("offsets_load_buffer_size", lambda daemon: daemon.runtime._loader._buffer_bytes),
     # The log, and what is done to it now and then.
     ("log_dir", lambda daemon: daemon.broker.registry.log_directory),

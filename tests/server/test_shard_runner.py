@@ -13,6 +13,15 @@ import pytest
 
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
 from coordinator.groups.group_settings import GroupSettings
+from coordinator.runtime.shard_runner import (
+    ACTIVE,
+    CLOSED,
+    FAILED,
+    LOADING,
+    TRANSITIONS,
+    ShardState,
+    ShardTrigger,
+)
 from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -29,6 +38,8 @@ from tests.server.shard_world import ShardWorld
 
 COMMIT, FETCH, JOIN, SYNC, BEAT = 8, 7, 3, 4, 4  # Versions.
 OFFSET_UNKNOWN = -1
+LOADED, LOAD_FAILED = ShardTrigger.LOADED, ShardTrigger.LOAD_FAILED
+LOG_FAILED, STOPPED = ShardTrigger.LOG_FAILED, ShardTrigger.STOPPED
 
 
 def commit(offset: int, metadata: str = "", group_id: str = "g") -> OffsetCommitRequest:
@@ -445,7 +456,7 @@ def test_a_stop_flushes_what_was_gathered_meanwhile(storing: Storing) -> None:
     world.end_flush()
     world.end_flush()
     assert committed(late) == 0
-    world.load()
+    world.restart()
     assert fetched(world) == 2
 
 
@@ -456,3 +467,37 @@ def test_after_a_stop_nothing_is_taken_on(storing: Storing, request_of: Callable
     answer = world.ask(request_of(), JOIN).answer
     error = answer.error_code if hasattr(answer, "error_code") else answer.topics[0].partitions[0].error_code
     assert error == ErrorCode.NOT_COORDINATOR
+
+
+# States.
+
+
+WHERE_TO = {
+    LOADING: {LOADED: ACTIVE, LOAD_FAILED: FAILED, STOPPED: CLOSED},
+    ACTIVE: {LOG_FAILED: LOADING, STOPPED: CLOSED},
+    FAILED: {LOADED: ACTIVE, LOAD_FAILED: FAILED, LOG_FAILED: FAILED, STOPPED: CLOSED},
+    CLOSED: dict.fromkeys(ShardTrigger, CLOSED),
+}
+
+
+@pytest.mark.parametrize("state", ShardState)
+@pytest.mark.parametrize("trigger", ShardTrigger)
+def test_every_state_knows_where_every_trigger_leads(state: ShardState, trigger: ShardTrigger) -> None:
+    assert TRANSITIONS.get((state, trigger)) is WHERE_TO[state].get(trigger)
+
+
+def test_there_is_a_shard_in_the_state_that_serves_alone(world: ShardWorld) -> None:
+    assert (world.runner.state, world.runner.shard is None) == (ACTIVE, False)
+    world.durable_log.fail(BROKEN)
+    assert (world.runner.state, world.runner.shard) == (LOADING, None)
+    world.runner.on_load_failed(BROKEN)
+    assert (world.runner.state, world.runner.shard) == (FAILED, None)
+    (retried,) = world.tried_later
+    retried.try_again()
+    assert (world.runner.state, world.reloads) == (FAILED, 2), "clients look for another meanwhile"
+    world.load()
+    assert (world.runner.state, world.runner.shard is None) == (ACTIVE, False)
+    world.runner.stop()
+    assert (world.runner.state, world.runner.shard) == (CLOSED, None)
+    world.durable_log.fail(BROKEN)
+    assert (world.runner.state, world.reloads) == (CLOSED, 2), "a shard that has stopped is not read again"

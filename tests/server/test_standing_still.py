@@ -91,7 +91,7 @@ def test_every_request_that_is_let_through_writes_nothing() -> None:
 
 def test_with_room_again_writes_are_taken_and_the_state_is_the_same(world: ShardWorld) -> None:
     shard = shard_of(world)
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert shard_of(world) is shard, "nothing is read again: nothing has changed"
     assert committed(world.answer(commit(3), 8)) == 0
     assert fetched(world.answer(fetch(), 8)) == 3
@@ -102,7 +102,7 @@ def test_who_could_not_be_heard_gets_a_full_session(world: ShardWorld) -> None:
     world.time_ms += 5 * SESSION_MS
     world.fire_due()
     assert shard_of(world).groups["m"].state is STABLE, "timers wait"
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert shard_of(world).groups["m"].state is STABLE
     world.time_ms += SESSION_MS + 1
     world.fire_due()
@@ -115,7 +115,9 @@ def test_who_could_not_be_heard_gets_a_full_session(world: ShardWorld) -> None:
 
 def test_the_sweep_of_offsets_waits_and_is_not_forgotten(world: ShardWorld) -> None:
     def rounds_to_come() -> int:
-        return sum(isinstance(key[2], OffsetExpiryTimer) and at_ms > world.time_ms for key, at_ms in timers())
+        return sum(
+            isinstance(key[-1], OffsetExpiryTimer) and at_ms > world.time_ms for key, at_ms in timers()
+        )
 
     def timers() -> list[tuple[Any, int]]:
         return list(world.timers.items())
@@ -123,14 +125,14 @@ def test_the_sweep_of_offsets_waits_and_is_not_forgotten(world: ShardWorld) -> N
     world.time_ms = max(world.timers.values())
     world.fire_due()
     assert rounds_to_come() == 0
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert rounds_to_come() == 1
 
 
 def test_a_topic_deleted_meanwhile_takes_its_offsets_along(world: ShardWorld) -> None:
     world.runner.topic_deleted(TOPIC, bytes(16))
     assert fetched(world.answer(fetch(), 8)) == 1
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert fetched(world.answer(fetch(), 8)) == -1
 
 
@@ -147,13 +149,13 @@ def test_a_topic_whose_deletion_found_no_room_takes_its_offsets_along_later() ->
     world.load()
     assert fetched(world.ask(fetch(), 8).answer) == 1
     assert (world.log.record_counts(), world.reloads) == ([1], 1)
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert fetched(world.answer(fetch(), 8)) == -1
     assert world.log.record_counts() == [1, 1]
 
 
 def test_a_disk_without_room_to_cut_back_is_read_and_cut_when_there_is(world: ShardWorld) -> None:
-    world.runner.try_again()
+    world.durable_log.try_again()
     asker = world.ask(commit(5), 8)
     world.end_turn()
     fail_back = world.log.fail_back
@@ -164,24 +166,23 @@ def test_a_disk_without_room_to_cut_back_is_read_and_cut_when_there_is(world: Sh
         raise FULL
 
     world.log.fail_back = full  # type: ignore[method-assign]
-    world.log.is_open = True  # type: ignore[attr-defined]
     world.end_flush(FULL)
     assert committed(asker.answer) == UNAVAILABLE
     world.load()
     assert fetched(world.ask(fetch(), 8).answer) == 1
     world.log.fail_back = fail_back  # type: ignore[method-assign]
-    world.runner.try_again()
+    world.durable_log.try_again()
     world.load()
     assert committed(world.answer(commit(6), 8)) == 0
 
 
 def test_room_that_comes_while_the_shard_is_read_does_not_have_it_read_twice(world: ShardWorld) -> None:
     """A second reading would cut off, under the shard that the first one started, what it has appended since."""
-    world.runner.try_again()
+    world.durable_log.try_again()
     world.ask(commit(2), 8)
     world.end_turn()
     world.end_flush(FULL)
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert world.reloads == 2
     world.load()
     assert committed(world.answer(commit(3), 8)) == 0

@@ -36,20 +36,20 @@ class World(RunnerWorld[ShardRunner[TransactionShard]]):
     """One loaded shard of transactions."""
 
     def __init__(self) -> None:
-        super().__init__()
-        deps = TransactionDeps(lambda: 7, {"orders": 4}.get, lambda group_id: 0)
         self.markers: list[tuple[MarkersWanted, Callable[[], None]]] = []
-        self.runner = ShardRunner(
+        super().__init__()
+
+    def new_runner(self) -> ShardRunner[TransactionShard]:
+        deps = TransactionDeps(lambda: 7, {"orders": 4}.get, lambda group_id: 0)
+        return ShardRunner(
             transaction_shards(lambda partition: TransactionShard(partition, TransactionSettings(), deps)),
             0,
-            self.log,  # type: ignore[arg-type]
+            self.durable_log,
             self,
-            self.on_durable,
             max_batch_bytes=1 << 20,
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
         )
-        self.load()
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         raise AssertionError("transactions have no history")
@@ -102,7 +102,7 @@ def test_a_slow_disk_is_reported_to_the_client_and_the_markers_wait_for_it(world
         world.time_ms += COMMIT_TIMEOUT_MS
         for key in [key for key, deadline_ms in world.timers.items() if deadline_ms <= world.time_ms]:
             del world.timers[key]
-            world.runner.timer_fired(*key[1:])
+            key[0].timer_fired(*key[1:])
     assert commit.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.markers == []
     world.log.flush()
@@ -147,7 +147,7 @@ def test_markers_that_are_written_while_there_is_no_room_count_when_there_is(wor
     (_, done) = world.markers[-1]
     done()
     assert world.state() is PREPARE_COMMIT
-    world.runner.try_again()
+    world.durable_log.try_again()
     assert world.state() is COMPLETE_COMMIT
 
 

@@ -53,9 +53,8 @@ class TransactionCrashWorld(CrashWorld):
         self.transactions = ShardRunner(
             transaction_shards(self._new_shard),
             state.index,
-            state.log,
+            state.durable_log,
             self,
-            state.advanced,
             max_batch_bytes=1000,
             codec=Codec.NONE,
             commit_timeout_ms=5000,

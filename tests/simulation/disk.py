@@ -54,7 +54,7 @@ class SimulatedLog:
         self.batches_cleaned = 0
         self._disk = disk
         self._draft: tuple[int, list[bytearray]] | None = None  # What is to come instead of so many batches.
-        self.producers = SimpleNamespace(state=ProducerState())  # Which is never asked here.
+        self.producers = SimpleNamespace(state=ProducerState(), settle=lambda: None)
         self._on_durable = on_durable
 
     def append(self, batch: bytearray, *, wall_ms: int) -> Appended:
@@ -290,6 +290,6 @@ class Disk:
         """Some file systems need room even to give some back."""
         return self.is_full and self._random.random() < 0.3
 
-    def probe_room(self) -> None:
+    def probe_disk_space(self) -> None:
         if self.is_full:
             raise NO_ROOM

@@ -28,6 +28,7 @@ from harness.doubles.topics import Topics
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.records.records import Codec
+from storage.log.durable_log import DurableLog
 from tests.simulation.call import Call, api_key_of
 from tests.simulation.disk import Disk, Partitions
 from tests.simulation.socket_end import SocketEnd
@@ -133,7 +134,7 @@ class Server:
             lambda _: None,
             1 << 20,
             self.loop,  # type: ignore[arg-type]
-            self._disk.probe_room,
+            self._disk.probe_disk_space,
         )
         transactions = self.transactions = TransactionSide(self, self.runtime)
         groups = GroupApis(self.runtime, lambda: self._random.getrandbits(32), transactions.verifier)
@@ -241,9 +242,8 @@ class Server:
         return GroupRunner(
             group_shards(self._new_shard),
             log.partition,
-            log,
+            DurableLog(log, self.runtime.log_host),
             self.runtime,
-            lambda: None,
             max_batch_bytes=self.storage.max_batch_bytes,
             codec=Codec.NONE,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,

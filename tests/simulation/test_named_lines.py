@@ -153,7 +153,7 @@ def test_3_72_news_of_a_life_that_has_ended_is_ignored(stage: Stage) -> None:
     stage.commit(1)
     (stale,) = stage.disk.waiting
     stage.disk.waiting.clear()
-    stage.runner.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    stage.runner.durable_log.fail(BROKEN)
     stage.run()
     later = stage.commit(2)
     stale(None)

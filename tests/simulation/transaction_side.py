@@ -20,6 +20,7 @@ from coordinator.transactions.shard import TransactionShard
 from coordinator.transactions.states import AT_REST
 from coordinator.transactions.transaction_settings import TransactionDeps
 from protocol.records.records import Codec
+from storage.log.durable_log import DurableLog
 from tests.simulation.timeline import ProcessLoop
 from tests.simulation.transaction_witness import WatchedTransactions
 
@@ -67,9 +68,8 @@ class TransactionSide:
             ShardRunner(
                 transaction_shards(self._new_shard),
                 log.partition,
-                log,
+                DurableLog(log, self._runtime.log_host),
                 self._runtime,
-                lambda: None,
                 max_batch_bytes=storage.max_batch_bytes,
                 codec=Codec.NONE,
                 commit_timeout_ms=commit_timeout_ms,

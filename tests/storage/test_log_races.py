@@ -16,7 +16,8 @@ from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.cleaning.compaction import LogChanged
 from storage.files import Files, StorageError
 from storage.log.opening import Opening
-from storage.log.partition_log import OffsetOutOfRange, PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.log.reader import OffsetOutOfRange
 from storage.log.segment import Segment
 from storage.log.writer import LogWriter
 from tests.storage.cleaning import COMPACTED, clean, open_compacted, put, roll, table

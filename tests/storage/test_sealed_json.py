@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.doubles.faulty_files import FaultyFiles
-from storage.directory.room import PROBE, probe_room
+from storage.directory.disk_space import PROBE, probe_disk_space
 from storage.files import Files, StorageError
 from storage.sealed_json import read_sealed, write_sealed
 
@@ -67,9 +67,9 @@ def test_the_probe_for_room_says_what_the_disk_says_and_leaves_nothing(
     tmp_path: Path, operation: str, number: int
 ) -> None:
     files = FaultyFiles(tmp_path)
-    probe_room(files, tmp_path)
+    probe_disk_space(files, tmp_path)
     files.fail_always(operation, number)
     with pytest.raises(StorageError) as refused:
-        probe_room(files, tmp_path)
+        probe_disk_space(files, tmp_path)
     assert refused.value.is_no_room == (number != errno.EIO)
     assert not (tmp_path / PROBE).exists()

@@ -186,7 +186,7 @@ def test_what_is_written_past_the_partition_wakes_too(world: World) -> None:
     assert partition is not None
     partition.log.append(bytearray(batch(b"a")), wall_ms=0)
     partition.log.flush()
-    partition.advanced()
+    partition._on_advanced()
     assert sizes(partitions_of(waiting.answer)) == [ONE]
 
 

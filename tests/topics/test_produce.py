@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
-from coordinator.topics.names import GROUP_METADATA_TOPIC
+from coordinator.topics.names import GROUP_EVENTS_TOPIC
 from coordinator.topics.settings import TopicSettings
 from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
@@ -156,10 +156,10 @@ def test_topics_go_by_id_from_version_13(world: World) -> None:
 
 
 def test_only_the_admin_client_writes_internal_topics(world: World) -> None:
-    world.registry.internal(GROUP_METADATA_TOPIC, 1, {}, FlushPolicy.FSYNC)
-    refused = produce(world, batch(b"a"), topic=GROUP_METADATA_TOPIC)
+    world.registry.internal(GROUP_EVENTS_TOPIC, 1, {}, FlushPolicy.FSYNC)
+    refused = produce(world, batch(b"a"), topic=GROUP_EVENTS_TOPIC)
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    taken = produce(world, batch(b"a"), topic=GROUP_METADATA_TOPIC, client_id="__admin_client")
+    taken = produce(world, batch(b"a"), topic=GROUP_EVENTS_TOPIC, client_id="__admin_client")
     assert taken.error_code == ErrorCode.NONE
 
 

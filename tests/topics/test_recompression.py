@@ -120,7 +120,7 @@ def test_what_producers_sent_is_read_again_if_the_log_failed_meanwhile(tmp_path:
     world.queue.popleft()()
     files.fault = None
     world.settle()
-    assert (partition.is_offline, partition.producers) == (False, None)
+    assert (partition.append_error, partition.producers) == (ErrorCode.NONE, None)
     world.queue.append(encoding)
     world.settle()
     assert again.answer.responses[0].partition_responses[0].base_offset == 0

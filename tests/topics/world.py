@@ -17,7 +17,7 @@ from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.purgatory.delayed import Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.server.topic_apis import topic_handlers
-from coordinator.topics.partition import Machinery, Partition
+from coordinator.topics.partition import Partition, PartitionServices
 from coordinator.topics.registry import TopicRegistry
 from coordinator.topics.settings import TopicSettings
 from coordinator.topics.store import TopicStore
@@ -51,9 +51,11 @@ class World(RuntimeWorld):
         self.wheel = TimingWheel(self.time_ms)
         self.purgatory = Purgatory(self.wheel)
         self.logs = LogDirectory.open(directory, self.files, node_id=1)
-        machinery = Machinery(self, self, self, lambda: self.wall, self._on_advanced, self)
+        services = PartitionServices(
+            lambda _: self.log_host, self, self, lambda: self.wall, self._on_advanced
+        )
         store = TopicStore(self.logs, self.files)
-        self.registry = TopicRegistry(store, self.settings, machinery, self)
+        self.registry = TopicRegistry(store, self.settings, services, self)
         self.registry.open({})
         self.broker = Broker(
             settings=self.settings,

@@ -11,7 +11,7 @@ PROBE: Final = ".muster-room"
 PROBE_BYTES: Final = 64 << 10  # What a few flushes need, with their indexes.
 
 
-def probe_room(files: Files, directory: Path) -> None:
+def probe_disk_space(files: Files, directory: Path) -> None:
     """Write a scratch file, sync it, and remove it. Blocks. Raises StorageError if it does not fit."""
     path = directory / PROBE
     try:

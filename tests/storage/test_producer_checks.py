@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.topics.producer_checks import ProducerError, Verification, Verifications, check_verified
 from protocol.errors import ErrorCode
 from protocol.records.batch import Batch, parse_header
 from protocol.records.records import Record, encode_batch
+from storage.producers.producer_checks import (
+    ProducerError,
+    ProducerVerification,
+    ProducerVerifications,
+    check_verified,
+)
 from storage.producers.producer_state import ProducerState
 
 PRODUCER, WALL_MS = 7, 1_700_000_000_000
@@ -24,14 +29,16 @@ def batch(epoch: int = 0, sequence: int = 0) -> Batch:
     return parse_header(data)
 
 
-def begun(verifications: Verifications, of: Batch) -> Verification:
+def begun(verifications: ProducerVerifications, of: Batch) -> ProducerVerification:
     """The coordinator was asked about it and has answered."""
     verification = verifications.begin(of, has_own_epoch=False, wall_ms=WALL_MS)
     verifications.answered(PRODUCER)
     return verification
 
 
-def refusal(verifications: Verifications, of: Batch, shown: Verification | None) -> ErrorCode | None:
+def refusal(
+    verifications: ProducerVerifications, of: Batch, shown: ProducerVerification | None
+) -> ErrorCode | None:
     try:
         check_verified(ProducerState(), of, verifications.find(PRODUCER), shown)
     except ProducerError as refused:
@@ -40,20 +47,20 @@ def refusal(verifications: Verifications, of: Batch, shown: Verification | None)
 
 
 def test_a_batch_is_taken_under_the_verification_it_was_asked_for() -> None:
-    verifications = Verifications()
+    verifications = ProducerVerifications()
     shown = begun(verifications, batch())
     assert refusal(verifications, batch(), shown) is None
 
 
 def test_a_batch_that_was_never_asked_about_is_refused() -> None:
-    assert refusal(Verifications(), batch(), None) is ErrorCode.INVALID_TXN_STATE
-    verifications = Verifications()
+    assert refusal(ProducerVerifications(), batch(), None) is ErrorCode.INVALID_TXN_STATE
+    verifications = ProducerVerifications()
     begun(verifications, batch())
     assert refusal(verifications, batch(), None) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_verification_is_void_once_something_of_the_producer_was_appended() -> None:
-    verifications = Verifications()
+    verifications = ProducerVerifications()
     shown = begun(verifications, batch())
     verifications.end(PRODUCER)
     assert refusal(verifications, batch(), shown) is ErrorCode.INVALID_TXN_STATE
@@ -62,7 +69,7 @@ def test_a_verification_is_void_once_something_of_the_producer_was_appended() ->
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_a_later_question_does_not_bring_an_earlier_word_back(epoch: int) -> None:
     """A late batch of a transaction that a marker has ended would open one that nothing ends."""
-    verifications = Verifications()
+    verifications = ProducerVerifications()
     shown = begun(verifications, batch())
     verifications.end(PRODUCER)  # The marker.
     later = begun(verifications, batch(epoch, sequence=1))
@@ -71,7 +78,7 @@ def test_a_later_question_does_not_bring_an_earlier_word_back(epoch: int) -> Non
 
 
 def test_a_producer_of_a_newer_epoch_voids_the_word_about_the_older_one() -> None:
-    verifications = Verifications()
+    verifications = ProducerVerifications()
     shown = begun(verifications, batch(epoch=0))
     newer = begun(verifications, batch(epoch=1))
     assert refusal(verifications, batch(epoch=0), shown) is ErrorCode.INVALID_TXN_STATE
@@ -79,14 +86,14 @@ def test_a_producer_of_a_newer_epoch_voids_the_word_about_the_older_one() -> Non
 
 
 def test_batches_of_one_epoch_share_a_verification() -> None:
-    verifications = Verifications()
+    verifications = ProducerVerifications()
     shown = begun(verifications, batch(sequence=1))
     assert begun(verifications, batch(sequence=0)) is shown
     assert shown.lowest_sequence == 0
 
 
 def test_what_was_forgotten_for_its_age_vouches_no_more() -> None:
-    verifications = Verifications()
+    verifications = ProducerVerifications()
     shown = begun(verifications, batch())
     verifications.expire(WALL_MS + 999, expiration_ms=1000)
     assert refusal(verifications, batch(), shown) is None

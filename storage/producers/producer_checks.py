@@ -4,9 +4,9 @@ A producer that is not known, because it is new here or was forgotten, may begin
 UNKNOWN_PRODUCER_ID no longer, since a log whose records have been deleted looks the same. Only where its
 transaction is verified under protocol version 2 must it begin with 0, as each transaction has an epoch of its own.
 
-A transaction begins on a partition with a batch that the coordinator has vouched for. `Verifications` are those it
-was asked about: whatever of the producer is appended meanwhile, a marker above all, makes its word void, so that
-a batch which was late never opens a transaction that nobody ends. Knows no requests and no files.
+A transaction begins on a partition with a batch that the coordinator has vouched for. `ProducerVerifications` are
+those it was asked about: what is appended of the producer meanwhile, a marker above all, makes its word void. So a
+batch which was late never opens a transaction that is never ended. Knows no requests and no files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST_EPOCH: Final = 2**15 - 1
 EPOCH_BUMPED_SINCE: Final = 2  # The transaction version.
 
 MAX_VERIFICATIONS: Final = 10_000
-"""Per partition, of about 100 bytes: the oldest makes room, and whoever waits for it has to ask again."""
+"""Per partition, of about 100 bytes: the oldest makes room, and what waits for it has to ask again."""
 
 
 class ProducerError(Exception):
@@ -38,7 +38,7 @@ class ProducerError(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Verification:
+class ProducerVerification:
     """The coordinator was asked about a producer; `lowest_sequence` is the lowest that waited for its word.
 
     A higher one is not taken before it: else a batch that is sent again would come too late for good.
@@ -50,11 +50,11 @@ class Verification:
     since_ms: int
 
 
-class Verifications:
+class ProducerVerifications:
     """Of one partition."""
 
     def __init__(self) -> None:
-        self._under_way: OrderedDict[int, Verification] = OrderedDict()
+        self._under_way: OrderedDict[int, ProducerVerification] = OrderedDict()
         self._waiting: dict[int, deque[Callable[[], None]]] = {}  # Behind a question that has no answer yet.
 
     def wait(self, batch: Batch, go_on: Callable[[], None]) -> bool:
@@ -75,7 +75,7 @@ class Verifications:
         if waiting:
             self._waiting[producer_id].extendleft(reversed(waiting))
 
-    def begin(self, batch: Batch, has_own_epoch: bool, wall_ms: int) -> Verification:
+    def begin(self, batch: Batch, has_own_epoch: bool, wall_ms: int) -> ProducerVerification:
         """The coordinator is about to be asked; keep what is returned, and show it when appending.
 
         To be followed by `answered`.
@@ -85,13 +85,13 @@ class Verifications:
         if found is None or batch.producer_epoch > found.epoch:
             if found is None and len(self._under_way) >= MAX_VERIFICATIONS:
                 self._under_way.popitem(last=False)
-            found = Verification(batch.producer_epoch, batch.base_sequence, has_own_epoch, wall_ms)
+            found = ProducerVerification(batch.producer_epoch, batch.base_sequence, has_own_epoch, wall_ms)
             self._under_way[batch.producer_id] = found
         elif batch.producer_epoch == found.epoch:
             found.lowest_sequence = min(found.lowest_sequence, batch.base_sequence)
         return found
 
-    def find(self, producer_id: int) -> Verification | None:
+    def find(self, producer_id: int) -> ProducerVerification | None:
         return self._under_way.get(producer_id)
 
     def end(self, producer_id: int) -> None:
@@ -105,7 +105,7 @@ class Verifications:
                 del self._under_way[producer_id]
 
 
-def check_batch(state: ProducerState, batch: Batch, verification: Verification | None) -> None:
+def check_batch(state: ProducerState, batch: Batch, verification: ProducerVerification | None) -> None:
     """Raise ProducerError unless `batch` comes next for its producer.
 
     INVALID_PRODUCER_EPOCH: a newer instance of the producer has written here (it is fenced).
@@ -131,7 +131,9 @@ def check_batch(state: ProducerState, batch: Batch, verification: Verification |
         raise ProducerError(ErrorCode.INVALID_TXN_STATE, text)
 
 
-def _expected(producer: Producer | None, batch: Batch, verification: Verification | None) -> int | None:
+def _expected(
+    producer: Producer | None, batch: Batch, verification: ProducerVerification | None
+) -> int | None:
     """The sequence that the batch must begin with; None for any."""
     is_blank = producer is None or not producer.batches
     if verification is not None:
@@ -147,7 +149,7 @@ def _expected(producer: Producer | None, batch: Batch, verification: Verificatio
 
 
 def check_verified(
-    state: ProducerState, batch: Batch, known: Verification | None, shown: Verification | None
+    state: ProducerState, batch: Batch, known: ProducerVerification | None, shown: ProducerVerification | None
 ) -> None:
     """Raise ProducerError (INVALID_TXN_STATE) for a batch that would begin a transaction unasked.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.runtime.held import HeldQueue
 from protocol.errors import ErrorCode
+from storage.log.durability_queue import DurabilityQueue
 
 TIMEOUT_MS = 5_000
 OVERDUE, DURABLE = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE
@@ -13,7 +13,7 @@ def test_each_is_given_up_at_its_own_time() -> None:
     timers: list[int] = []
     first: list[ErrorCode] = []
     second: list[ErrorCode] = []
-    queue = HeldQueue(TIMEOUT_MS, timers.append)
+    queue = DurabilityQueue(TIMEOUT_MS, timers.append)
     queue.add(1, 0, first.append)
     queue.add(1, 10, second.append)
     assert timers == [TIMEOUT_MS]
@@ -26,7 +26,7 @@ def test_each_is_given_up_at_its_own_time() -> None:
 def test_one_that_waits_again_does_not_make_the_others_wait() -> None:
     """As markers do, which are not given up: the next timer is that of the next in line."""
     timers: list[int] = []
-    queue = HeldQueue(TIMEOUT_MS, timers.append)
+    queue = DurabilityQueue(TIMEOUT_MS, timers.append)
 
     def wait_again(error: ErrorCode) -> None:
         assert error is OVERDUE

@@ -1,0 +1,282 @@
+"""One log in use: what is appended, who waits for it to be durable, and what becomes of it when the disk fails.
+
+The one engine under the shards of the coordinator and the partitions of topics. Appends are staged in memory. One
+flush is under way at a time, and takes along all that was staged before it began: so a batch is as large as the
+disk is slow, and pipelined requests share a flush. When it has ended the durable end is moved, what waits up to
+there is answered in order, the next flush begins, and listeners are called.
+
+A failure ends an epoch: all that waits is answered with an error, what is not durable is cut off the log off the
+loop, and news of flushes and timers of the former epoch means nothing. Every log has one owner, who appends, and
+who recovers it in its own way: a topic's partition is cut back and serves on, a shard's log is cut back and read
+again. Knows no requests; all of it runs on the event-loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from protocol.errors import ErrorCode, OnDone
+from storage.files import CorruptSegment, StorageError
+from storage.log.durability_queue import DurabilityQueue
+from storage.log.log_states import (
+    ACTIVE,
+    CLOSED,
+    CLOSED_FAILED,
+    MAY_FAIL,
+    OFFLINE,
+    PAUSED,
+    RECOVERING,
+    RECOVERING_FULL,
+    LogState,
+    LogTrigger,
+    next_state,
+)
+from storage.log.partition_log import PartitionLog
+
+
+class LogOwner(Protocol):
+    """Who appends to a log, and recovers it after a failure."""
+
+    def stage(self) -> None:
+        """A flush begins: append what is still gathered."""
+
+    def on_failed(self, error: Exception | None) -> ErrorCode:
+        """The epoch ends with `error`, or with another attempt; the answer to all that waits for the log."""
+
+    def recover(self, answer: ErrorCode) -> None:
+        """Cut the log back off the loop, and report the end of it with `DurableLog.recovered`."""
+
+    def on_resumed(self) -> None:
+        """There is disk space again: appends are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHost:
+    """What a log needs of whatever runs it."""
+
+    now_ms: Callable[[], int]
+    set_timer: Callable[[tuple[Any, ...], int | None], None]  # Calls `key[0].timer_fired(*key[1:])`.
+    schedule_flush: Callable[[PartitionLog, Callable[[StorageError | None], None]], None]
+    wait_for_disk_space: Callable[[Any, StorageError], None]  # Both have `try_again` called in time.
+    try_later: Callable[[Any], None]
+
+
+class DurableLog:
+    """A `PartitionLog` in use."""
+
+    __slots__ = (
+        "_flush_end",
+        "_host",
+        "_owner",
+        "_queue",
+        "durable_offset",
+        "epoch",
+        "flushed_bytes",
+        "listeners",
+        "log",
+        "staged_bytes",
+        "state",
+    )
+
+    def __init__(self, partition_log: PartitionLog, host: LogHost) -> None:
+        """It takes nothing before it has an owner, and that has reported `recovered`."""
+        self.log = partition_log
+        self.state: LogState = RECOVERING
+        self.epoch = 0
+        # As the loop knows it: the log's own moves on another thread, ahead of the last stable offset.
+        self.durable_offset = partition_log.durable_offset
+        self.staged_bytes = 0  # Number of bytes appended here, since the start,
+        self.flushed_bytes = 0  # and of those that are durable: parked fetches count by it.
+        self.listeners: list[Callable[[], None]] = []  # Called whenever the durable end has moved.
+        self._host = host
+        self._owner: LogOwner | None = None
+        self._queue = DurabilityQueue(None, _no_timer)
+        self._flush_end = self.durable_offset  # Beyond the durable end while a flush is under way.
+
+    def claim(self, owner: LogOwner, timeout_ms: int | None = None) -> None:
+        """Give the log its owner, for good; nothing waits for the disk longer than `timeout_ms`."""
+        assert self._owner is None, f"{self.log.directory.name} has an owner"
+        self._owner = owner
+        if timeout_ms is not None:
+            self._queue = DurabilityQueue(timeout_ms, self._set_timer)
+
+    @property
+    def owner(self) -> LogOwner:
+        owner = self._owner
+        assert owner is not None, "a log is used by its owner"
+        return owner
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its topic is being deleted, or was."""
+        return self.state is CLOSED or self.state is CLOSED_FAILED
+
+    # Appending.
+
+    def append(self, batch: bytearray | memoryview, wall_ms: int) -> int:
+        """Stage one checked batch, which the log keeps; its first offset. To be followed by `flush`.
+
+        Raises BatchTooLarge; StorageError where the log takes nothing, or fails with this.
+        """
+        if self.state is not ACTIVE:
+            raise StorageError("use", self.log.directory, f"the log is {self.state.name}")
+        try:
+            base_offset = self.log.append(batch, wall_ms=wall_ms).base_offset
+        except StorageError as error:
+            self.fail(error)  # It failed in a flush of which we have not heard, in retention or so.
+            raise
+        self.staged_bytes += len(batch)
+        return base_offset
+
+    def when_durable(self, position: int, done: OnDone) -> None:
+        """Call `done` when all below `position` is durable: at once if it is, else after a flush.
+
+        Errors: REQUEST_TIMED_OUT, or what the owner answers to a failure.
+        """
+        if position > self.durable_offset or not self._queue.is_empty:
+            self._queue.add(position, self._host.now_ms(), done)
+        else:
+            done(ErrorCode.NONE)
+
+    def timer_fired(self, epoch: int) -> None:
+        """The first of those that wait may be overdue."""
+        if epoch == self.epoch:
+            self._queue.give_up_overdue(self._host.now_ms())
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        self._host.set_timer((self, self.epoch), deadline_ms)
+
+    # Flushing.
+
+    def flush(self) -> None:
+        """Have all that was appended made durable; behind a flush that is under way, if there is one."""
+        if self._flush_end > self.durable_offset or self.state is not ACTIVE:
+            return
+        self.owner.stage()
+        end = self.log.next_offset
+        if self.state is not ACTIVE or end <= self.durable_offset:
+            return
+        self._flush_end = end
+        epoch, staged_bytes = self.epoch, self.staged_bytes
+        self._host.schedule_flush(self.log, lambda error: self._on_flushed(epoch, staged_bytes, error))
+
+    def _on_flushed(self, epoch: int, staged_bytes: int, error: StorageError | None) -> None:
+        if epoch != self.epoch:
+            return  # All that waited for it has been answered; the log has been cut back since.
+        if error is not None:
+            self.fail(error)
+            return
+        self.durable_offset = self._flush_end = self.log.durable_offset
+        is_all = self.log.next_offset == self.durable_offset
+        self.flushed_bytes = self.staged_bytes if is_all else staged_bytes
+        self.log.producers.settle()
+        self._queue.release(self.durable_offset)
+        self.flush()
+        self._call_listeners()
+
+    def _call_listeners(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    # Failing.
+
+    def fail(self, error: Exception) -> None:
+        """End the epoch: answer all that waits, and have the owner recover the log.
+
+        Besides the disk's, `error` may be a bug of the owner's: then what it made of the log is not to be trusted,
+        but the log is.
+        """
+        if self.state not in MAY_FAIL:
+            return
+        if isinstance(error, StorageError) and error.is_no_room:
+            self._transition(LogTrigger.DISK_FULL)
+            if self.state is RECOVERING_FULL:
+                self._host.wait_for_disk_space(self, error)
+        else:
+            self._transition(LogTrigger.FAILED)
+        self._end_epoch(error)
+
+    def take_offline(self, error: StorageError) -> None:
+        """The log cannot be read, though it could be written: use it again later, unless it is damaged."""
+        if error.is_no_room:
+            self.fail(error)
+        elif self.state is ACTIVE:
+            self._transition(_outcome(error))
+            self._end_epoch(error)
+            self._wait(error)
+
+    def _end_epoch(self, error: Exception | None) -> None:
+        self.epoch += 1
+        self._flush_end = self.durable_offset
+        owner = self.owner
+        answer = owner.on_failed(error)
+        self._queue.fail(answer)
+        if self.state is RECOVERING or self.state is RECOVERING_FULL:
+            owner.recover(answer)
+
+    def recovered(self, error: BaseException | None = None) -> None:
+        """The owner has opened or cut back the log, and is ready to append; or it could not, for `error`."""
+        trigger = LogTrigger.RECOVERED if error is None else _outcome(error)
+        if trigger is LogTrigger.DISK_FULL and self.log.failure is None:
+            trigger = LogTrigger.UNUSABLE  # It was its owner who found no space.
+        self._transition(trigger)
+        self.durable_offset = self._flush_end = self.log.durable_offset
+        self.staged_bytes = self.flushed_bytes
+        self._wait(error)
+
+    def _wait(self, error: BaseException | None) -> None:
+        if self.state is OFFLINE:
+            self._host.try_later(self)
+        elif self.state is PAUSED and isinstance(error, StorageError):
+            self._host.wait_for_disk_space(self, error)
+
+    def try_again(self) -> None:
+        """There may be disk space now, or a disk that works."""
+        state = self.state
+        if state is RECOVERING_FULL:
+            self._transition(LogTrigger.SPACE_FOUND)
+        elif state is PAUSED and self.log.failure is None:
+            self._transition(LogTrigger.SPACE_FOUND)
+            self.owner.on_resumed()
+        elif state is PAUSED or state is OFFLINE:
+            self._transition(LogTrigger.RETRIED)
+            self._end_epoch(None)
+
+    # The deletion of its topic.
+
+    def close(self) -> None:
+        """Take nothing and flush nothing while the files go. What waits is answered by the flush under way."""
+        if not self.is_closed:
+            self._transition(LogTrigger.CLOSED)
+            if self.state is CLOSED_FAILED:
+                self.epoch += 1  # A recovery that is under way comes to nothing.
+
+    def reopen(self) -> None:
+        """The topic could not be deleted: go on, with what was staged before."""
+        self._transition(LogTrigger.REOPENED)
+        self._wait(None)
+        self.flush()
+
+    def let_go(self, error: ErrorCode) -> None:
+        """The files are gone: answer all that waits, and let go of the owner, so that nothing is left of both."""
+        self.epoch += 1
+        self._queue.fail(error)
+        self._owner = None
+        self.listeners.clear()
+
+    def _transition(self, trigger: LogTrigger) -> None:
+        """Move along TRANSITIONS; the only code that assigns `state`."""
+        self.state = next_state(self.state, trigger)
+
+
+def _no_timer(deadline_ms: int) -> None:
+    raise AssertionError("without a timeout there is no deadline")
+
+
+def _outcome(error: BaseException) -> LogTrigger:
+    """What an attempt to open, read or cut back a log came to that ended with `error`."""
+    if not isinstance(error, StorageError) or isinstance(error, CorruptSegment):
+        return LogTrigger.DAMAGED
+    return LogTrigger.DISK_FULL if error.is_no_room else LogTrigger.UNUSABLE

@@ -1,0 +1,99 @@
+"""The topics of the coordinator's shards: one log, which a shard's runner owns and a partition only shows."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.effects import RequestContext
+from coordinator.runtime.group_runner import GroupRunner
+from coordinator.runtime.shard_runner import ACTIVE, LOADING
+from coordinator.topics.names import GROUP_METADATA_TOPIC
+from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.runtime_world import Asker
+from protocol.errors import ErrorCode
+from storage.files import StorageError
+from storage.log.durable_log import DurableLog
+from storage.log.log_states import ACTIVE as LOG_ACTIVE
+from storage.log.log_states import PAUSED, RECOVERING
+from tests.server.asking import TOPIC, commit
+from tests.server.crash_world import CrashWorld
+from tests.topics.requests import fetch, fetch_request, partitions_of, produce_request
+from tests.topics.world import batch
+
+FULL = StorageError("write", Path("__consumer_offsets-0"), "No space left on device", errno.ENOSPC)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CrashWorld]:
+    with CrashWorld.opened(tmp_path, FaultyFiles(tmp_path)) as world:
+        world.create_topic("t")
+        world.commit("g", 1)
+        yield world
+
+
+@pytest.fixture
+def runner(world: CrashWorld) -> GroupRunner:
+    """The runner of the group's shard."""
+    (runner,) = [each for each in world.runners if each.log.next_offset]
+    return runner
+
+
+def log_of(world: CrashWorld, runner: GroupRunner) -> DurableLog:
+    """The log as its partition has it."""
+    partition = world.registry.partition(GROUP_METADATA_TOPIC, runner.partition)
+    assert partition is not None
+    return partition.durable_log
+
+
+def test_the_log_of_a_shard_is_recovered_by_its_shard(world: CrashWorld, runner: GroupRunner) -> None:
+    """To cut it back and serve on would leave the shard with what the log has lost."""
+    log = log_of(world, runner)
+    assert log is runner.durable_log
+    assert log.owner is runner
+    log.fail(ZeroDivisionError("ours"))
+    assert (runner.state, log.state, len(world.queue)) == (LOADING, RECOVERING, 1)
+    world.queue.popleft()()
+    assert (runner.state, log.state) == (ACTIVE, LOG_ACTIVE)
+
+
+def test_what_a_shard_has_made_durable_wakes_readers_of_its_topic(
+    world: CrashWorld, runner: GroupRunner
+) -> None:
+    wanted = (GROUP_METADATA_TOPIC, runner.partition, 1)
+    parked = world.start(fetch_request(wanted, max_wait_ms=500, isolation_level=1), 12)
+    world.settle()
+    assert not parked.is_answered
+    world.commit("g", 2)
+    (answer,) = partitions_of(parked.answer)
+    assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (0, 2, 2)
+
+
+def test_a_shards_topic_is_read_while_its_log_is_paused(world: CrashWorld, runner: GroupRunner) -> None:
+    runner.durable_log.fail(FULL)
+    world.settle()
+    assert (runner.durable_log.state, runner.may_write) == (PAUSED, False)
+    answer = fetch(world, GROUP_METADATA_TOPIC, partition=runner.partition, isolation_level=1)
+    assert (answer.error_code, answer.high_watermark) == (0, 1)
+    refused = world.start(produce_request(batch(b"v"), GROUP_METADATA_TOPIC, runner.partition), 9)
+    assert refused.answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    world.try_again()
+    assert runner.may_write
+
+
+def test_what_the_admin_client_writes_stands_behind_what_the_shard_has_gathered(
+    world: CrashWorld, runner: GroupRunner
+) -> None:
+    """The shard has replayed its records at the offsets that they were promised."""
+    world.create_topic(TOPIC)
+    context = RequestContext(Asker(), 8, "client", "/127.0.0.1")
+    runner.request(commit(2), context)
+    position = runner.position
+    request = produce_request(batch(b"v"), GROUP_METADATA_TOPIC, runner.partition)
+    answer = world.ask(request, 9, client_id="__admin_client").responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, position)
+    ends = [each.last_offset for each, _ in runner.log.batches(0)]
+    assert ends == [0, position - 1, position]
