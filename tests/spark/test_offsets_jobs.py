@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from harness.messages import partition_of
 from harness.processes import ServerProcess
-from muster.spark.jobs.job import Step, Wrote, load_job
+from muster.spark.jobs.job import Step, StepResult, load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import JobFailedError, RunProgress, run
 from muster.spark.tables import read_arrow
@@ -122,7 +122,7 @@ def run_all(spark: SparkSession, name: str, topic: OffsetsTopic, out: Path) -> R
     job = load_job(name)
     seen: list[RunProgress] = []
 
-    def write(batch: DataFrame, step: Step) -> Wrote:
+    def write(batch: DataFrame, step: Step) -> StepResult:
         if step.batch_id == 1:
             raise RuntimeError("the second batch fails")
         return job.write(batch, step)

@@ -22,7 +22,7 @@ from muster.spark.report.page import filled, policy, write_page
 from muster.spark.report.reading import PROBLEMS_MAX, Selection, TablesReader
 from muster.spark.report.report import make_report
 from muster.spark.report.texts import NAME_MAX_CHARS, NO_TEXT, Texts, as_json, presentable
-from muster.spark.report.totals import ROWS, Foremost, Totals
+from muster.spark.report.totals import ROWS, TopRows, Totals
 from muster.spark.tables import TABLES
 from tests.spark.report.sample import BEGIN_MS, HOUR_MS, Sample, write_table
 
@@ -295,7 +295,7 @@ def test_totals_beyond_their_bound_keep_the_largest_and_say_so() -> None:
 
 
 def test_the_foremost_are_so_many_of_each_key_and_in_all() -> None:
-    found = Foremost("size", 4, "key", 2)
+    found = TopRows("size", 4, "key", 2)
     for begin in range(0, 30, 3):
         found.add(pa.table({"key": ["a", "a", "b"], "size": [begin, begin + 1, None if begin else 100]}))
     assert [(row["key"], row["size"]) for row in found.result()] == [("b", 100), ("a", 28), ("a", 27)]
