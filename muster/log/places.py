@@ -13,6 +13,7 @@ from typing import Final
 from coordinator.topics.catalogue import FILE_NAME as CATALOGUE
 from coordinator.topics.catalogue import CatalogueEntry, read_catalogue
 from coordinator.topics.names import GROUP_METADATA_TOPIC
+from protocol.topic_partition import TopicPartition
 from storage.directory.log_directory import LOCK, METADATA_TOPIC, PARTITION_NAME
 from storage.files import Files, StorageError
 from storage.log.checkpoints import (
@@ -20,7 +21,6 @@ from storage.log.checkpoints import (
     META_PROPERTIES,
     RECOVERY_POINTS,
     Garbled,
-    TopicPartition,
     read_offsets,
 )
 from storage.log.sealed_segments import SEALED_SEGMENTS, Sizes, read_sealed_segments

@@ -13,10 +13,11 @@ from typing import Final
 
 from muster.log.places import LogSource, LogToolError, PartitionDirectory
 from muster.log.progress import Advance
+from protocol.topic_partition import TopicPartition
 from storage.check.repair import LogRepair, Repaired, copy_file
 from storage.directory.log_directory import LOCK
 from storage.files import Files, StorageError
-from storage.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, TopicPartition, write_offsets
+from storage.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, write_offsets
 from storage.log.sealed_segments import SEALED_SEGMENTS
 
 UNFINISHED: Final = ".unfinished"

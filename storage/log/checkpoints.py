@@ -12,8 +12,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.topic_partition import TopicPartition as TopicPartition
 from storage.files import Files
 from storage.log.partition_files import UUID_BYTES, decode_uuid, encode_uuid
 
@@ -24,17 +25,6 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
 RESERVED_UUIDS: Final = 100  # Kafka keeps the first hundred for meanings of its own.
-
-
-class TopicPartition(NamedTuple):
-    """Names a partition, and with a hyphen between, its directory."""
-
-    topic: str
-    partition: int
-
-    @property
-    def directory_name(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Garbled(ValueError):
