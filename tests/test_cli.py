@@ -240,7 +240,7 @@ def test_every_sentence_on_standard_error_goes_through_the_one_place_that_cuts()
 
 
 @pytest.mark.parametrize("command", [("list",), ("describe", "g"), ("delete", "g"), ("history", "g")])
-def test_where_nobody_answers_a_sentence_says_so(command: tuple[str, ...]) -> None:
+def test_where_no_broker_answers_a_sentence_says_so(command: tuple[str, ...]) -> None:
     address = f"127.0.0.1:{free_port()}"
     done = muster("groups", *command, "--bootstrap", address)
     assert done.returncode == 1
@@ -249,7 +249,7 @@ def test_where_nobody_answers_a_sentence_says_so(command: tuple[str, ...]) -> No
     assert line.startswith(f"muster: no Kafka broker answers on {address}")
 
 
-def test_an_address_that_is_none_is_told() -> None:
+def test_an_address_that_is_none_is_reported() -> None:
     done = muster("groups", "list", "--bootstrap", "127.0.0.1:port")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -267,7 +267,7 @@ def test_an_address_that_is_none_is_told() -> None:
         (["--all-topics", "--to-latest", "--execute", "--dry-run"], "give --execute or --dry-run, not both"),
     ],
 )
-def test_a_reset_that_is_not_clear_is_refused_before_anybody_is_asked(
+def test_a_reset_that_is_not_clear_is_refused_before_the_cluster_is_asked(
     arguments: list[str], sentence: str
 ) -> None:
     done = muster("groups", "reset-offsets", "g", *arguments)

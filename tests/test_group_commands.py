@@ -134,7 +134,7 @@ async def test_describing_a_group_that_is_not_there_says_so(server: ServerProces
     assert await groups(server, "describe", "absent", status=1) == "muster: there is no group absent\n"
 
 
-async def test_delete_tells_each_group_apart(server: ServerProcess) -> None:
+async def test_delete_reports_each_group_apart(server: ServerProcess) -> None:
     await commit(server, "deleted", 1)
     async with member(server, "delete-live"):
         outcome = await groups(server, "delete", "deleted", "delete-live", "delete-absent", status=1)
@@ -261,7 +261,7 @@ async def test_reset_on_a_topic_that_is_not_there_is_refused_and_makes_none(serv
     await admin.close()
 
 
-async def test_history_tells_why_a_group_rebalanced(server: ServerProcess) -> None:
+async def test_history_shows_why_a_group_rebalanced(server: ServerProcess) -> None:
     if not IS_MUSTER:
         sentence = await groups(server, "history", "any", status=1)
         assert (
@@ -284,7 +284,7 @@ async def test_history_tells_why_a_group_rebalanced(server: ServerProcess) -> No
     assert done.stderr == f"only the newest 2 of {len(events)} events are shown: see --newest\n"
 
 
-async def test_history_tells_that_a_topic_has_grown(server: ServerProcess) -> None:
+async def test_history_shows_that_a_topic_has_grown(server: ServerProcess) -> None:
     """The protocol says no more than that the leader joins again."""
     if not IS_MUSTER:
         pytest.skip("only Muster keeps a history")

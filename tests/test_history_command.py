@@ -74,7 +74,7 @@ def test_each_event_is_a_row_with_its_step_or_the_state_it_happened_in() -> None
     ]  # fmt: skip
 
 
-def test_a_rebalance_that_is_not_over_and_one_whose_begin_is_lost_are_told_as_they_are() -> None:
+def test_a_rebalance_that_is_not_over_and_one_whose_begin_is_lost_are_reported_as_they_are() -> None:
     events = history_of_a_group()
     (under_way,) = rebalance_views(events[:2])
     assert under_way.rebalance is not None
@@ -92,7 +92,7 @@ def test_a_restart_and_a_gap_stand_beside_the_rebalance_that_they_interrupt() ->
     assert rows(event_table([GAP]))[0][1:4] == ["-", "-", GAP.reason]
 
 
-def test_of_many_different_causes_the_first_are_told() -> None:
+def test_of_many_different_causes_the_first_are_reported() -> None:
     again = [
         replace(EVENT, from_state="PreparingRebalance", reason=f"member left: {number}")
         for number in range(50)
@@ -121,7 +121,7 @@ def test_events_of_a_version_before_causes_read_as_well() -> None:
         (GroupHistory((), 0), ["the topic holds no events of group g"]),
     ],
 )
-def test_what_is_missing_is_told_beside_the_events(found: GroupHistory, shown: list[str]) -> None:
+def test_what_is_missing_is_reported_beside_the_events(found: GroupHistory, shown: list[str]) -> None:
     assert list(remarks("g", found)) == shown
 
 

@@ -293,7 +293,7 @@ def test_what_cannot_be_used_is_in_dead_letters_once_with_its_bytes(
         assert (row["job"], row["source_topic"]) == ("commits", TOPIC)
 
 
-def test_a_commit_of_a_minute_that_is_over_is_told_and_changes_no_figure(
+def test_a_commit_of_a_minute_that_is_over_is_reported_and_changes_no_figure(
     spark: SparkSession, history: OffsetsTopic, commits_run: Ran
 ) -> None:
     tmp_path = commits_run.out

@@ -89,7 +89,7 @@ def test_wrong_options_are_refused_in_a_sentence_and_what_is_there_stays(
     assert (tmp_path / "page.html").read_text() == "the one before"
 
 
-def test_the_command_tells_a_refusal_on_standard_error_with_status_1(
+def test_the_command_reports_a_refusal_on_standard_error_with_status_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["report", "--tables", "nowhere", "--out", str(tmp_path / "page.html")]
@@ -129,7 +129,7 @@ def test_a_file_that_is_being_written_is_not_looked_at(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "text", "pages"])
-def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_reported_and_the_others_count(tmp_path: Path, damage: str) -> None:
     write_table(tmp_path, "storms", [STORM])
     write_table(tmp_path, "storms", [STORM | {"group_id": f"h{each}"} for each in range(5_000)], "bad")
     bad = next(tmp_path.rglob("bad.parquet"))
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: str
     assert problems[0].endswith("what it holds is missing here.")
 
 
-def test_a_file_without_a_column_is_told(tmp_path: Path) -> None:
+def test_a_file_without_a_column_is_reported(tmp_path: Path) -> None:
     write_table(tmp_path, "storms", [STORM])
     pq.write_table(
         pq.read_table(storm_file(tmp_path)).drop(["share"]), storm_file(tmp_path).with_name("other.parquet")
@@ -156,7 +156,7 @@ def test_a_file_without_a_column_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_goes_between_the_listing_and_the_reading_is_told(tmp_path: Path) -> None:
+def test_a_file_that_goes_between_the_listing_and_the_reading_is_reported(tmp_path: Path) -> None:
     write_table(tmp_path, "storms", [STORM])
     (tmp_path / "storms" / "day=2026-03-02" / "gone.parquet").symlink_to(tmp_path / "nothing")
     storms, problems = storms_seen(tmp_path)
