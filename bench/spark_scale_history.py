@@ -192,6 +192,14 @@ def print_tables(costs: Sequence[Cost], runs: Sequence[Run]) -> None:
         )
 
 
+def options_for(kind: str, size: float) -> list[str]:
+    """The options of a simulated history: so many commits, or events of that share of the groups."""
+    if kind == "events":
+        return ["--sample", str(size), "--commits", "0", "--days", str(WEEK_DAYS)]
+    sizes = ["--sample", "0.02", "--commits", str(size)]
+    return [*sizes, "--days", str(COMMIT_DAYS), "--log-ends", "60"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -209,21 +217,7 @@ def main() -> None:
         ):
             for size in sizes if set(wanted) & set(jobs) else ():
                 logs = Path(scratch) / f"{kind}-{size}"
-                options = (
-                    [
-                        "--sample",
-                        "0.02",
-                        "--commits",
-                        str(size),
-                        "--days",
-                        str(COMMIT_DAYS),
-                        "--log-ends",
-                        "60",
-                    ]
-                    if kind == "commits"
-                    else ["--sample", str(size), "--commits", "0", "--days", str(WEEK_DAYS)]
-                )
-                simulated = simulate(logs, *options)
+                simulated = simulate(logs, *options_for(kind, size))
                 print(
                     f"{kind}: {simulated[kind]:,} simulated in {simulated['cpu_s']:.1f} CPU s",
                     file=sys.stderr,

@@ -1,4 +1,4 @@
-"""A partition of a topic by its name: the one type for it wherever a topic goes by name."""
+"""A partition of a topic by its name: the one type for it, in the log, on the command line and in jobs."""
 
 from __future__ import annotations
 
@@ -17,4 +17,9 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
     def __str__(self) -> str:
+        return self.directory_name
+
+    @property
+    def directory_name(self) -> str:
+        """The name of the partition's directory, in Kafka's form."""
         return f"{self.topic}-{self.partition}"

@@ -267,7 +267,7 @@ def test_an_address_that_is_none_is_refused() -> None:
         (["--all-topics", "--to-latest", "--execute", "--dry-run"], "give --execute or --dry-run, not both"),
     ],
 )
-def test_a_reset_that_is_not_clear_is_refused_before_anybody_is_asked(
+def test_a_reset_that_is_not_clear_is_refused_before_the_cluster_is_asked(
     arguments: list[str], sentence: str
 ) -> None:
     done = muster("groups", "reset-offsets", "g", *arguments)

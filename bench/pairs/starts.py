@@ -37,15 +37,13 @@ RETRY_S: Final = 0.01
 TABLE: Final = "| server | s, median | lowest to highest | server CPU, s |\n|---|---|---|---|"
 
 
-def starts(plan: Plan) -> list[Section]:
-    """Starts of servers that have run before and hold nothing: what a restart costs at least."""
-    servers: dict[str, ServerProcess] = {
-        name: plan.muster(name, tree=tree) for name, tree in plan.builds.items()
-    }
-    servers[KAFKA] = plan.new_kafka()
+def _started_in_turns(
+    servers: dict[str, ServerProcess], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds to the first answer and CPU seconds of each start, but for each server's first."""
     times: dict[str, list[float]] = {name: [] for name in servers}
     cpu_s: dict[str, list[float]] = {name: [] for name in servers}
-    for number in range(plan.rounds + 1):
+    for number in range(rounds + 1):
         for name, server in servers.items():
             start = time.perf_counter()
             with server:
@@ -53,6 +51,16 @@ def starts(plan: Plan) -> list[Section]:
                 if number:  # The first formats a storage, and fills the caches.
                     times[name].append(took_s)
                     cpu_s[name].append(cpu_of(server.pid).total_us / 1e6)
+    return times, cpu_s
+
+
+def starts(plan: Plan) -> list[Section]:
+    """Starts of servers that have run before and hold nothing: what a restart costs at least."""
+    servers: dict[str, ServerProcess] = {
+        name: plan.muster(name, tree=tree) for name, tree in plan.builds.items()
+    }
+    servers[KAFKA] = plan.new_kafka()
+    times, cpu_s = _started_in_turns(servers, plan.rounds)
     rows = [_row(name, times[name], cpu_s[name]) for name in servers]
     imports = {
         name: sorted(_import_s(tree) for _ in range(plan.rounds)) for name, tree in plan.builds.items()

@@ -115,9 +115,12 @@ def commits(plan: Plan) -> list[Section]:
             make_topic(server)
         single = _commits(plan, servers, plan.connections, 1)
         whole = _commits(plan, servers, max(1, plan.connections // 10), PARTITIONS)
+    return [_commits_of_one(plan, single), _commits_of_a_thousand(plan, whole)]
+
+
+def _commits_of_one(plan: Plan, single: list[Contender]) -> Section:
     count = len(plan.builds)
     fsync, os_, kafka_ = single[:count], single[count:-1], single[-1]
-    whole_fsync, whole_os, whole_kafka = whole[:count], whole[count:-1], whole[-1]
     what = "commits of one partition"
     targets = [
         throughput(fsync, kafka_, 1.5, f"{what}, `fsync`"),
@@ -126,23 +129,19 @@ def commits(plan: Plan) -> list[Section]:
     ]
     sync_us = fdatasync_us(plan.directory)
     note = f"This machine's own fdatasync of a 4 KiB append: {sync_us:,.0f} us (median of {SYNC_PROBES})."
-    return [
-        Section(
-            f"Commits of one partition, {plan.connections:,} groups",
-            [TABLE, *(e.row for e in single), "", note],
-            targets,
-            _conditions(plan),
-        ),
-        Section(
-            f"Commits of {PARTITIONS:,} partitions",
-            [TABLE, *(e.row for e in whole)],
-            [
-                throughput(whole_fsync, whole_kafka, 1.0, "commits of 1,000 partitions, `fsync`"),
-                throughput(whole_os, whole_kafka, 1.0, "commits of 1,000 partitions, `os`"),
-            ],
-            _conditions(plan),
-        ),
+    title = f"Commits of one partition, {plan.connections:,} groups"
+    return Section(title, [TABLE, *(e.row for e in single), "", note], targets, _conditions(plan))
+
+
+def _commits_of_a_thousand(plan: Plan, whole: list[Contender]) -> Section:
+    count = len(plan.builds)
+    fsync, os_, kafka_ = whole[:count], whole[count:-1], whole[-1]
+    targets = [
+        throughput(fsync, kafka_, 1.0, "commits of 1,000 partitions, `fsync`"),
+        throughput(os_, kafka_, 1.0, "commits of 1,000 partitions, `os`"),
     ]
+    rows = [TABLE, *(e.row for e in whole)]
+    return Section(f"Commits of {PARTITIONS:,} partitions", rows, targets, _conditions(plan))
 
 
 def _commits(plan: Plan, servers: dict[str, ServerProcess], count: int, partitions: int) -> list[Contender]:

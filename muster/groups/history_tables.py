@@ -36,7 +36,7 @@ def rebalance_table(views: Iterable[RebalanceView]) -> Table:
             table,
             local_time(view.first.wall_ms if rebalance is None else rebalance.started_at),
             "; then ".join(view.causes) or None,
-            *_who(view),
+            *_member_and_client(view),
             _outcome(view),
             *_numbers(view),
             None if rebalance is None else _last_to_join(rebalance),
@@ -103,7 +103,7 @@ def _outcome(view: RebalanceView) -> str:
     return outcome if view.is_over else f"{outcome}, not over"
 
 
-def _who(view: RebalanceView) -> tuple[str | None, str | None]:
+def _member_and_client(view: RebalanceView) -> tuple[str | None, str | None]:
     """The member behind the cause and its client; unknown where the begin of a rebalance is missing."""
     if view.is_rebalance and not view.has_begin:
         return (None, None)

@@ -81,26 +81,30 @@ async def plan_reset(
 ) -> list[Move]:
     """What a reset would change; no `topics` means all that the group committed. Raises ClusterError."""
     committed = await committed_offsets(cluster, group_id)
-    leaders = await _chosen(cluster, {where.topic: None for where in committed} if topics is None else topics)
+    leaders = await _chosen_leaders(
+        cluster, {where.topic: None for where in committed} if topics is None else topics
+    )
     if isinstance(target, ShiftBy):
         if topics is not None:
             _require_committed(group_id, leaders, committed)
         leaders = {where: leader for where, leader in leaders.items() if where in committed}
     earliest = await offsets_at(cluster, leaders, EARLIEST)
     latest = await offsets_at(cluster, leaders, LATEST)
-    aimed = await _aimed(cluster, leaders, target, committed, earliest, latest)
+    targets = await _target_offsets(cluster, leaders, target, committed, earliest, latest)
     return [
         Move(
             where.topic,
             where.partition,
             committed.get(where),
-            _drawn_in(offset, earliest[where], latest[where]),
+            _clamped(offset, earliest[where], latest[where]),
         )
-        for where, offset in sorted(aimed.items())
+        for where, offset in sorted(targets.items())
     ]
 
 
-async def _chosen(cluster: Cluster, topics: Mapping[str, frozenset[int] | None]) -> dict[TopicPartition, int]:
+async def _chosen_leaders(
+    cluster: Cluster, topics: Mapping[str, frozenset[int] | None]
+) -> dict[TopicPartition, int]:
     leaders = await partitions_of(cluster, topics)
     missing = topics.keys() - {where.topic for where in leaders}
     for topic, numbers in topics.items():
@@ -122,7 +126,7 @@ def _require_committed(
         raise ClusterError(f"group {group_id} has committed no offset to shift: {names}")
 
 
-async def _aimed(
+async def _target_offsets(
     cluster: Cluster,
     leaders: Mapping[TopicPartition, int],
     target: Target,
@@ -144,5 +148,5 @@ async def _aimed(
             return {where: latest[where] if found[where] == NO_OFFSET else found[where] for where in leaders}
 
 
-def _drawn_in(offset: int, earliest: int, latest: int) -> int:
+def _clamped(offset: int, earliest: int, latest: int) -> int:
     return min(max(offset, earliest), latest)

@@ -57,7 +57,7 @@ def new_shard(partition: int) -> Shard:
     return Shard(partition, GroupSettings(), NoTopics())
 
 
-def sound_batches(
+def valid_batches(
     place: PartitionDirectory, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
 ) -> Iterator[tuple[Batch, memoryview]]:
     """Every batch of a partition that checks. Raises StorageError."""
@@ -88,7 +88,7 @@ def exported_rows(
 def _replayed(place: PartitionDirectory, files: Files, notes: ExportNotes, advance: Advance) -> Shard:
     assert place.name is not None
     shard = new_shard(place.name.partition)
-    batches = sound_batches(place, files, advance, lambda damage: notes.damages.append((place, damage)))
+    batches = valid_batches(place, files, advance, lambda damage: notes.damages.append((place, damage)))
     try:
         records, skipped = replay_batches(batches, shard)
     except (CorruptBatch, DecodeError) as error:

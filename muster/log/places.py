@@ -54,7 +54,7 @@ class LogSource:
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     sealed_segments: dict[TopicPartition, Sizes] = field(default_factory=dict)
     was_shut_down_cleanly: bool = False
-    oddities: list[tuple[Path, str]] = field(default_factory=list)  # Small files that cannot be read.
+    unreadable_files: list[tuple[Path, str]] = field(default_factory=list)  # Small files that cannot be read.
 
     @property
     def is_partition(self) -> bool:
@@ -144,15 +144,15 @@ def _read_small_files(source: LogSource, root: Path) -> None:
     try:
         source.recovery_points = read_offsets(source.files, root / RECOVERY_POINTS)
     except Garbled as error:
-        source.oddities.append((root / RECOVERY_POINTS, str(error)))
+        source.unreadable_files.append((root / RECOVERY_POINTS, str(error)))
     try:
         source.sealed_segments = read_sealed_segments(source.files, root) or {}
     except Garbled as error:
-        source.oddities.append((root / SEALED_SEGMENTS, str(error)))
+        source.unreadable_files.append((root / SEALED_SEGMENTS, str(error)))
     try:
         source.topics = list(read_catalogue(source.files, root).entries)
     except StorageError as error:
-        source.oddities.append((root / CATALOGUE, error.reason))
+        source.unreadable_files.append((root / CATALOGUE, error.reason))
 
 
 def chosen_places(source: LogSource, topic: str | None, partition: int | None) -> list[PartitionDirectory]:

@@ -85,7 +85,7 @@ class OffsetsRecords:
 
 
 def _directory_findings(source: LogSource) -> Iterator[Finding]:
-    for path, what in source.oddities:
+    for path, what in source.unreadable_files:
         yield Finding(Severity.ERROR, path, 0, None, what)
     root = source.root
     if root is None or source.is_partition:

@@ -2,7 +2,7 @@
 
 What the command line asks goes through `muster.cluster`, which needs no librdkafka; here clients take librdkafka's
 settings, since users have those for Spark's own consumers anyway. The errors are the client's: every part makes
-its own sentence of them, by `in_words`.
+its own sentence of them, by `error_text`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def committed_offsets(consumer: Consumer, partitions: Iterable[TopicPartition], 
     return offsets
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What the client says of its failure, in its own words and without its codes."""
     first = error.args[0] if error.args else error
     return str(first.str()) if isinstance(first, KafkaError) else str(first)

@@ -34,13 +34,13 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         try:
-            with _in_words(f"{root} cannot be reached"):
+            with _as_hadoop_error(f"{root} cannot be reached"):
                 jvm: Any = spark._jvm
                 settings = spark._jsparkSession.sessionState().newHadoopConf()
         except AttributeError:  # PySpark's own subclass of it, where the session is a remote one.
             raise HadoopError("Spark Connect gives no access to Spark's JVM") from None
         self._root = root
-        with _in_words(f"{root} cannot be reached"):
+        with _as_hadoop_error(f"{root} cannot be reached"):
             self._path_of = jvm.org.apache.hadoop.fs.Path
             self._checked: Any = self._path_of(root).getFileSystem(settings)
             self._is_local = self._checked.getUri().getScheme() == "file"
@@ -53,7 +53,7 @@ class HadoopFiles:
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
         """What is in a folder and begins with `prefix`, sorted; nothing if there is no such folder."""
-        with _in_words(f"{self.url(folder)} cannot be listed"):
+        with _as_hadoop_error(f"{self.url(folder)} cannot be listed"):
             try:
                 found = [
                     str(each.getPath().getName()) for each in self._checked.listStatus(self._path(folder))
@@ -66,7 +66,7 @@ class HadoopFiles:
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None if there is no such file. Raises TooLargeError."""
-        with _in_words(f"{self.url(name)} cannot be read"):
+        with _as_hadoop_error(f"{self.url(name)} cannot be read"):
             try:
                 opened = self._checked.open(self._path(name))
             except Py4JJavaError as error:
@@ -89,7 +89,7 @@ class HadoopFiles:
     def write_json(self, name: str, content: object) -> None:
         """Put a file in its place whole, instead of one that is there."""
         draft = f"{name}.new"
-        with _in_words(f"{self.url(draft)} cannot be written"):
+        with _as_hadoop_error(f"{self.url(draft)} cannot be written"):
             stream = self._plain.create(self._path(draft), True)
             try:
                 stream.write(json.dumps(content).encode())
@@ -100,7 +100,7 @@ class HadoopFiles:
     def move(self, source: str, target: str) -> None:
         """Put a file in its place, instead of one that is there."""
         source_path, target_path = self._path(source), self._path(target)
-        with _in_words(f"{source} could not be renamed to {target}"):
+        with _as_hadoop_error(f"{source} could not be renamed to {target}"):
             self._plain.mkdirs(target_path.getParent())
             if not self._is_local:
                 self._plain.delete(target_path, False)
@@ -111,7 +111,7 @@ class HadoopFiles:
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, and folders with all that is in them; what is not there is no matter."""
         for name in names:
-            with _in_words(f"{self.url(name)} cannot be removed"):
+            with _as_hadoop_error(f"{self.url(name)} cannot be removed"):
                 self._plain.delete(self._path(name), True)
 
     def _path(self, name: str) -> Any:
@@ -119,19 +119,19 @@ class HadoopFiles:
 
 
 @contextmanager
-def _in_words(refused: str) -> Iterator[None]:
+def _as_hadoop_error(refused: str) -> Iterator[None]:
     """Failures of Java and of the way to it as HadoopError, without a stack trace."""
     try:
         yield
     except _FAILURES as error:
-        raise HadoopError(f"{refused}: {_said(error)}") from error
+        raise HadoopError(f"{refused}: {_java_message(error)}") from error
 
 
 def _is_missing(error: Py4JJavaError) -> bool:
     return bool(error.java_exception.getClass().getName() == _MISSING)
 
 
-def _said(error: Exception) -> str:
+def _java_message(error: Exception) -> str:
     """Java's message, without its stack trace."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString())

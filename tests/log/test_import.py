@@ -214,7 +214,7 @@ def test_a_live_group_is_refused_by_a_running_cluster_before_anything_is_written
         assert offsets_of(client, "any") == {}
 
 
-def test_partitions_that_a_cluster_does_not_have_are_told(cluster: ServerProcess, tmp_path: Path) -> None:
+def test_partitions_that_a_cluster_does_not_have_are_reported(cluster: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     write_rows(file, [*online_rows("some"), OffsetRow("some", "nowhere", 0, 1)])
     done = muster("import", file, "--bootstrap", cluster.bootstrap)
@@ -223,7 +223,7 @@ def test_partitions_that_a_cluster_does_not_have_are_told(cluster: ServerProcess
     assert "3 offsets of 1 groups imported" in done.stdout
 
 
-def test_nobody_on_the_other_end_is_told(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     write_rows(file, online_rows("any"))
     done = muster("import", file, "--bootstrap", "127.0.0.1:1")

@@ -88,7 +88,9 @@ def test_damage_is_shown_where_it_is_and_reading_goes_on(
     assert lines[0].startswith("orders-0 0 DAMAGED 00000000000000000000.log bytes 0-")
 
 
-def test_what_is_not_there_is_told_with_what_is(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_reported_with_what_is(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["log", "inspect", str(directory), "--topic", "nothing"]) == 2
     assert f"there are: {OFFSETS}, {TOPIC}" in capsys.readouterr().err
     assert run(["log", "verify", str(directory / "nowhere")]) == 2

@@ -62,7 +62,7 @@ def test_a_sound_directory_is_copied_whole(directory: Path, capsys: pytest.Captu
     assert run(["log", "verify", str(target_of(directory))]) == 0
 
 
-def test_what_is_lost_is_told_and_the_rest_is_served(
+def test_what_is_lost_is_reported_and_the_rest_is_served(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = first_segment(directory, f"{TOPIC}-0")
@@ -81,7 +81,7 @@ def test_what_is_lost_is_told_and_the_rest_is_served(
     assert finding["what"].startswith("1 offsets are missing")
 
 
-def test_what_was_cut_where_a_batch_ends_is_told_as_lost(
+def test_what_was_cut_where_a_batch_ends_is_reported_as_lost(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut, gone, following, *_ = sorted((directory / f"{TOPIC}-0").glob("*.log"))
@@ -121,7 +121,7 @@ def test_nothing_is_overwritten(directory: Path, capsys: pytest.CaptureFixture[s
     assert not target.exists()
 
 
-def test_other_directories_are_left_behind_and_told(
+def test_other_directories_are_left_behind_and_reported(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (directory / "backup").mkdir()

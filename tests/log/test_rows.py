@@ -59,7 +59,7 @@ def test_lines_by_others_need_no_more_than_what_is_imported(tmp_path: Path) -> N
         ({"leader_epoch": 1.5}, "leader_epoch must be a whole number from -1, not 1.5"),
     ],
 )
-def test_a_row_that_is_wrong_is_told_by_its_line(
+def test_a_row_that_is_wrong_is_reported_by_its_line(
     change: dict[str, Any], complaint: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.jsonl"
@@ -81,7 +81,9 @@ def test_a_file_of_another_kind_is_refused(name: str, content: bytes, tmp_path: 
         list(read_rows(tmp_path / f"missing-{name}"))
 
 
-def test_without_pyarrow_the_way_to_get_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_way_to_get_it_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}")
 

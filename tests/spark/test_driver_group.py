@@ -67,13 +67,13 @@ def test_the_driver_of_a_stream_is_a_member_that_owns_the_topic_until_the_query_
     left = wait_until(lambda: observer.describe(group), "the group still known", DEADLINE_S)
     assert (left.state, left.members) == (ConsumerGroupState.EMPTY, [])
     if target == "muster":
-        steps = wait_until(lambda: story(broker.bootstrap, group), "the group's history", DEADLINE_S)
+        steps = wait_until(lambda: steps_of(broker.bootstrap, group), "the group's history", DEADLINE_S)
         assert steps[0].startswith("Empty -> PreparingRebalance: member joined")
         assert steps[-2].startswith("Stable -> PreparingRebalance: member left")
         assert steps[-1].startswith("PreparingRebalance -> Empty")
 
 
-def story(bootstrap: str, group: str) -> list[str]:
+def steps_of(bootstrap: str, group: str) -> list[str]:
     """What the daemon wrote down of the group's changes, once it says that the group is Empty again."""
 
     async def read() -> tuple[GroupEvent, ...]:

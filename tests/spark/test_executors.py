@@ -62,7 +62,7 @@ def test_an_executor_with_all_that_is_needed_has_no_problem() -> None:
         (found(pyspark="4.0.1"), "w1 has pyspark 4.0.1, and 4.0.0 is needed"),
     ],
 )
-def test_what_is_missing_or_too_old_is_told_with_its_host(has: Findings, problem: str) -> None:
+def test_what_is_missing_or_too_old_is_reported_with_its_host(has: Findings, problem: str) -> None:
     assert problems_of(has, CLIENTS_NEED) == [problem]
 
 
@@ -74,7 +74,7 @@ def test_what_is_missing_or_too_old_is_told_with_its_host(has: Findings, problem
         (SOMETHING_ELSE, "10.0.0.7: java.io.IOException: something else"),
     ],
 )
-def test_an_executor_that_cannot_even_be_asked_is_told_by_why(error: str, sentence: str) -> None:
+def test_an_executor_that_cannot_even_be_asked_is_reported_with_the_reason(error: str, sentence: str) -> None:
     assert why(error) == sentence
 
 

@@ -43,7 +43,7 @@ def test_the_jars_are_resolved_once(cache: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("damage", ["one jar is cut", "one jar is gone", "no marker", "the marker is cut"])
-def test_what_is_damaged_is_resolved_anew(cache: dict[str, str], damage: str) -> None:
+def test_what_is_damaged_is_resolved_again(cache: dict[str, str], damage: str) -> None:
     resolver = FakeResolver()
     (jar, *_) = kafka_source_jars(cache, resolver)
     marker = jar.parent / "complete"
@@ -107,7 +107,7 @@ def test_a_folder_that_lacks_one_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SparkUnavailableError, match=r"cannot be kept in .*Not a directory.*XDG_CACHE_HOME"):
         kafka_source_jars({"XDG_CACHE_HOME": str(tmp_path / "file")}, FakeResolver())

@@ -78,14 +78,14 @@ def test_the_pyspark_that_is_needed_is_the_one_that_is_declared() -> None:
     assert f'"pyspark=={java.PYSPARK_VERSION}"' in declared
 
 
-def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SparkUnavailableError, match="runs on Java 17 to 21, and there is none on PATH"):
         require_spark()
 
 
-def test_a_missing_pyspark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyspark_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     with pytest.raises(SparkUnavailableError, match="pip install"):
         require_spark()

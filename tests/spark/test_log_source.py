@@ -119,7 +119,9 @@ def test_what_was_aborted_is_left_out_and_an_end_that_is_a_marker_is_found(
     assert places(read_ranges(broker.bootstrap, {}, topic, [Range(1, 50, 54), Range(0, 56, 58)])) == [(0, 56)]
 
 
-def test_a_log_of_which_nothing_comes_is_told(broker: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_of_which_nothing_comes_is_reported(
+    broker: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "PATIENCE_S", 0.3)
     for bootstrap, topic in ((broker.bootstrap, "no-such-topic"), ("127.0.0.1:9", "log")):
         with pytest.raises(PassingError, match="nothing came of partition 0"):

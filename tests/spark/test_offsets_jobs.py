@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from harness.messages import partition_of
 from harness.processes import ServerProcess
-from muster.spark.jobs.job import Step, Wrote, load_job
+from muster.spark.jobs.job import Step, StepResult, load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import JobFailedError, RunProgress, run
 from muster.spark.tables import read_arrow
@@ -122,7 +122,7 @@ def run_all(spark: SparkSession, name: str, topic: OffsetsTopic, out: Path) -> R
     job = load_job(name)
     seen: list[RunProgress] = []
 
-    def write(batch: DataFrame, step: Step) -> Wrote:
+    def write(batch: DataFrame, step: Step) -> StepResult:
         if step.batch_id == 1:
             raise RuntimeError("the second batch fails")
         return job.write(batch, step)
@@ -293,7 +293,7 @@ def test_what_cannot_be_used_is_in_dead_letters_once_with_its_bytes(
         assert (row["job"], row["source_topic"]) == ("commits", TOPIC)
 
 
-def test_a_commit_of_a_minute_that_is_over_is_told_and_changes_no_figure(
+def test_a_commit_of_a_minute_that_is_over_is_reported_and_changes_no_figure(
     spark: SparkSession, history: OffsetsTopic, commits_run: Ran
 ) -> None:
     tmp_path = commits_run.out

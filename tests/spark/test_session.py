@@ -83,7 +83,7 @@ def test_the_address_is_the_one_by_which_the_master_is_reached() -> None:
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:9", "spark://127.0.0.1", "spark://127.0.0.1:x"])
-def test_a_master_that_does_not_answer_is_told_before_spark_starts(master: str) -> None:
+def test_a_master_that_does_not_answer_is_reported_before_spark_starts(master: str) -> None:
     with pytest.raises(SparkUnavailableError, match=f"no Spark master answers at {master}"):
         address_towards(master)
 

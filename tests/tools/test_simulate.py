@@ -137,7 +137,7 @@ def test_the_counts_are_what_was_written(history: History) -> None:
     assert len(history.events) == history.done.events > 0
 
 
-def test_a_coordinator_that_reads_the_log_has_the_groups_and_offsets_of_the_story(history: History) -> None:
+def test_a_coordinator_that_reads_the_log_has_the_simulated_groups_and_offsets(history: History) -> None:
     simulation, loaded = history.simulation, history.loaded()
     dead = {plan.group_id for plan in simulation.plans if plan.kind == DEAD}
     for shard, found in zip(loaded, simulation.simulated.shards, strict=True):
@@ -302,7 +302,7 @@ def test_a_history_that_the_disk_cannot_hold_is_refused(tmp_path: Path, capsys: 
     assert not (tmp_path / "out").exists()
 
 
-def test_serving_it_is_told(history: History) -> None:
+def test_the_command_that_serves_it_is_shown(history: History) -> None:
     found = command.serve_command(OPTIONS, history.path)
     assert found.startswith("muster serve --override log.dirs=")
     assert "log.cleaner.enable=false" in found

@@ -136,7 +136,7 @@ def test_in_the_end_the_members_are_the_clients_that_settled(simulated: Simulate
             assert plan.member_count == len(group.members)
 
 
-def test_a_crash_is_told_a_session_timeout_later_with_the_client_behind_it() -> None:
+def test_a_crash_is_recorded_a_session_timeout_later_with_the_client_behind_it() -> None:
     simulated = new_simulated(40, seed=1)
     plan = next(
         plan for plan in simulated.plans if plan.kind <= BATCH and plan.size >= 3 and not plan.is_static

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from muster.spark.clients import client_settings, in_words
+from muster.spark.clients import client_settings, error_text
 from muster.spark.errors import PassingError
 
 SCHEMA: Final = pa.schema(
@@ -120,7 +120,7 @@ def _consumer(settings: Mapping[str, Any]) -> Iterator[Consumer]:
     try:
         consumer = Consumer(dict(settings))
     except KafkaException as error:
-        raise PassingError(f"the log could not be read: {in_words(error)}") from None
+        raise PassingError(f"the log could not be read: {error_text(error)}") from None
     try:
         yield consumer
     finally:

@@ -17,7 +17,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
-from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, error_text, log_offsets, new_admin
 from muster.spark.decoding.lag import UNKNOWN
 from muster.spark.decoding.windows import Ints
 from muster.spark.errors import PassingError
@@ -35,7 +35,7 @@ _GONE: Final = (
 
 
 @dataclass(slots=True)
-class Found:
+class MinuteEnds:
     """`ends[where][i]` is the log's end at `times_ms[i]`, or UNKNOWN; `missing` topics have none."""
 
     times_ms: Ints
@@ -60,9 +60,9 @@ class LogEnds:
         self._admin = new_admin(bootstrap, kafka)
         self._asked = 0
 
-    def at(self, times_ms: Sequence[int], wanted: Iterable[TopicPartition]) -> Found:
+    def at(self, times_ms: Sequence[int], wanted: Iterable[TopicPartition]) -> MinuteEnds:
         """The ends of the logs at those times, ascending. Raises PassingError if the cluster does not answer."""
-        found = Found(np.asarray(times_ms, np.int64))
+        found = MinuteEnds(np.asarray(times_ms, np.int64))
         there = self._there(wanted, found)
         if not len(found.times_ms) or not there:
             return found
@@ -73,12 +73,12 @@ class LogEnds:
         self._fill(found, now, begins)
         return found
 
-    def _there(self, wanted: Iterable[TopicPartition], found: Found) -> list[TopicPartition]:
+    def _there(self, wanted: Iterable[TopicPartition], found: MinuteEnds) -> list[TopicPartition]:
         """The wanted partitions that the cluster has."""
         try:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
-            raise PassingError(f"the topics could not be listed: {in_words(error)}") from None
+            raise PassingError(f"the topics could not be listed: {error_text(error)}") from None
         there = []
         for topic, partition in sorted(set(wanted)):
             if topic in topics and partition in topics[topic].partitions:
@@ -88,7 +88,7 @@ class LogEnds:
         return there
 
     def _fill(
-        self, found: Found, now: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]
+        self, found: MinuteEnds, now: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]
     ) -> None:
         """The two outer times of each partition, then the middle of each gap, level by level."""
         last = len(found.times_ms) - 1
@@ -108,7 +108,7 @@ class LogEnds:
                 for half in (_OpenInterval(where, gap.low, middle), _OpenInterval(where, middle, gap.high))
             ]
 
-    def _is_open(self, found: Found, gap: _OpenInterval) -> bool:
+    def _is_open(self, found: MinuteEnds, gap: _OpenInterval) -> bool:
         """Whether something is still to be asked within; where both sides are equal, all between is, too."""
         ends = found.ends.get(gap.where)
         if ends is None or gap.high - gap.low < 2:
@@ -120,7 +120,7 @@ class LogEnds:
 
     def _look_up(
         self,
-        found: Found,
+        found: MinuteEnds,
         places: Sequence[tuple[TopicPartition, int]],
         now: Mapping[TopicPartition, int],
         begins: Mapping[TopicPartition, int],
@@ -136,7 +136,9 @@ class LogEnds:
                 # The end as it was asked for before: whatever came since is not older either.
                 found.ends[where][index] = now[where] if offset < 0 else end
 
-    def _ask(self, specs: Mapping[TopicPartition, OffsetSpec], found: Found) -> dict[TopicPartition, int]:
+    def _ask(
+        self, specs: Mapping[TopicPartition, OffsetSpec], found: MinuteEnds
+    ) -> dict[TopicPartition, int]:
         """One answer per partition; those whose topic has gone meanwhile are taken out. Raises PassingError."""
         offsets: dict[TopicPartition, int] = {}
         pairs = list(specs.items())

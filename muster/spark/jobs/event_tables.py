@@ -8,19 +8,19 @@ from pyspark.sql import DataFrame
 
 from muster.spark.batch_files import write_batch
 from muster.spark.events.stateful import rows_of
-from muster.spark.jobs.job import Step, Wrote, write_dead_letters
+from muster.spark.jobs.job import Step, StepResult, write_dead_letters
 from muster.spark.tables import DEAD_LETTERS
 
 
-def writer(job: str, *tables: str) -> Callable[[DataFrame, Step], Wrote]:
+def writer(job: str, *tables: str) -> Callable[[DataFrame, Step], StepResult]:
     """A job's `write`. The batch is evaluated once: its state must not be written twice."""
 
-    def write(aggregated: DataFrame, step: Step) -> Wrote:
+    def write(aggregated: DataFrame, step: Step) -> StepResult:
         aggregated.persist()
         try:
             for table in tables:
                 write_batch(rows_of(aggregated, table), step.options.out, table, step.batch_id, job=job)
-            return Wrote(write_dead_letters(rows_of(aggregated, DEAD_LETTERS.name), step, job))
+            return StepResult(write_dead_letters(rows_of(aggregated, DEAD_LETTERS.name), step, job))
         finally:
             aggregated.unpersist()
 

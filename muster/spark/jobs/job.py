@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class StepResult:
     """What a step wrote, for the line that is shown of it."""
 
     dead_letters: int = 0
@@ -64,8 +64,8 @@ class Job:
     tables: tuple[str, ...]
     says: str
     build: Callable[[Step], PassPlan | None]
-    write: Callable[[DataFrame, Step], Wrote]
-    close: Callable[[Step], Wrote] | None = None
+    write: Callable[[DataFrame, Step], StepResult]
+    close: Callable[[Step], StepResult] | None = None
     prepare: Callable[[SparkSession], None] | None = None  # Called once per run, before the first pass.
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from muster.spark.batch_files import write_batch
 from muster.spark.decoding import lag
 from muster.spark.decoding.offsets import MINUTE_US
-from muster.spark.jobs.ends import Found, LogEnds
+from muster.spark.jobs.ends import LogEnds, MinuteEnds
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.marks import frame_of, marks_of
 from muster.spark.jobs.minute_job import minute_job
@@ -96,13 +96,13 @@ def _write_minutes(
     return _notes(found)
 
 
-def _ends(step: Step, first_us: int, until_us: int, wanted: list[TopicPartition]) -> Found:
+def _ends(step: Step, first_us: int, until_us: int, wanted: list[TopicPartition]) -> MinuteEnds:
     """Where the logs ended at the end of each minute from `first_us` on."""
     times_ms = range((first_us + MINUTE_US) // 1000, until_us // 1000 + 1, MINUTE_US // 1000)
     return LogEnds(step.options.bootstrap, step.options.kafka).at(times_ms, wanted)
 
 
-def _notes(found: Found) -> tuple[str, ...]:
+def _notes(found: MinuteEnds) -> tuple[str, ...]:
     notes = []
     if found.missing:
         names = sorted(found.missing)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from muster.spark.decoding.lag import HISTORY_MINUTES, UNKNOWN, Marks
 from muster.spark.decoding.offsets import MINUTE_US
 from muster.spark.hadoop_files import HadoopFiles
-from muster.spark.jobs.ends import Found
+from muster.spark.jobs.ends import MinuteEnds
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.minutes import MinutesSnapshot
 from muster.spark.tables import DAY, LOG_ENDS, arrow_schema, read_spark
@@ -29,7 +29,7 @@ _kept: dict[
 
 
 def marks_of(
-    step: Step, found: Found, first_us: int, after: MinutesSnapshot
+    step: Step, found: MinuteEnds, first_us: int, after: MinutesSnapshot
 ) -> Mapping[TopicPartition, Marks]:
     """The marks of all partitions that `found` has, whose first time is the end of the minute `first_us`."""
     sequence, older = _kept.pop(step.options.out, (None, {}))
@@ -63,7 +63,7 @@ def _read(spark: SparkSession, out: str, first_us: int) -> dict[TopicPartition, 
     return marks
 
 
-def frame_of(spark: SparkSession, found: Found) -> DataFrame:
+def frame_of(spark: SparkSession, found: MinuteEnds) -> DataFrame:
     """Rows of the table `log_ends`."""
     schema = arrow_schema(LOG_ENDS.name)
     minutes = pa.array(found.times_ms * 1000 - MINUTE_US).cast(schema.field("minute").type)

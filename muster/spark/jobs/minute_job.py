@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
-from muster.spark.jobs.job import Job, PassPlan, Step, Wrote, write_dead_letters
+from muster.spark.jobs.job import Job, PassPlan, Step, StepResult, write_dead_letters
 from muster.spark.jobs.minutes import MinutesSnapshot, States, advance, figures_of, seen_in
 from muster.spark.jobs.offsets_log import TOPIC, prepare, read_figures, read_up_to
 from muster.spark.tables import DEAD_LETTERS
@@ -27,7 +27,7 @@ def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *,
     def build(step: Step) -> PassPlan | None:
         return read_figures(step, name)
 
-    def write(batch: DataFrame, step: Step) -> Wrote:
+    def write(batch: DataFrame, step: Step) -> StepResult:
         states = States(step.spark, step.options.out, name)
         before = states.before(step.batch_id)
         batch = batch.persist()
@@ -44,16 +44,16 @@ def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *,
             batch.unpersist()
         if late and seen.late:
             notes += (f"{seen.late:,} {late}",)
-        return Wrote(
+        return StepResult(
             dead_letters, seen.records, max(seen.newest_us.values(), default=0) // 1000 or None, notes
         )
 
-    def close(step: Step) -> Wrote:
+    def close(step: Step) -> StepResult:
         states = States(step.spark, step.options.out, name)
         before = states.before(step.batch_id + 1)
         after = advance(before, step, {}, step.log_ends)
         if before.sequence < 0 or after.closed_until_us == before.closed_until_us:
-            return Wrote()
-        return Wrote(notes=finish(states, states.rows(before), before, after, step))
+            return StepResult()
+        return StepResult(notes=finish(states, states.rows(before), before, after, step))
 
     return Job(name, TOPIC, (*tables, DEAD_LETTERS.name), says, build, write, close, prepare)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.spark.errors import PassingError
-from muster.spark.jobs.job import Job, PassPlan, Step, Wrote
+from muster.spark.jobs.job import Job, PassPlan, Step, StepResult
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.source import log_ends
 from muster.spark.progress.positions import CheckpointError
@@ -88,7 +88,7 @@ class _Run:
         self._on_progress = on_progress
         self._stopped = stopped
         self._progress = RunProgress()
-        self._wrote: dict[int, Wrote] = {}
+        self._wrote: dict[int, StepResult] = {}
         self._newest_batch = -1
         self._failure: Exception | None = None  # Of `write`, which Spark only shows as text.
 
@@ -103,7 +103,7 @@ class _Run:
             except PassingError as error:
                 if self._progress.batches > batches:
                     retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
-                self._wait_out(error, retry_s, gained_at)
+                self._wait_before_retry(error, retry_s, gained_at)
                 retry_s = min(retry_s * 2, MAX_RETRY_S)
                 continue
             if self._options.every_ms is None:
@@ -112,10 +112,10 @@ class _Run:
             self._stopped.wait(max(0.0, began + self._options.every_ms / 1000 - time.monotonic()))
         return self._progress
 
-    def _wait_out(self, error: PassingError, retry_s: float, gained_at: float) -> None:
+    def _wait_before_retry(self, error: PassingError, retry_s: float, gained_at: float) -> None:
         if self._options.every_ms is None and time.monotonic() - gained_at > PATIENCE_S:
             raise JobFailedError(f"{error}; given up after {PATIENCE_S:.0f} s") from None
-        self._say(Wrote(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
+        self._say(StepResult(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
         self._stopped.wait(retry_s)
 
     def _pass(self) -> None:
@@ -130,7 +130,7 @@ class _Run:
         except CheckpointError as error:
             raise JobFailedError(str(error)) from None
         except PySparkException as error:
-            raise self._sorted_out(error) from None
+            raise self._classified(error) from None
         if self._job.close is not None and not self._stopped.is_set():
             self._say(self._job.close(replace(step, batch_id=self._newest_batch)))
 
@@ -180,7 +180,7 @@ class _Run:
         self._progress = replace(now, batches=now.batches + 1, records=now.records + read)
         self._say(wrote, event_time.get("max"))
 
-    def _say(self, wrote: Wrote, spark_newest: str | None = None) -> None:
+    def _say(self, wrote: StepResult, spark_newest: str | None = None) -> None:
         newest_ms = wrote.newest_ms if wrote.newest_ms is not None else _as_ms(spark_newest)
         known = [each for each in (self._progress.newest_ms, newest_ms) if each is not None]
         self._progress = replace(
@@ -191,7 +191,7 @@ class _Run:
         )
         self._on_progress(self._progress)
 
-    def _sorted_out(self, error: PySparkException) -> PassingError | JobFailedError:
+    def _classified(self, error: PySparkException) -> PassingError | JobFailedError:
         """PassingError if it will pass, by what `write` raised or by Kafka's exceptions among the causes."""
         if isinstance(self._failure, PassingError):
             return self._failure

@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, in_words, log_offsets, new_admin
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, error_text, log_offsets, new_admin
 from muster.spark.errors import PassingError
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
@@ -41,7 +41,7 @@ def identify_topic(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Topi
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)[topic].result()
         cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result()
     except KafkaException as error:
-        raise PassingError(f"{bootstrap} does not answer: {in_words(error)}") from None
+        raise PassingError(f"{bootstrap} does not answer: {error_text(error)}") from None
     return TopicIdentity(str(cluster.cluster_id), topic, str(described.topic_id))
 
 
@@ -61,7 +61,7 @@ def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, 
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     except KafkaException as error:
-        raise PassingError(f"the partitions of {topic} could not be fetched: {in_words(error)}") from None
+        raise PassingError(f"the partitions of {topic} could not be fetched: {error_text(error)}") from None
     return _offsets_at(
         admin, {TopicPartition(topic, partition): LATEST for partition in known}, committed_only=False
     )
@@ -75,7 +75,7 @@ def _offsets_at(
         offsets = log_offsets(admin, wanted, committed_only=committed_only).all()
         return {partition: offset for (_, partition), offset in offsets.items()}
     except KafkaException as error:
-        raise PassingError(f"the ends of the log could not be fetched: {in_words(error)}") from None
+        raise PassingError(f"the ends of the log could not be fetched: {error_text(error)}") from None
 
 
 def claim(out: str, job: str, source: TopicIdentity) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from muster.spark.clients import LATEST, committed_offsets, in_words, log_offsets
+from muster.spark.clients import LATEST, committed_offsets, error_text, log_offsets
 from muster.spark.members.plan import MembersError, Plan, stop_group_id
 from protocol.topic_partition import TopicPartition
 
@@ -57,7 +57,7 @@ def check_settings(plan: Plan) -> None:
     try:
         Consumer(plan.consumer_settings(0)).close()
     except (KafkaException, TypeError, ValueError) as error:
-        raise MembersError(f"the client refuses its settings: {in_words(error)}") from error
+        raise MembersError(f"the client refuses its settings: {error_text(error)}") from error
 
 
 class ClusterQueries:
@@ -148,7 +148,7 @@ class ClusterQueries:
             time.sleep(_AGAIN_S)
 
     def _unanswered(self, doing: str, error: KafkaException) -> MembersError:
-        return MembersError(f"{doing} on {self._bootstrap}: {in_words(error)}")
+        return MembersError(f"{doing} on {self._bootstrap}: {error_text(error)}")
 
 
 # What a member's connection needs (TLS, SASL, timeouts of sockets) the driver's needs, too.

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from muster.spark.clients import in_words
+from muster.spark.clients import error_text
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.members.checks import ClusterQueries, check_committed, check_options, check_settings
@@ -94,7 +94,7 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
             offsets=[TopicPartition(topic, 0, 0, f"stop at {asked_at}")], asynchronous=False
         )
     except KafkaException as error:
-        raise MembersError(f"asking group {group_id} to stop: {in_words(error)}") from error
+        raise MembersError(f"asking group {group_id} to stop: {error_text(error)}") from error
     finally:
         consumer.close()
     if answers[0].error is not None:

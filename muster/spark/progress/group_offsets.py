@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from muster.spark.clients import committed_offsets, in_words
+from muster.spark.clients import committed_offsets, error_text
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed
 from protocol.topic_partition import TopicPartition
@@ -149,7 +149,7 @@ class GroupOffsets:
         if self._consumer is not None:
             self._consumer.poll(0)
         self.close()
-        reason = in_words(why) if isinstance(why, Exception) else str(why)
+        reason = error_text(why) if isinstance(why, Exception) else str(why)
         more, self._said = self._said, ""
         return PassingError(f"{reason} ({more})" if more else reason)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from muster.spark.report.reading import GROUP, TablesReader
 from muster.spark.report.survey import only
-from muster.spark.report.totals import ROWS, Foremost, Totals, per_group, with_column
+from muster.spark.report.totals import ROWS, TopRows, Totals, per_group, with_column
 
 SESSIONS_PER_GROUP: Final = 60
 SESSIONS_MAX: Final = 3_000
@@ -47,7 +47,7 @@ def sessions(reader: TablesReader, groups: Sequence[str]) -> Sessions:
         rows = with_column(rows, "length", length_class(rows.column("duration_ms")))
         lengths.add(with_column(rows, GROUP, pa.nulls(rows.num_rows, pa.string())))
         lengths.add(only(groups, rows))
-    newest = Foremost("ended_at", SESSIONS_MAX, GROUP, per_group(SESSIONS_MAX, SESSIONS_PER_GROUP, groups))
+    newest = TopRows("ended_at", SESSIONS_MAX, GROUP, per_group(SESSIONS_MAX, SESSIONS_PER_GROUP, groups))
     columns = (
         "member_id",
         "client_id",

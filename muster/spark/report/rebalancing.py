@@ -12,7 +12,7 @@ import pyarrow as pa
 from muster.spark.report.reading import GROUP, TablesReader
 from muster.spark.report.series import AT, Steps
 from muster.spark.report.survey import only
-from muster.spark.report.totals import ROWS, Foremost, Totals, floored, per_group, with_column
+from muster.spark.report.totals import ROWS, TopRows, Totals, floored, per_group, with_column
 
 BARS_PER_GROUP: Final = 60
 BARS_MAX: Final = 3_000
@@ -56,7 +56,7 @@ def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Re
         for counted in _of_all_and_of_each(rows, groups):
             causes.add(counted)
             pace.add(counted)
-    bars = Foremost("duration_ms", BARS_MAX, GROUP, per_group(BARS_MAX, BARS_PER_GROUP, groups))
+    bars = TopRows("duration_ms", BARS_MAX, GROUP, per_group(BARS_MAX, BARS_PER_GROUP, groups))
     for rows in reader.scan("rebalances", [GROUP, *_COUNTED, *_DRAWN], groups=groups):
         bars.add(rows)
     known = _frequent(causes.result())
@@ -71,7 +71,7 @@ def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Re
 def storms(reader: TablesReader, groups: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
     """The windows with the largest shares, by group and time; and how many there are of these groups."""
     columns = (GROUP, "window_start", "window_end", "rebalances", "rebalancing_ms", "share")
-    worst = Foremost("share", STORMS_MAX, GROUP, per_group(STORMS_MAX, STORMS_PER_GROUP, groups))
+    worst = TopRows("share", STORMS_MAX, GROUP, per_group(STORMS_MAX, STORMS_PER_GROUP, groups))
     for rows in reader.scan("storms", columns, groups=groups):
         worst.add(rows)
     return sorted(worst.result(), key=lambda row: (row[GROUP], row["window_start"])), worst.seen

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.spark.report.reading import GROUP, TablesReader
-from muster.spark.report.totals import ROWS, Foremost, Totals
+from muster.spark.report.totals import ROWS, TopRows, Totals
 from muster.spark.tables import TABLES
 
 DETAILED_GROUPS_MAX: Final = 200
@@ -61,7 +61,7 @@ class GroupSurvey:
 def survey(reader: TablesReader) -> GroupSurvey:
     """Read every table but the dead letters once; they belong to no group, and clients choose their times."""
     frames, spans, is_cut = [], [], False
-    worst = {name: Foremost(name, 1) for name in _WORST}
+    worst = {name: TopRows(name, 1) for name in _WORST}
     for table, (how, names) in _OF_GROUPS.items():
         totals, at = Totals([GROUP], how), TABLES[table].day_of
         columns = [GROUP, at, *(column for column in how if column != ROWS)]

@@ -67,7 +67,7 @@ class Totals:
         )
 
 
-class Foremost:
+class TopRows:
     """The rows with the largest `by`: at most `per_key` of each `key` and `in_all`. Nulls in `by` do not count."""
 
     def __init__(self, by: str, in_all: int, key: str | None = None, per_key: int = 0) -> None:

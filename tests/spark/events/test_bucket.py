@@ -126,7 +126,7 @@ def test_groups_that_are_gone_leave_nothing_behind(factory: AggregatorFactory) -
     assert max(sizes) < 100
 
 
-def test_a_group_of_which_nothing_is_heard_is_forgotten_in_the_end() -> None:
+def test_a_group_without_events_is_forgotten_in_the_end() -> None:
     for factory, begin in zip(FACTORIES, (WHOLE[0], replace(WHOLE[1], member_count=1)), strict=True):
         stream = Stream(factory)
         stream.batch(records([begin]), 0)
@@ -198,7 +198,7 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
     assert (len(rows), letters) == (1, [])
 
 
-def test_events_that_were_dropped_are_told_as_a_dead_letter() -> None:
+def test_events_that_were_dropped_are_reported_as_a_dead_letter() -> None:
     gap = GroupEvent("", -1, "", "", "7 events", T, cause="events_dropped", dropped_count=7)
     rows, letters = Bucket(REBALANCES, None).take(records([gap, RESTART]), 0)
     assert [each.reason for each in letters] == ["7 events are missing here, of any groups"]

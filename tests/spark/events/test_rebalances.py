@@ -65,7 +65,7 @@ def folded(events: list[GroupEvent], fold: RebalanceFold | None = None) -> list[
     return found
 
 
-def test_a_rebalance_is_told_with_its_end_and_all_that_happened_within() -> None:
+def test_a_rebalance_has_its_row_with_its_end_and_all_that_happened_within() -> None:
     assert folded(WHOLE) == [
         Rebalance(
             group_id="g",
@@ -220,7 +220,7 @@ def test_a_gap_in_a_rebalance_makes_no_two_of_it() -> None:
     ]  # fmt: skip
 
 
-def test_what_cuts_a_rebalance_off_ends_its_chapter() -> None:
+def test_what_cuts_a_rebalance_off_ends_its_view() -> None:
     again = replace(BEGIN, wall_ms=T + 5_000)
     read = rebalance_views([BEGIN, JOINED, RESTART, BEGIN, again, JOINED])
     outcomes = [each.rebalance and each.rebalance.outcome for each in read]
@@ -229,14 +229,14 @@ def test_what_cuts_a_rebalance_off_ends_its_chapter() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2, 3])
-def test_one_that_began_before_the_topic_is_told_with_what_its_end_knows(first: int) -> None:
+def test_one_that_began_before_the_topic_is_reported_with_what_its_end_knows(first: int) -> None:
     (found,) = folded(WHOLE[first:])
     assert (found.cause, found.duration_ms, found.started_at) == ("session_expired", 1_000, T)
     assert (found.reason, found.member_id, found.outcome) == ("session expired", None, "Stable")
     assert found.causes[0] == "session_expired"
 
 
-def test_attempts_are_counted_and_the_last_join_phase_tells_who_was_last() -> None:
+def test_attempts_are_counted_and_the_last_join_phase_names_who_was_last() -> None:
     again = event(
         950,
         "CompletingRebalance PreparingRebalance",
@@ -258,7 +258,7 @@ def test_a_restart_ends_what_was_running() -> None:
     assert found.causes == ["session_expired", "coordinator_restarted"]
 
 
-def test_one_whose_end_was_dropped_lasts_until_it_was_last_heard_of() -> None:
+def test_one_whose_end_was_dropped_lasts_until_its_last_event() -> None:
     later = [
         replace(each, generation_id=each.generation_id + 1, wall_ms=each.wall_ms + 60_000) for each in WHOLE
     ]
@@ -278,7 +278,7 @@ def test_a_rebalance_in_the_ms_of_the_last_ones_end_is_another() -> None:
     assert [each.cause for each in folded([*WHOLE, begin, end])] == ["session_expired", "member_left"]
 
 
-def test_generations_begin_anew_with_a_group_that_was_deleted() -> None:
+def test_generations_begin_again_with_a_group_that_was_deleted() -> None:
     deleted = event(2_000, "Empty Dead", Kind.GROUP_DELETED, generation_id=2)
     again = [replace(each, generation_id=0, wall_ms=T) for each in (BEGIN, END)]
     assert len(folded([*WHOLE, deleted, *again])) == 2

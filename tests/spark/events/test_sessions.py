@@ -100,7 +100,7 @@ def test_those_that_an_event_does_not_name_end_once_it_is_clear_who_they_are() -
     assert list(fold.members) == ["m29"]
 
 
-def test_if_nobody_is_left_everybody_has_ended_named_or_not() -> None:
+def test_in_an_empty_group_all_sessions_have_ended_named_or_not() -> None:
     fold = group_of(15)
     named = [f"m{number:02}" for number in range(10)]
     sessions = sessions_of(fold, removed(1_000, Kind.SYNC_TIMEOUT, 0, *named, unnamed=5))
@@ -160,7 +160,7 @@ def test_a_join_that_comes_after_its_end_opens_nothing() -> None:
     assert fold.members == {}
 
 
-def test_after_a_crash_of_a_real_shard_the_story_and_the_group_agree_again() -> None:
+def test_after_a_crash_of_a_real_shard_the_fold_and_the_group_agree_again() -> None:
     chronicle, fold = Chronicle(7), SessionFold()
     driver = chronicle.driver
     for _ in range(40):

@@ -53,7 +53,7 @@ def test_one_that_is_still_on_counts_up_to_the_windows_end_and_once() -> None:
     assert windows.due_ms(None, RULE) is None
 
 
-def test_one_that_is_not_heard_of_any_more_stops_counting() -> None:
+def test_one_without_further_events_stops_counting() -> None:
     windows = StormWindows()
     running = (T, T + 12 * MINUTE)
     assert closed(windows, T + 10 * FIVE, running) == [(0, 1, FIVE), (1, 1, FIVE), (2, 1, 2 * MINUTE)]

@@ -39,7 +39,7 @@ def test_a_group_that_is_not_there_has_no_answer(cluster: ClusterQueries) -> Non
     assert cluster._of_coordinator("asking", Coordinator(KafkaError.GROUP_ID_NOT_FOUND)) is None
 
 
-def test_an_error_that_does_not_pass_is_told_at_once(cluster: ClusterQueries) -> None:
+def test_an_error_that_does_not_pass_is_reported_at_once(cluster: ClusterQueries) -> None:
     ask = Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(MembersError, match=r"^asking on 127.0.0.1:1: .*uthorization failed"):
         cluster._of_coordinator("asking", ask)

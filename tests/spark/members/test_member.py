@@ -179,7 +179,7 @@ def test_what_process_does_not_finish_is_not_committed(
     assert sorted(values(sink) + values(rest)) == written
 
 
-def test_a_run_without_end_goes_on_until_it_is_told_to_stop(
+def test_a_run_without_end_goes_on_until_it_is_asked_to_stop(
     broker: ServerProcess, observer: Observer, topic: str, group: str
 ) -> None:
     written, sink = write(observer, topic, 40), Sink()

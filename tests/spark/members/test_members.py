@@ -91,7 +91,7 @@ def test_an_attempt_that_fails_is_made_again_and_counted(
     assert len(written_to(tmp_path)) == ROWS
 
 
-def test_the_last_attempt_tells_why(
+def test_the_last_attempt_says_why(
     broker: ServerProcess, spark: SparkSession, topic: str, group: str
 ) -> None:
     def fail(batch: Any, context: Any) -> None:

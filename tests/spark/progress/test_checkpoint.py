@@ -162,7 +162,7 @@ def test_a_finished_batch_without_its_offsets_is_damage(folder: Folder) -> None:
         standing(folder)
 
 
-def test_entries_that_spark_deletes_meanwhile_are_looked_for_anew(folder: Folder) -> None:
+def test_entries_that_spark_deletes_meanwhile_are_looked_for_again(folder: Folder) -> None:
     class Purging(Folder):
         """Twice Spark goes on by a batch, and deletes the one before, when the folder has just been looked at."""
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_that_never_holds_still_is_a_passing_trouble(folder: Folder
     assert vanishing.reads == 3 * LOOKS_MAX
 
 
-def test_before_the_first_batch_has_ended_the_sources_tell_where_they_begin(folder: Folder) -> None:
+def test_before_the_first_batch_has_ended_the_sources_say_where_they_begin(folder: Folder) -> None:
     folder.batch(0, '{"flights":{"0":9}}', "15", commit=None)
     folder.write("sources/0/0", '\0v1\n{"flights":{"0":3}}')
     folder.write("sources/1/0", "v1\n1795313902865")  # A rate source's.

@@ -221,7 +221,7 @@ def test_while_the_cluster_is_away_only_the_newest_position_waits() -> None:
     assert progress.last.pending == {}
 
 
-def test_partitions_that_are_gone_are_left_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_partitions_that_are_gone_are_left_out_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     query, group = Query(Standing(0, {A0: 1, B0: 1})), Group()
     group.absent = frozenset({B0})
     progress = GroupProgress(query, group)

@@ -106,7 +106,7 @@ def test_batches_move_the_group_while_the_query_runs(job: Job, topic: Topic, obs
             wait_for_group(observer, job.group, topic.name, count)
 
 
-def test_a_restart_makes_good_what_no_event_told(
+def test_a_restart_makes_good_what_no_event_reported(
     job: Job, topic: Topic, observer: Observer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The listener is deaf and the follower is never closed: as if the driver had died after its last batch."""
@@ -239,7 +239,7 @@ def test_a_checkpoint_is_read_through_hadoop_and_survives_that_spark_deletes_old
     assert Checkpoint(files).query_id() == json.loads((job.checkpoint / "metadata").read_text())["id"]
 
 
-def test_a_deleted_topic_is_left_out_and_told(
+def test_a_deleted_topic_is_left_out_and_reported(
     job: Job, topic: Topic, other_topic: Topic, observer: Observer, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic.write(*values(30))
@@ -305,7 +305,7 @@ def test_a_file_system_that_spark_does_not_know_is_refused(job: Job) -> None:
         job.follow(checkpoint="nosuch://somewhere/checkpoint")
 
 
-def test_a_checkpoint_that_no_query_has_used_is_told_at_the_end(
+def test_a_checkpoint_that_no_query_has_used_is_reported_at_the_end(
     job: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
     with job.follow():

@@ -194,7 +194,9 @@ def test_a_selection_is_of_groups_and_of_a_time_whose_end_is_exclusive(sample: S
     assert exactly["headline"]["rebalances"] == (all_rows < rows["ended_at"].iloc[0]).sum()
 
 
-def test_a_group_that_is_in_no_table_is_refused_and_among_others_told(sample: Sample, tables: Path) -> None:
+def test_a_group_that_is_in_no_table_is_refused_and_among_others_reported(
+    sample: Sample, tables: Path
+) -> None:
     with pytest.raises(ReportError, match="no table knows the group 'biling'"):
         make_report(tables, Selection(("biling",)))
     found = make_report(tables, Selection(("billing", "x", "y")))
@@ -224,7 +226,7 @@ def test_groups_stand_out_by_turns_so_that_no_measure_crowds_the_others_out() ->
     assert standing_out(groups, 6, ("lost_ms", "lag_records")) == ["a", "e", "b", "c", "d", "f"]
 
 
-def test_causes_beyond_the_ones_that_are_told_apart_are_one(tmp_path: Path) -> None:
+def test_causes_beyond_the_ones_that_are_counted_apart_are_one(tmp_path: Path) -> None:
     row: dict[str, Any] = Sample(1)._rebalance(KINDS[0], BEGIN_MS, {"billing-0": BEGIN_MS}, 1)
     write_table(tmp_path, "rebalances", [row | {"cause": f"cause-{each}"} for each in range(40)])
     causes = frame(make_report(tmp_path, Selection()).document, "causes")
@@ -234,7 +236,7 @@ def test_causes_beyond_the_ones_that_are_told_apart_are_one(tmp_path: Path) -> N
     assert of_all.sum() == 40
 
 
-def test_a_lag_that_nobody_knows_is_null_and_not_nothing(tmp_path: Path) -> None:
+def test_a_lag_that_is_not_known_is_null_and_not_nothing(tmp_path: Path) -> None:
     row = {"minute": BEGIN_MS, "group_id": "g", "topic": "t", "partition": 0, "committed_offset": 5}
     unknown = {"log_end_offset": None, "lag_records": None, "lag_seconds": None}
     write_table(tmp_path, "lag", [row | unknown])

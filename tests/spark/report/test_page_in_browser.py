@@ -171,7 +171,7 @@ def test_a_stretch_of_time_that_is_drawn_over_is_every_charts(day: Page) -> None
     assert page.evaluate(ranges)[0][0] <= BEGIN_MS
 
 
-def test_hover_tells_what_is_known_of_a_rebalance(day: Page, sample: Sample) -> None:
+def test_hover_shows_what_is_known_of_a_rebalance(day: Page, sample: Sample) -> None:
     page = day
     page.get_by_role("button", name="audit-log").first.click()
     page.locator("#timeline-chart .bars .point path").first.hover(force=True)
@@ -226,7 +226,7 @@ def test_hostile_names_are_text_wherever_they_are_shown(tmp_path: Path, open_pag
     assert page.evaluate("document.querySelectorAll('script').length") == 3
 
 
-def test_empty_tables_and_damage_are_told_in_sentences(tmp_path: Path, open_page: Open) -> None:
+def test_empty_tables_and_damage_are_reported_in_sentences(tmp_path: Path, open_page: Open) -> None:
     (tmp_path / "lag").mkdir()
     (tmp_path / "lag" / "<b>.parquet").write_bytes(b"")
     page = open_page(page_of(tmp_path, tmp_path / "page.html"))

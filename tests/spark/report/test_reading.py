@@ -22,7 +22,7 @@ from muster.spark.report.page import filled, policy, write_page
 from muster.spark.report.reading import PROBLEMS_MAX, Selection, TablesReader
 from muster.spark.report.report import make_report
 from muster.spark.report.texts import NAME_MAX_CHARS, NO_TEXT, Texts, as_json, presentable
-from muster.spark.report.totals import ROWS, Foremost, Totals
+from muster.spark.report.totals import ROWS, TopRows, Totals
 from muster.spark.tables import TABLES
 from tests.spark.report.sample import BEGIN_MS, HOUR_MS, KINDS, Sample, write_table
 
@@ -121,7 +121,7 @@ def test_wrong_options_are_refused_in_a_sentence_and_what_is_there_stays(
     assert (tmp_path / "page.html").read_text() == "the one before"
 
 
-def test_the_command_tells_a_refusal_on_standard_error_with_status_1(
+def test_the_command_reports_a_refusal_on_standard_error_with_status_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["report", "--tables", "nowhere", "--out", str(tmp_path / "page.html")]
@@ -161,7 +161,7 @@ def test_a_file_that_is_being_written_is_not_looked_at(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "text", "pages"])
-def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_reported_and_the_others_count(tmp_path: Path, damage: str) -> None:
     write_table(tmp_path, "storms", [STORM])
     write_table(tmp_path, "storms", [STORM | {"group_id": f"h{each}"} for each in range(5_000)], "bad")
     bad = next(tmp_path.rglob("bad.parquet"))
@@ -177,7 +177,7 @@ def test_a_damaged_file_is_told_and_the_others_count(tmp_path: Path, damage: str
     assert problems[0].endswith("what it holds is missing here.")
 
 
-def test_a_file_without_a_column_is_told(tmp_path: Path) -> None:
+def test_a_file_without_a_column_is_reported(tmp_path: Path) -> None:
     write_table(tmp_path, "storms", [STORM])
     pq.write_table(
         pq.read_table(storm_file(tmp_path)).drop(["share"]), storm_file(tmp_path).with_name("other.parquet")
@@ -188,7 +188,7 @@ def test_a_file_without_a_column_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_goes_between_the_listing_and_the_reading_is_told(tmp_path: Path) -> None:
+def test_a_file_that_goes_between_the_listing_and_the_reading_is_reported(tmp_path: Path) -> None:
     write_table(tmp_path, "storms", [STORM])
     (tmp_path / "storms" / "day=2026-03-02" / "gone.parquet").symlink_to(tmp_path / "nothing")
     storms, problems = storms_seen(tmp_path)
@@ -327,7 +327,7 @@ def test_totals_beyond_their_bound_keep_the_largest_and_say_so() -> None:
 
 
 def test_the_foremost_are_so_many_of_each_key_and_in_all() -> None:
-    found = Foremost("size", 4, "key", 2)
+    found = TopRows("size", 4, "key", 2)
     for begin in range(0, 30, 3):
         found.add(pa.table({"key": ["a", "a", "b"], "size": [begin, begin + 1, None if begin else 100]}))
     assert [(row["key"], row["size"]) for row in found.result()] == [("b", 100), ("a", 28), ("a", 27)]
