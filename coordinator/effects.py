@@ -20,6 +20,10 @@ ReplyTo: TypeAlias = Hashable
 """Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""
 
 
+TimerKey: TypeAlias = Hashable
+"""Names one deadline of a shard: one of the dataclasses in the `timers` module of its core."""
+
+
 ProducerAndEpoch: TypeAlias = tuple[int, int]
 """Who writes a transactional batch: producer id and epoch."""
 
@@ -64,7 +68,7 @@ class PreparedCommitReceived(NamedTuple):
 class TimerFired:
     """The deadline that a `SetTimer` armed under `key` has come."""
 
-    key: Hashable
+    key: TimerKey
     wall_ms: int
 
 
@@ -159,7 +163,7 @@ class Reply(NamedTuple):
 class SetTimer(NamedTuple):
     """Arm `key` at `deadline_ms` (monotonic), replacing what it had; None cancels it."""
 
-    key: Hashable
+    key: TimerKey
     deadline_ms: int | None
 
 

@@ -13,7 +13,7 @@ not be written. Heartbeats, fetches and whatever else only reads go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -35,12 +35,14 @@ from coordinator.effects import (
     RequestReceived,
     Result,
     TimerFired,
+    TimerKey,
     TopicDeleted,
 )
+from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.held import Done, HeldQueue
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.open_batch import OpenBatch
-from coordinator.runtime.shard_kind import S, ShardKind
+from coordinator.runtime.shard_kind import S, ShardKind, ShardTimer
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records.records import Codec
 from storage.files import StorageError
@@ -58,7 +60,7 @@ class World(Protocol):
 
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
+    def set_timer(self, owner: TimerOwner[ShardTimer], key: ShardTimer, deadline_ms: int | None) -> None: ...
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
     def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def schedule_flush(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None: ...
@@ -125,7 +127,7 @@ class ShardRunner(Generic[S]):
         # What came while not serving, or not writing; as many as topics can be deleted meanwhile, or
         # transactions were being ended before.
         self._missed: list[TopicDeleted | MarkersWritten] = []
-        self._late_timers: dict[Hashable, None] = {}
+        self._late_timers: dict[TimerKey, None] = {}
         self._life = 0  # Timers of an earlier life, before a failure, mean nothing in this one.
 
     # Events in.
@@ -168,7 +170,8 @@ class ShardRunner(Generic[S]):
     def _fail_one(self, asked: Asked, error: ErrorCode) -> None:
         asked.reply_to.reply(self.kind.error_response(asked.request, error, asked.api_version))
 
-    def timer_fired(self, life: int, key: Hashable) -> None:
+    def timer_fired(self, timer: ShardTimer) -> None:
+        life, key = timer
         if life != self._life:
             return
         if key is OVERDUE:
@@ -205,7 +208,7 @@ class ShardRunner(Generic[S]):
         for reply_to in superseded:
             self._parked.pop(reply_to, None)
         for timer in timers:
-            self._world.set_timer((self, self._life, timer.key), timer.deadline_ms)
+            self._world.set_timer(self, ShardTimer(self._life, timer.key), timer.deadline_ms)
         if history:
             self._world.record_history(history)
         for wanted in () if error else markers:
@@ -357,7 +360,7 @@ class ShardRunner(Generic[S]):
         self._held.add(self.position, self._world.now_ms(), done)
 
     def _set_overdue_timer(self, deadline_ms: int) -> None:
-        self._world.set_timer((self, self._life, OVERDUE), deadline_ms)
+        self._world.set_timer(self, ShardTimer(self._life, OVERDUE), deadline_ms)
 
     # Lives.
 

@@ -102,7 +102,7 @@ class CrashWorld(World):
     ) -> None:
         settings = TopicSettings(log_flush_policy=policy)
         self.dirty: dict[ShardRunner[Any], None] = {}
-        self.timers: dict[tuple[Any, ...], int | None] = {}
+        self.timers: dict[tuple[Any, Any], int | None] = {}
         super().__init__(directory, settings, files)
         self.accounts: dict[tuple[str, ...], Account] = {}
         topic = self.registry.internal(GROUP_METADATA_TOPIC, SHARDS, SHARD_LOG, FlushPolicy.FSYNC)
@@ -165,8 +165,8 @@ class CrashWorld(World):
     def wall_ms(self) -> int:
         return self.wall
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        self.timers[key] = deadline_ms
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
+        self.timers[owner, key] = deadline_ms
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
 
@@ -199,10 +199,10 @@ class CrashWorld(World):
         return asker.answer
 
     def _fire_join_timers(self) -> None:
-        for key, at_ms in list(self.timers.items()):
+        for (owner, key), at_ms in list(self.timers.items()):
             if at_ms is not None and at_ms <= self.time_ms:
-                del self.timers[key]
-                key[0].timer_fired(*key[1:])
+                del self.timers[owner, key]
+                owner.timer_fired(key)
 
     def _change(
         self,

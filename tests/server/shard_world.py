@@ -102,7 +102,7 @@ class ShardWorld:
         self.topics = Topics(orders=4)
         self.log = FakeLog(max_batch_bytes)
         self.time_ms = 1_000
-        self.timers: dict[tuple[Any, ...], int] = {}
+        self.timers: dict[tuple[Any, Any], int] = {}
         self.history: list[GroupEvent] = []
         self.flushes: list[Done] = []
         self.reloads = 0
@@ -129,11 +129,11 @@ class ShardWorld:
     def wall_ms(self) -> int:
         return WALL_MS
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
         if deadline_ms is None:
-            self.timers.pop(key, None)
+            self.timers.pop((owner, key), None)
         else:
-            self.timers[key] = deadline_ms
+            self.timers[owner, key] = deadline_ms
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
@@ -193,8 +193,8 @@ class ShardWorld:
         for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.now_ms()]:
             if self.timers.pop(key, None) is None:  # One that fired before it took it back.
                 continue
-            runner, life, timer = key
-            runner.timer_fired(life, timer)
+            owner, timer = key
+            owner.timer_fired(timer)
 
     def load(self) -> None:
         """What the runtime does on a thread: cut the log back, replay it, start."""

@@ -45,7 +45,7 @@ class World:
         )
         self.log = FakeLog(1 << 20)
         self.time_ms = 1_000
-        self.timers: dict[tuple[Any, ...], int] = {}
+        self.timers: dict[tuple[Any, Any], int] = {}
         self.flushes: list[Callable[[StorageError | None], None]] = []
         self.markers: list[tuple[MarkersWanted, Callable[[], None]]] = []
         self.waits_for_room = 0
@@ -67,10 +67,10 @@ class World:
     def wall_ms(self) -> int:
         return WALL_MS
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        self.timers.pop(key, None)
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
+        self.timers.pop((owner, key), None)
         if deadline_ms is not None:
-            self.timers[key] = deadline_ms
+            self.timers[owner, key] = deadline_ms
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         raise AssertionError("transactions have no history")
@@ -153,7 +153,7 @@ def test_a_slow_disk_is_told_to_the_client_and_the_markers_wait_for_it(world: Wo
         world.time_ms += COMMIT_TIMEOUT_MS
         for key in [key for key, deadline_ms in world.timers.items() if deadline_ms <= world.time_ms]:
             del world.timers[key]
-            world.runner.timer_fired(*key[1:])
+            world.runner.timer_fired(key[1])
     assert commit.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.markers == []
     world.log.flush()
