@@ -76,7 +76,7 @@ class TimerFired:
 class AppendFinished:
     """`Result.then` handed back: NONE when its records are durable, else what the append failed with."""
 
-    then: Any
+    then: object
     error: ErrorCode
     wall_ms: int
 
@@ -94,7 +94,7 @@ class TopicDeleted:
 class MarkersWritten:
     """`MarkersWanted.then` handed back: the marker is durable on every partition that still exists."""
 
-    then: Any
+    then: object
     wall_ms: int
 
 
@@ -173,7 +173,7 @@ class MarkersWanted:
 
     marker: Marker
     partitions: tuple[tuple[str, int], ...]
-    then: Any  # Handed back as `MarkersWritten`.
+    then: object  # Handed back as `MarkersWritten`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Result(NamedTuple):
     replies: tuple[Reply, ...] = ()  # Sent once the log is durable up to what this handler has seen.
     timers: tuple[SetTimer, ...] = ()  # Armed at `deadline_ms`; cancelled if that is None.
     history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.
-    then: Any | None = None  # Handed back as `AppendFinished` with the outcome of the append.
+    then: object | None = None  # Handed back as `AppendFinished` with the outcome of the append.
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
     markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
@@ -237,7 +237,7 @@ def combine(results: Iterable[Result]) -> Result:
     history: list[GroupEvent] = []
     superseded: list[ReplyTo] = []
     markers: list[MarkersWanted] = []
-    thens: list[Any] = []
+    thens: list[object] = []
     producers: set[ProducerAndEpoch | None] = set()
     atomic = True
     for part in results:

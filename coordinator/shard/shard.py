@@ -27,6 +27,7 @@ from coordinator.effects import (
     Result,
     SetTimer,
     TimerFired,
+    TimerKey,
     TopicDeleted,
     combine,
 )
@@ -98,6 +99,13 @@ HANDLERS: Final[dict[type, Handler]] = {
     VerifiedCommit: commit_in_transaction,
 }
 """What handles each request, by its class."""
+
+
+GroupTimer: TypeAlias = SessionTimer | PendingMemberTimer | JoinTimer | SyncTimer
+"""The timers of one group; without the group there is nothing to do."""
+
+GroupStored: TypeAlias = AssignmentStored | StaticMemberStored
+"""What is handed back to one group when its append has finished."""
 
 
 class Shard:
@@ -248,9 +256,10 @@ class Shard:
             result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_SIZE))
         return result
 
-    def _on_timer(self, key: Any, at: Moment) -> Result:
+    def _on_timer(self, key: TimerKey, at: Moment) -> Result:
         if isinstance(key, OffsetExpiryTimer):
             return self._sweep.on_timer(self.groups, self.offsets, at)
+        assert isinstance(key, GroupTimer), f"no handler for a timer {key!r}"
         group = self.groups.get(key.group_id)
         if group is None:
             return NOTHING  # Deleted while the timer was in flight.
@@ -263,17 +272,14 @@ class Shard:
                 return on_join_timer(group, at)
             case SyncTimer():
                 return on_sync_timer(group, at)
-        raise AssertionError(f"no handler for a timer {key!r}")
 
-    def _on_append_finished(self, then: Any, error: ErrorCode, at: Moment) -> Result:
+    def _on_append_finished(self, then: object, error: ErrorCode, at: Moment) -> Result:
         if isinstance(then, GroupCreated):
             return on_group_created(self.groups, self.stored, then, error, at)
+        assert isinstance(then, GroupStored), f"no handler for the append of {then!r}"
         group = self.groups.get(then.group_id)
         if group is None:
             return NOTHING
-        match then:
-            case AssignmentStored():
-                return on_assignment_stored(group, then, error, at)
-            case StaticMemberStored():
-                return on_static_member_stored(group, then, error, at)
-        raise AssertionError(f"no handler for the append of {then!r}")
+        if isinstance(then, AssignmentStored):
+            return on_assignment_stored(group, then, error, at)
+        return on_static_member_stored(group, then, error, at)
