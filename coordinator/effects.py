@@ -24,6 +24,10 @@ TimerKey: TypeAlias = Hashable
 """Names one deadline of a shard: one of the dataclasses in the `timers` module of its core."""
 
 
+TopicPartition: TypeAlias = tuple[str, int]
+"""A topic's name and the number of one of its partitions."""
+
+
 ProducerAndEpoch: TypeAlias = tuple[int, int]
 """Who writes a transactional batch: producer id and epoch."""
 
@@ -104,7 +108,7 @@ Event: TypeAlias = (
 
 
 class Appendable(Protocol):
-    """What a Result may append and replay: a `Record`, or several records of the log in a form of their own."""
+    """What a Result may append: a `CoordinatorRecord`, or several records of the log in a form of their own."""
 
     @property
     def count(self) -> int:
@@ -113,7 +117,7 @@ class Appendable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CoordinatorRecord:
     """One record of the offsets log, typed: `key` and `value` are classes of `record_schemas`.
 
     A `value` of None is a tombstone.
@@ -169,10 +173,10 @@ class SetTimer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MarkersWanted:
-    """A transaction has ended: write `marker` to each of `partitions`, (topic, index), until all have it."""
+    """A transaction has ended: write `marker` to each of `partitions`, until all have it."""
 
     marker: Marker
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[TopicPartition, ...]
     then: object  # Handed back as `MarkersWritten`.
 
 

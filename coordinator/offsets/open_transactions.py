@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
+from coordinator.effects import TopicPartition
 from coordinator.offsets.topic_offsets import CommittedOffset
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 
 MAX_ENDED_PRODUCERS: Final = 10_000
-"""Of so many producers without an open transaction is the epoch remembered, about 150 bytes each; then the one
-that has been silent longest is forgotten."""
-
-TopicPartition: TypeAlias = tuple[str, int]
+"""Producers without an open transaction whose epoch is kept, about 150 bytes each; the one that was not seen for
+longest is forgotten first."""
 
 
 class HeldKey(NamedTuple):
-    """What an offset is of."""
+    """The group and partition that a held offset is of."""
 
     group_id: str
     topic: str

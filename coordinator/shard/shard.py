@@ -16,12 +16,12 @@ from coordinator.effects import (
     Appendable,
     AppendFinished,
     CommitRun,
+    CoordinatorRecord,
     Event,
     MarkersWritten,
     Moment,
     PreparedCommitReceived,
     ProducerAndEpoch,
-    Record,
     RequestContext,
     RequestReceived,
     Result,
@@ -167,7 +167,7 @@ class Shard:
         whole log has left of one group and topic, which a test holds equal to record by record. What a
         `producer`'s transaction commits is held until its marker comes.
         """
-        if isinstance(entry, Record):
+        if isinstance(entry, CoordinatorRecord):
             self._replay_record(entry, offset, producer)
         elif isinstance(entry, PreparedOffsets):
             entry.apply(self.offsets, offset)
@@ -180,7 +180,9 @@ class Shard:
             assert isinstance(entry, NewestCommits), entry
             self._put_newest(entry)
 
-    def _replay_record(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+    def _replay_record(
+        self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None
+    ) -> None:
         if producer is not None:
             self.offsets.transactions.begin(*producer)
         key = record.key

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, combine
+from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, TopicPartition, combine
 from coordinator.transactions import steps
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timers import expect_end
-from coordinator.transactions.transaction import TopicPartition, Transaction, by_topic
+from coordinator.transactions.transaction import Transaction, by_topic
 from coordinator.transactions.transaction_settings import RECORD_RESERVE_BYTES
 from protocol.error_responses import error_response, known_error
 from protocol.errors import ErrorCode

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeAlias
 from coordinator.effects import (
     NOTHING,
     AppendFinished,
+    CoordinatorRecord,
     Event,
     MarkersWritten,
     Moment,
     PreparedCommitReceived,
     ProducerAndEpoch,
-    Record,
     RequestContext,
     RequestReceived,
     Result,
@@ -88,7 +88,9 @@ class TransactionShard:
             case PreparedCommitReceived():
                 raise AssertionError("transactions are ended, not committed to")
 
-    def replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None = None) -> None:
+    def replay(
+        self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None = None
+    ) -> None:
         """Take in one record of the log, in order. Only here does stored state change."""
         assert producer is None, "only shards of groups write transactional batches"
         if record.value is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from coordinator.effects import TopicPartition
 from coordinator.transactions.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -24,7 +25,6 @@ from coordinator.transactions.transaction import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_TIME,
-    TopicPartition,
     Transaction,
 )
 

@@ -17,10 +17,10 @@ from coordinator.effects import (
     Appendable,
     AppendFinished,
     CommitRun,
+    CoordinatorRecord,
     Event,
     GroupEvent,
     ProducerAndEpoch,
-    Record,
     Reply,
     RequestContext,
     RequestReceived,
@@ -236,7 +236,7 @@ class Driver:
         if isinstance(record, CommitRun):
             self._append_run(record)
             return
-        assert isinstance(record, Record), record
+        assert isinstance(record, CoordinatorRecord), record
         self.log.append(Entry(*encode_record(record), producer))
         if not self.disk_is_held:
             self._durable = len(self.log)

@@ -12,10 +12,10 @@ from itertools import count
 from typing import Any
 
 from coordinator.effects import (
+    CoordinatorRecord,
     Event,
     MarkersWanted,
     MarkersWritten,
-    Record,
     RequestContext,
     RequestReceived,
     Result,
@@ -122,7 +122,7 @@ class Driver:
 
     def _carry_out(self, result: Result) -> None:
         for record in result.records:
-            assert isinstance(record, Record), "a run of commits is no record of transactions"
+            assert isinstance(record, CoordinatorRecord), "a run of commits is no record of transactions"
             self.log.append(encode_record(record))
             self.shard.replay(record, len(self.log) - 1)
         for timer in result.timers:

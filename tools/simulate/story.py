@@ -17,9 +17,9 @@ from uuid import UUID
 
 from coordinator.effects import (
     AppendFinished,
+    CoordinatorRecord,
     Event,
     GroupEvent,
-    Record,
     RequestContext,
     RequestReceived,
     Result,
@@ -49,7 +49,7 @@ from tools.simulate.clients import (
     sync_request,
 )
 
-Written = tuple[int, int, Record]
+Written = tuple[int, int, CoordinatorRecord]
 Action = Callable[..., None]
 
 NETWORK_MS: Final = (1, 4)  # Until an answer is there and the next request is back.
@@ -167,7 +167,7 @@ class Story:
     def _carry_out(self, plan: GroupPlan, result: Result) -> None:
         shard = self.shards[plan.partition]
         for record in result.records:
-            assert isinstance(record, Record), "these clients commit elsewhere"
+            assert isinstance(record, CoordinatorRecord), "these clients commit elsewhere"
             self.records.append((self.now_ms, plan.partition, record))
             shard.replay(record, 0)
         if result.then is not None:
