@@ -21,7 +21,7 @@ from threading import Event
 from bench.pairs.frames import COMMIT
 from bench.pairs.lanes import run
 from bench.pairs.singles import commit_of, lanes_of, make_topic
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from coordinator.upkeep.cleaner_pace import Pace
@@ -57,7 +57,7 @@ def offset_record(number: int) -> LogRecord:
     value = OffsetCommitValue(
         offset=number, leader_epoch=-1, metadata="", commit_timestamp=NOW_MS, expire_timestamp=-1
     )
-    return LogRecord(*encode_record(Record(key, value)), timestamp_ms=NOW_MS)
+    return LogRecord(*encode_record(CoordinatorRecord(key, value)), timestamp_ms=NOW_MS)
 
 
 def fill(log: PartitionLog, offsets: int, records_per_batch: int = RECORDS_PER_BATCH) -> None:

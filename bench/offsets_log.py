@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record, new_empty_group_metadata_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -103,12 +103,12 @@ def _records(
             yield LogRecord(*encode_record(commit), wall_ms + count // 8)
 
 
-def _commit(number: int, topic: int, topic_id: bytes, partition: int, wall_ms: int) -> Record:
+def _commit(number: int, topic: int, topic_id: bytes, partition: int, wall_ms: int) -> CoordinatorRecord:
     value = OffsetCommitValue(
         offset=committed_offset(number, partition), leader_epoch=0, metadata="", commit_timestamp=wall_ms,
         topic_id=topic_id,
     )  # fmt: skip
-    return Record(
+    return CoordinatorRecord(
         OffsetCommitKey(group=group_name(number), topic=topic_name(topic), partition=partition), value
     )
 

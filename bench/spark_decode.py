@@ -34,7 +34,7 @@ from bench.offsets_log import (
     offsets_config,
     topic_name,
 )
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey
@@ -132,7 +132,7 @@ def _batches(groups: list[int], rounds: int) -> Iterator[tuple[list[LogRecord], 
 def _keys(group: int) -> list[bytes]:
     return [
         encode_record(
-            Record(
+            CoordinatorRecord(
                 OffsetCommitKey(group=group_name(group), topic=topic_name(n // 25), partition=n % 25), None
             )
         )[0]

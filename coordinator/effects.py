@@ -21,6 +21,10 @@ ReplyTo: TypeAlias = Hashable
 """Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""
 
 
+TimerKey: TypeAlias = Hashable
+"""Names one deadline of a shard: one of the dataclasses in the `timers` module of its core."""
+
+
 ProducerAndEpoch: TypeAlias = tuple[int, int]
 """Who writes a transactional batch: producer id and epoch."""
 
@@ -65,7 +69,7 @@ class PreparedCommitReceived(NamedTuple):
 class TimerFired:
     """The deadline that a `SetTimer` armed under `key` has come."""
 
-    key: Hashable
+    key: TimerKey
     wall_ms: int
 
 
@@ -73,7 +77,7 @@ class TimerFired:
 class AppendFinished:
     """`Result.then` handed back: NONE when its records are durable, else what the append failed with."""
 
-    then: Any
+    then: object
     error: ErrorCode
     wall_ms: int
 
@@ -91,7 +95,7 @@ class TopicDeleted:
 class MarkersWritten:
     """`MarkersWanted.then` handed back: the marker is durable on every partition that still exists."""
 
-    then: Any
+    then: object
     wall_ms: int
 
 
@@ -101,7 +105,7 @@ Event: TypeAlias = (
 
 
 class Appendable(Protocol):
-    """What a Result may append and replay: a `Record`, or several records of the log in a form of their own."""
+    """What a Result may append: a `CoordinatorRecord`, or several records of the log in a form of their own."""
 
     @property
     def count(self) -> int:
@@ -110,7 +114,7 @@ class Appendable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CoordinatorRecord:
     """One record of the offsets log, typed: `key` and `value` are classes of `record_schemas`.
 
     A `value` of None is a tombstone.
@@ -160,7 +164,7 @@ class Reply(NamedTuple):
 class SetTimer(NamedTuple):
     """Arm `key` at `deadline_ms` (monotonic), replacing what it had; None cancels it."""
 
-    key: Hashable
+    key: TimerKey
     deadline_ms: int | None
 
 
@@ -170,7 +174,7 @@ class MarkersWanted:
 
     marker: Marker
     partitions: tuple[TopicPartition, ...]
-    then: Any  # Handed back as `MarkersWritten`.
+    then: object  # Handed back as `MarkersWritten`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,7 @@ class Result(NamedTuple):
     replies: tuple[Reply, ...] = ()  # Sent once the log is durable up to what this handler has seen.
     timers: tuple[SetTimer, ...] = ()  # Armed at `deadline_ms`; cancelled if that is None.
     history: tuple[GroupEvent, ...] = ()  # What happened and why, for people.
-    then: Any | None = None  # Handed back as `AppendFinished` with the outcome of the append.
+    then: object | None = None  # Handed back as `AppendFinished` with the outcome of the append.
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
     markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
@@ -234,7 +238,7 @@ def combine(results: Iterable[Result]) -> Result:
     history: list[GroupEvent] = []
     superseded: list[ReplyTo] = []
     markers: list[MarkersWanted] = []
-    thens: list[Any] = []
+    thens: list[object] = []
     producers: set[ProducerAndEpoch | None] = set()
     atomic = True
     for part in results:

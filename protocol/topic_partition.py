@@ -18,8 +18,3 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return self.directory_name
-
-    @property
-    def directory_name(self) -> str:
-        """The name of the partition's directory, in Kafka's form."""
-        return f"{self.topic}-{self.partition}"

@@ -41,8 +41,8 @@ class World:
         )
         self.made.start()
 
-    def _arm(self, key: tuple[object, ...], deadline_ms: int) -> None:
-        assert key == (self.made,)
+    def _arm(self, owner: object, key: None, deadline_ms: int) -> None:
+        assert owner is self.made
         self.armed_ms = deadline_ms
 
     def _collect(self) -> None:
@@ -54,7 +54,7 @@ class World:
         before = self.collections
         assert self.armed_ms == self.now_ms + after_ms
         self.now_ms = self.armed_ms
-        self.made.timer_fired()
+        self.made.timer_fired(None)
         return self.collections - before
 
 
@@ -110,7 +110,7 @@ def test_real_cycles_are_found() -> None:
     del cycle
     made = FullCollections(lambda *_: None, lambda: 10**9, lambda: 0, count=lambda: (0, 0, DUE))
     assert any(isinstance(each, Cycle) for each in gc.get_objects())
-    made.timer_fired()
+    made.timer_fired(None)
     assert not any(isinstance(each, Cycle) for each in gc.get_objects())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record, new_offset_commit_tombstone
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import RECORD_TYPES, OffsetCommitKey, OffsetCommitValue
@@ -20,9 +20,9 @@ COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 TIME_MS = 1_700_000_000_000
 
 
-def commit(offset: int, group: str = "g") -> Record:
+def commit(offset: int, group: str = "g") -> CoordinatorRecord:
     value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=TIME_MS)
-    return Record(OffsetCommitKey(group=group, topic="t", partition=0), value)
+    return CoordinatorRecord(OffsetCommitKey(group=group, topic="t", partition=0), value)
 
 
 class Log:
@@ -34,12 +34,12 @@ class Log:
 
     def add(
         self,
-        record: Record | tuple[bytes, bytes | None],
+        record: CoordinatorRecord | tuple[bytes, bytes | None],
         producer_id: int = -1,
         transactional: bool = False,
         control: bool = False,
     ) -> Log:
-        key, value = encode_record(record) if isinstance(record, Record) else record
+        key, value = encode_record(record) if isinstance(record, CoordinatorRecord) else record
         batch = encode_batch(
             [LogRecord(key, value, TIME_MS)],
             base_offset=self.next_offset,
@@ -51,7 +51,7 @@ class Log:
         self.next_offset += 1
         return self
 
-    def pending(self, record: Record, producer_id: int = 7) -> Log:
+    def pending(self, record: CoordinatorRecord, producer_id: int = 7) -> Log:
         return self.add(record, producer_id, transactional=True)
 
     def marker(self, key: bytes, producer_id: int = 7) -> Log:

@@ -43,8 +43,8 @@ class Timers:
     def wall_ms(self) -> int:
         return self._world.wall
 
-    def set_timer(self, key: tuple[Any, Any], deadline_ms: int) -> None:
-        self.armed[key] = deadline_ms
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int) -> None:
+        self.armed[owner, key] = deadline_ms
 
     def fire(self) -> None:
         """All that is due a checkpoint's interval from now."""

@@ -23,7 +23,7 @@ class World:
     def __init__(self) -> None:
         self.writes: list[tuple[Marker, str, int]] = []
         self.outcomes: list[Callable[[ErrorCode], None]] = []
-        self.timers: dict[tuple[Any, ...], int | None] = {}
+        self.timers: dict[Any, int | None] = {}
         self.posted: list[Callable[[], None]] = []
         self.done: list[str] = []
         self.sender = MarkerSender(self._write, self, self.posted.append)
@@ -35,14 +35,14 @@ class World:
     def now_ms(self) -> int:
         return 5_000
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        assert key not in self.timers, "one timer is enough"
-        self.timers[key] = deadline_ms
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
+        assert owner not in self.timers, "one timer is enough"
+        self.timers[owner] = deadline_ms
 
     def fire(self) -> None:
-        ((owner,), deadline_ms) = self.timers.popitem()
+        owner, deadline_ms = self.timers.popitem()
         assert (owner, deadline_ms) == (self.sender, 6_000), "a second later"
-        self.sender.timer_fired()
+        self.sender.timer_fired(None)
 
     def want(self, name: str, *partitions: TopicPartition) -> None:
         self.sender.write(MarkersWanted(MARKER, partitions, name), lambda: self.done.append(name))

@@ -24,7 +24,7 @@ class World:
 
     def __init__(self) -> None:
         self.time_ms = BEGIN_MS
-        self.armed: dict[tuple[Any, ...], int] = {}
+        self.armed: dict[tuple[Any, Any], int] = {}
         self.has_room = False
         self.probes_at_ms: list[int] = []
         self.outages = Outages(self, self._probe, self._run)
@@ -32,9 +32,9 @@ class World:
     def now_ms(self) -> int:
         return self.time_ms
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
         assert deadline_ms is not None
-        self.armed[key] = deadline_ms
+        self.armed[owner, key] = deadline_ms
 
     def advance_to(self, time_ms: int) -> None:
         """Fire what is due, each at its time."""
@@ -42,7 +42,7 @@ class World:
             at_ms, key = min(due, key=lambda each: each[0])
             del self.armed[key]
             self.time_ms = at_ms
-            key[0].timer_fired(*key[1:])
+            key[0].timer_fired(key[1])
         self.time_ms = time_ms
 
     def _probe(self) -> None:

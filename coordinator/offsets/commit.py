@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from coordinator.effects import CommitRun, Moment, Record, Records, Reply, RequestContext, Result
+from coordinator.effects import CommitRun, CoordinatorRecord, Moment, Records, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import COMMIT_ANSWER, EMPTY
@@ -196,7 +196,7 @@ def store(
     request: OffsetCommitRequest,
     settings: GroupSettings,
     wall_ms: int,
-) -> Iterator[Record | CommitRun]:
+) -> Iterator[CoordinatorRecord | CommitRun]:
     """Answer every partition, and make a record for each that is stored; of many without notes one run."""
     asked_ms = request.retention_time_ms
     expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
@@ -248,7 +248,7 @@ def new_offset_commit_record(
     partition: OffsetCommitRequestPartition,
     wall_ms: int,
     expire_wall_ms: int,
-) -> Record:
+) -> CoordinatorRecord:
     """One commit. The value version that can hold an expiry holds neither epoch nor topic id."""
     expires = expire_wall_ms != NO_EXPIRY
     value = OffsetCommitValue(
@@ -260,4 +260,4 @@ def new_offset_commit_record(
         topic_id=ZERO_UUID if expires else topic.topic_id,
     )
     key = OffsetCommitKey(group=group_id, topic=topic.name, partition=partition.partition_index)
-    return Record(key, value)
+    return CoordinatorRecord(key, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from coordinator.effects import NOTHING, Moment, Record, Result, SetTimer, combine
+from coordinator.effects import NOTHING, CoordinatorRecord, Moment, Result, SetTimer, combine
 from coordinator.groups.causes import Cause, CauseKind
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_offset_commit_tombstone
@@ -72,7 +72,9 @@ def expire_group(
     return Result(records=tuple(expired), atomic=False) if expired else NOTHING
 
 
-def expired_offsets(offsets: CommittedOffsets, group: Group, retention_ms: int, wall_ms: int) -> list[Record]:
+def expired_offsets(
+    offsets: CommittedOffsets, group: Group, retention_ms: int, wall_ms: int
+) -> list[CoordinatorRecord]:
     """A tombstone for each offset whose time is over; none of a topic that is still read, or in a transaction."""
     base = base_time(group)
     if base is None:

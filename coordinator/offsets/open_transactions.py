@@ -17,12 +17,12 @@ from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
 
 MAX_ENDED_PRODUCERS: Final = 10_000
-"""Of so many producers without an open transaction is the epoch remembered, about 150 bytes each; then the one
-that has been silent longest is forgotten."""
+"""Producers without an open transaction whose epoch is kept, about 150 bytes each; the one that was not seen for
+longest is forgotten first."""
 
 
 class HeldKey(NamedTuple):
-    """A group and the partition that an offset of it is in."""
+    """The group and partition that a held offset is of."""
 
     group_id: str
     topic: str

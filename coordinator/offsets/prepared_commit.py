@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from coordinator.effects import PreparedCommitReceived, Record, Reply, Result
+from coordinator.effects import CoordinatorRecord, PreparedCommitReceived, Reply, Result
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.offsets.commit import (
@@ -30,7 +30,7 @@ from protocol.codec.template import Template
 from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.records.records import Record as LogRecord
+from protocol.records.records import Record
 
 
 class PreparedRow(NamedTuple):
@@ -84,7 +84,7 @@ class PreparedCommit:
 
 
 class PreparedOffsets:
-    """The records of one prepared commit: as many `Record`s of the log, with keys and values filled in."""
+    """The records of one prepared commit: as many records of the log, with keys and values filled in."""
 
     __slots__ = ("_group_id", "_offsets", "_rows", "_wall_ms", "count")
 
@@ -94,11 +94,11 @@ class PreparedOffsets:
         self._wall_ms = wall_ms
         self.count = len(rows)
 
-    def encode(self, wall_ms: int) -> list[LogRecord]:
+    def encode(self, wall_ms: int) -> list[Record]:
         """The records as they are written to the log at `wall_ms`."""
         commit_ms = self._wall_ms
         return [
-            LogRecord(row.key, row.value.fill((offset, commit_ms)), wall_ms)
+            Record(row.key, row.value.fill((offset, commit_ms)), wall_ms)
             for row, offset in zip(self._rows, self._offsets, strict=True)
         ]
 
@@ -125,7 +125,7 @@ def prepare_commit(
     topics = existing_partitions(request, shard.topics, answers, api_version)
     rows = []
     for stored in store(topics, answers, ErrorCode.NONE, request, shard.settings, wall_ms=0):
-        if not isinstance(stored, Record):
+        if not isinstance(stored, CoordinatorRecord):
             return None
         rows.append(_row(stored))
     if len(rows) != sum(len(topic.partitions) for topic in request.topics):
@@ -133,11 +133,11 @@ def prepare_commit(
     return PreparedCommit(shard, request, api_version, rows, answers.response())
 
 
-def _row(record: Record) -> PreparedRow:
+def _row(record: CoordinatorRecord) -> PreparedRow:
     key, value = record.key, record.value
     assert value is not None, "a commit is no tombstone"
     zeros, ones = (
-        encode_record(Record(key, replace(value, offset=number, commit_timestamp=number)))
+        encode_record(CoordinatorRecord(key, replace(value, offset=number, commit_timestamp=number)))
         for number in (0, -1)
     )
     assert zeros[1] is not None

@@ -16,9 +16,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from coordinator.purgatory.timing_wheel import TimerEntry, TimingWheel
+
+K = TypeVar("K")
+K_contra = TypeVar("K_contra", contravariant=True)
+
+
+class TimerOwner(Protocol[K_contra]):
+    """What sets deadlines, each under a key of its own kind; None where it has one deadline alone."""
+
+    def timer_fired(self, key: K_contra, /) -> None:
+        """The deadline under `key` has come; the key is free again."""
+
 
 PURGE_INTERVAL: Final = 1000
 """Completed operations that may stay on watch lists before those are swept. Each is a dead request."""
@@ -78,6 +90,25 @@ class KeyedTimers:
             return
         del self._timers[timer.key]
         self._on_due(timer.key, now_ms)
+
+
+class OwnedTimers:
+    """Deadlines of several owners, each with keys of its own. An owner is kept from its first deadline on."""
+
+    def __init__(self, wheel: TimingWheel) -> None:
+        self._wheel = wheel
+        self._of_owner: dict[TimerOwner[Any], KeyedTimers] = {}
+
+    def set(self, owner: TimerOwner[K], key: K, deadline_ms: int | None) -> None:
+        """Have `owner.timer_fired(key)` called at `deadline_ms` and at no time set before; None: never."""
+        timers = self._of_owner.get(owner)
+        if timers is None:
+            timers = self._of_owner[owner] = KeyedTimers(self._wheel, partial(_fire, owner))
+        timers.set(key, deadline_ms)
+
+
+def _fire(owner: TimerOwner[Any], key: Hashable, now_ms: int) -> None:
+    owner.timer_fired(key)
 
 
 class DelayedOperation(TimerEntry):

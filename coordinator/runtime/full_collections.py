@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from coordinator.purgatory.delayed import TimerOwner
+
 CHECK_EVERY_MS: Final = 60_000
 """While nothing is due: what does nothing is seldom woken."""
 
@@ -30,11 +32,11 @@ SHARE: Final = 100
 
 
 class FullCollections:
-    """`set_timer((self,), deadline_ms)` has `timer_fired` called."""
+    """Collects when its timer fires: `set_timer(self, None, deadline_ms)` has `timer_fired` called."""
 
     def __init__(
         self,
-        set_timer: Callable[[tuple[object, ...], int], None],
+        set_timer: Callable[[TimerOwner[None], None, int], None],
         now_ms: Callable[[], int],
         last_connected_ms: Callable[[], int],
         collect: Callable[[], object] = gc.collect,
@@ -50,7 +52,7 @@ class FullCollections:
     def start(self) -> None:
         self._arm(self._now_ms())
 
-    def timer_fired(self) -> None:
+    def timer_fired(self, key: None) -> None:
         now_ms = self._now_ms()
         if now_ms >= self._not_before_ms and self._is_time(now_ms):
             start_s = time.monotonic()
@@ -62,7 +64,7 @@ class FullCollections:
     def _arm(self, now_ms: int) -> None:
         is_due = self._count()[2] >= DUE
         next_ms = max(now_ms + QUIET_MS, self._not_before_ms) if is_due else now_ms + CHECK_EVERY_MS
-        self._set_timer((self,), next_ms)
+        self._set_timer(self, None, next_ms)
 
     def _is_time(self, now_ms: int) -> bool:
         since_last = self._count()[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from coordinator.effects import Appendable, CommitRun, Record
+from coordinator.effects import Appendable, CommitRun, CoordinatorRecord
 from coordinator.groups.classic.records import encode_commit_run, encode_record
 from coordinator.offsets.prepared_commit import PreparedOffsets
 from coordinator.offsets.transactional_commit import VerifiedCommit
@@ -41,7 +41,7 @@ def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | RecordRun]:
         return entry.encode(wall_ms)
     if isinstance(entry, CommitRun):
         return (encode_commit_run(entry, wall_ms),)
-    assert isinstance(entry, Record), entry
+    assert isinstance(entry, CoordinatorRecord), entry
     return (LogRecord(*encode_record(entry), timestamp_ms=wall_ms),)
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from coordinator.effects import GroupEvent, MarkersWanted
 from coordinator.groups.partitioning import partition_for
-from coordinator.purgatory.delayed import KeyedTimers, Purgatory
+from coordinator.purgatory.delayed import K, OwnedTimers, Purgatory, TimerOwner
 from coordinator.purgatory.timing_wheel import TimingWheel
 from coordinator.runtime.clock import Clock
 from coordinator.runtime.group_runner import GroupRunner
@@ -57,7 +57,7 @@ class Runtime:
         self._armed_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.wheel = TimingWheel(clock.now_ms())
-        self.timers = KeyedTimers(self.wheel, _fire)
+        self._timers = OwnedTimers(self.wheel)
         self.purgatory = Purgatory(self.wheel)
         self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
         """Writes the markers of transactions, once there are topics."""
@@ -106,9 +106,9 @@ class Runtime:
 
     # The clock.
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        """At `deadline_ms` call `key[0].timer_fired(*key[1:])`; a new deadline replaces it, None cancels."""
-        self.timers.set(key, deadline_ms)
+    def set_timer(self, owner: TimerOwner[K], key: K, deadline_ms: int | None) -> None:
+        """At `deadline_ms` call `owner.timer_fired(key)`; a new deadline replaces it, None cancels."""
+        self._timers.set(owner, key, deadline_ms)
         if deadline_ms is not None:
             self.arm(deadline_ms)
 
@@ -186,8 +186,3 @@ class Runtime:
 
 def _no_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
     raise AssertionError(f"nothing writes markers: {wanted}")
-
-
-def _fire(key: Any, now_ms: int) -> None:
-    owner, *which = key
-    owner.timer_fired(*which)

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from coordinator.effects import MarkersWanted
+from coordinator.purgatory.delayed import TimerOwner
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 
@@ -39,10 +40,10 @@ Write = Callable[[Marker, str, int, Callable[[ErrorCode], None]], None]
 
 
 class Timers(Protocol):
-    """What sets deadlines: `key[0].timer_fired(*key[1:])` is called."""
+    """What sets deadlines: `owner.timer_fired(key)` is called."""
 
     def now_ms(self) -> int: ...
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
+    def set_timer(self, owner: TimerOwner[None], key: None, deadline_ms: int | None) -> None: ...
 
 
 LAST_EPOCH: Final = 2**31 - 1
@@ -124,10 +125,10 @@ class MarkerSender:
                 "a marker has to wait", topic=attempt.topic, partition=attempt.index, error=error.name
             )
         if not self._failed:
-            self._timers.set_timer((self,), self._timers.now_ms() + TRY_AGAIN_MS)
+            self._timers.set_timer(self, None, self._timers.now_ms() + TRY_AGAIN_MS)
         self._failed.append(replace(attempt, number=attempt.number + 1))
 
-    def timer_fired(self) -> None:
+    def timer_fired(self, key: None) -> None:
         """Try again what failed."""
         failed, self._failed = self._failed, []
         for attempt in failed:

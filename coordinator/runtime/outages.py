@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from coordinator.purgatory.delayed import TimerOwner
 from storage.files import StorageError
 
 log = structlog.get_logger("muster.disk")
@@ -31,10 +32,12 @@ class UnusableLog(Protocol):
 
 
 class DeadlineHost(Protocol):
-    """What sets deadlines: `key[0].timer_fired(*key[1:])` is called."""
+    """What sets deadlines: `owner.timer_fired(key)` is called."""
 
     def now_ms(self) -> int: ...
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
+    def set_timer(
+        self, owner: TimerOwner[UnusableLog | None], key: UnusableLog | None, deadline_ms: int | None
+    ) -> None: ...
 
 
 class Outages:
@@ -74,7 +77,7 @@ class Outages:
         self._is_over = True
 
     def _set_timer(self, unusable: UnusableLog | None, delay_ms: int) -> None:
-        self._timers.set_timer((self, unusable), self._timers.now_ms() + delay_ms)
+        self._timers.set_timer(self, unusable, self._timers.now_ms() + delay_ms)
 
     def timer_fired(self, unusable: UnusableLog | None) -> None:
         if self._is_over:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from coordinator.effects import Event, ProducerAndEpoch, Result
+from coordinator.effects import Event, ProducerAndEpoch, Result, TimerKey
 from protocol.errors import ErrorCode
 from protocol.records.records import Batch
 from protocol.records.records import Record as LogRecord
@@ -43,6 +43,13 @@ class ShardCore(Protocol):
 
 
 S = TypeVar("S", bound=ShardCore)
+
+
+class ShardTimer(NamedTuple):
+    """The key of a shard's timer, with the epoch of the log in which it was set."""
+
+    epoch: int
+    key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)

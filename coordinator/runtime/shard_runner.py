@@ -12,7 +12,7 @@ fetches and whatever else only reads go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -34,11 +34,13 @@ from coordinator.effects import (
     RequestReceived,
     Result,
     TimerFired,
+    TimerKey,
     TopicDeleted,
 )
+from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.loading import Loaded
 from coordinator.runtime.open_batch import OpenBatch
-from coordinator.runtime.shard_kind import S, ShardKind
+from coordinator.runtime.shard_kind import S, ShardKind, ShardTimer
 from protocol.errors import EncodeError, ErrorCode
 from protocol.records.records import Codec
 from storage.files import StorageError
@@ -58,7 +60,7 @@ class RunnerHost(Protocol):
 
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None: ...
+    def set_timer(self, owner: TimerOwner[ShardTimer], key: ShardTimer, deadline_ms: int | None) -> None: ...
     def record_history(self, events: tuple[GroupEvent, ...]) -> None: ...
     def on_dirty(self, runner: ShardRunner[Any]) -> None: ...
     def reload(self, runner: ShardRunner[Any]) -> None: ...
@@ -140,7 +142,7 @@ class ShardRunner(Generic[S]):
         # What came while not serving, or not writing; as many as topics can be deleted meanwhile, or
         # transactions were being ended before.
         self._missed: list[TopicDeleted | MarkersWritten] = []
-        self._late_timers: dict[Hashable, None] = {}
+        self._late_timers: dict[TimerKey, None] = {}
         durable_log.claim(self, commit_timeout_ms)
 
     # Events in.
@@ -176,7 +178,8 @@ class ShardRunner(Generic[S]):
     def _fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
         pending.reply_to.reply(self.kind.error_response(pending.request, error, pending.api_version))
 
-    def timer_fired(self, epoch: int, key: Hashable) -> None:
+    def timer_fired(self, timer: ShardTimer) -> None:
+        epoch, key = timer
         if epoch != self.durable_log.epoch:
             return
         if self.may_write:
@@ -219,7 +222,7 @@ class ShardRunner(Generic[S]):
         for reply_to in superseded:
             self._parked.pop(reply_to, None)
         for timer in timers:
-            self._host.set_timer((self, self.durable_log.epoch, timer.key), timer.deadline_ms)
+            self._host.set_timer(self, ShardTimer(self.durable_log.epoch, timer.key), timer.deadline_ms)
         if history:
             self._host.record_history(history)
         for wanted in () if error else markers:

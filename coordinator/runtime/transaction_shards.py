@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.runtime.shard_kind import Batches, ShardKind
 from coordinator.transactions.records import decode_record, encode_record
 from coordinator.transactions.shard import TransactionShard
@@ -37,7 +37,7 @@ def transaction_shards(new_shard: Callable[[int], TransactionShard]) -> ShardKin
     )
 
 
-def encode(record: Record, wall_ms: int) -> Sequence[LogRecord]:
+def encode(record: CoordinatorRecord, wall_ms: int) -> Sequence[LogRecord]:
     """A record as it is written at `wall_ms`. Raises EncodeError."""
     return (LogRecord(*encode_record(record), timestamp_ms=wall_ms),)
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
 
 UNLIMITED: Final = 1 << 62
@@ -76,10 +77,13 @@ class Holding:
 
 
 class MemoryPool:
-    """The pool of all connections. `set_timer((self,), deadline_ms)` has `timer_fired` called."""
+    """The pool of all connections. `set_timer(self, None, deadline_ms)` has `timer_fired` called."""
 
     def __init__(
-        self, capacity_bytes: int, clock: Clock, set_timer: Callable[[Any, int | None], None]
+        self,
+        capacity_bytes: int,
+        clock: Clock,
+        set_timer: Callable[[TimerOwner[None], None, int | None], None],
     ) -> None:
         """A capacity of 0 or less sets no limit, as in Kafka."""
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
@@ -223,9 +227,9 @@ class MemoryPool:
         now_ms = self._waiting_since_ms = self._clock.now_ms()
         for holder, holding in self._holdings.items():
             holding.seen, holding.seen_ms = _seen(holder), now_ms
-        self._set_timer((self,), now_ms + STALLED_MS)
+        self._set_timer(self, None, now_ms + STALLED_MS)
 
-    def timer_fired(self) -> None:
+    def timer_fired(self, key: None) -> None:
         """Close on connections whose frame does not arrive while others wait."""
         if not self.has_waiting:
             return
@@ -240,7 +244,7 @@ class MemoryPool:
                 holding.seen, holding.seen_ms = seen, now_ms
             elif now_ms - holding.seen_ms >= STALLED_MS:
                 holder.give_way(f"no byte of a frame for {STALLED_MS} ms, and others wait for its memory")
-        self._set_timer((self,), now_ms + STALLED_MS)
+        self._set_timer(self, None, now_ms + STALLED_MS)
 
 
 def _seen(holder: Holder) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.clock import Clock
 from coordinator.server.acceptor import ACCEPT_EVERY_MS, Acceptor, bind, longest_queue
 from coordinator.server.api_table import Api
@@ -38,7 +39,7 @@ class BindError(Exception):
 class Server:
     """Accepts connections and keeps count of them.
 
-    `set_timer((self, connection), deadline_ms)` arms the runtime's keyed timer, which calls `timer_fired`.
+    `set_timer(self, connection, deadline_ms)` arms the runtime's keyed timer, which calls `timer_fired`.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Server:
         apis: Mapping[int, Api],
         settings: Settings,
         clock: Clock,
-        set_timer: Callable[[Any, int | None], None],
+        set_timer: Callable[[TimerOwner[Any], Any, int | None], None],
         readers: Readers,
     ) -> None:
         self.apis = apis
@@ -156,7 +157,7 @@ class Server:
         if self._settings.connections_max_idle_ms < 0:
             return
         deadline_ms = connection.last_request_ms + self._settings.connections_max_idle_ms
-        self._set_timer((self, connection), deadline_ms)
+        self._set_timer(self, connection, deadline_ms)
 
     def _refuse_surplus(self, connection: Connection) -> None:
         self._refused += 1
@@ -180,7 +181,7 @@ class Server:
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
-        self._set_timer((self, connection), None)
+        self._set_timer(self, connection, None)
 
     def timer_fired(self, connection: Connection) -> None:
         """Close a connection that has been silent too long; requests only moved its deadline.
@@ -195,7 +196,7 @@ class Server:
         if connection.awaits_answer:
             deadline_ms = self.clock.now_ms() + self._settings.connections_max_idle_ms
         if self.clock.now_ms() < deadline_ms:
-            self._set_timer((self, connection), deadline_ms)
+            self._set_timer(self, connection, deadline_ms)
         else:
             connection.close_idle(self._settings.connections_max_idle_ms)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import decode_record, decode_value, encode_record
 from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
 from coordinator.offsets.committed import committed_from_record
@@ -169,7 +169,7 @@ class BulkReplay:
                 self._transactions.begin(batch.producer_id, batch.producer_epoch)
                 self._hold(batch.producer_id, typed, record.offset)
 
-    def _hold(self, producer_id: int, record: Record, log_offset: int) -> None:
+    def _hold(self, producer_id: int, record: CoordinatorRecord, log_offset: int) -> None:
         key = record.key
         if record.value is None or isinstance(key, GroupMetadataKey):
             self._replay(record, log_offset)
@@ -190,7 +190,7 @@ class BulkReplay:
             if is_commit and (known is None or log_offset_of(known) < committed.log_offset):
                 self._put(found, held.partition, committed)
 
-    def _replay(self, record: Record, log_offset: int) -> None:
+    def _replay(self, record: CoordinatorRecord, log_offset: int) -> None:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._shard.replay(record, log_offset)

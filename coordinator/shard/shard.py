@@ -16,17 +16,18 @@ from coordinator.effects import (
     Appendable,
     AppendFinished,
     CommitRun,
+    CoordinatorRecord,
     Event,
     MarkersWritten,
     Moment,
     PreparedCommitReceived,
     ProducerAndEpoch,
-    Record,
     RequestContext,
     RequestReceived,
     Result,
     SetTimer,
     TimerFired,
+    TimerKey,
     TopicDeleted,
     combine,
 )
@@ -100,6 +101,13 @@ HANDLERS: Final[dict[type, Handler]] = {
 """What handles each request, by its class."""
 
 
+GroupTimer: TypeAlias = SessionTimer | PendingMemberTimer | JoinTimer | SyncTimer
+"""The timers of one group; without the group there is nothing to do."""
+
+GroupStored: TypeAlias = AssignmentStored | StaticMemberStored
+"""What is handed back to one group when its append has finished."""
+
+
 class Shard:
     """The groups whose ids hash to one partition. Used from one thread; every time is an argument."""
 
@@ -159,7 +167,7 @@ class Shard:
         whole log has left of one group and topic, which a test holds equal to record by record. What a
         `producer`'s transaction commits is held until its marker comes.
         """
-        if isinstance(entry, Record):
+        if isinstance(entry, CoordinatorRecord):
             self._replay_record(entry, offset, producer)
         elif isinstance(entry, PreparedOffsets):
             entry.apply(self.offsets, offset)
@@ -172,7 +180,9 @@ class Shard:
             assert isinstance(entry, NewestCommits), entry
             self._put_newest(entry)
 
-    def _replay_record(self, record: Record, offset: int, producer: ProducerAndEpoch | None) -> None:
+    def _replay_record(
+        self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None
+    ) -> None:
         if producer is not None:
             self.offsets.transactions.begin(*producer)
         key = record.key
@@ -248,9 +258,10 @@ class Shard:
             result += prepare_rebalance(group, at, Cause(CauseKind.GROUP_OVER_MAX_SIZE))
         return result
 
-    def _on_timer(self, key: Any, at: Moment) -> Result:
+    def _on_timer(self, key: TimerKey, at: Moment) -> Result:
         if isinstance(key, OffsetExpiryTimer):
             return self._sweep.on_timer(self.groups, self.offsets, at)
+        assert isinstance(key, GroupTimer), f"no handler for a timer {key!r}"
         group = self.groups.get(key.group_id)
         if group is None:
             return NOTHING  # Deleted while the timer was in flight.
@@ -263,17 +274,14 @@ class Shard:
                 return on_join_timer(group, at)
             case SyncTimer():
                 return on_sync_timer(group, at)
-        raise AssertionError(f"no handler for a timer {key!r}")
 
-    def _on_append_finished(self, then: Any, error: ErrorCode, at: Moment) -> Result:
+    def _on_append_finished(self, then: object, error: ErrorCode, at: Moment) -> Result:
         if isinstance(then, GroupCreated):
             return on_group_created(self.groups, self.stored, then, error, at)
+        assert isinstance(then, GroupStored), f"no handler for the append of {then!r}"
         group = self.groups.get(then.group_id)
         if group is None:
             return NOTHING
-        match then:
-            case AssignmentStored():
-                return on_assignment_stored(group, then, error, at)
-            case StaticMemberStored():
-                return on_static_member_stored(group, then, error, at)
-        raise AssertionError(f"no handler for the append of {then!r}")
+        if isinstance(then, AssignmentStored):
+            return on_assignment_stored(group, then, error, at)
+        return on_static_member_stored(group, then, error, at)

@@ -7,7 +7,7 @@ after an error, unless another one has come in between.
 
 from __future__ import annotations
 
-from coordinator.effects import Moment, Record, Reply, RequestContext, Result
+from coordinator.effects import CoordinatorRecord, Moment, Reply, RequestContext, Result
 from coordinator.transactions import steps
 from coordinator.transactions.ending import end_transaction
 from coordinator.transactions.shard_transactions import ShardTransactions
@@ -97,7 +97,7 @@ def _begin(shard: ShardTransactions, request: InitProducerIdRequest, at: Moment)
     return steps.init_producer(fresh, producer_id, 0, NO_EPOCH, timeout_ms, at.wall_ms)
 
 
-def _make_room(transactions: Transactions, transactional_id: str) -> tuple[Record, ...]:
+def _make_room(transactions: Transactions, transactional_id: str) -> tuple[CoordinatorRecord, ...]:
     """Forget the one at rest for longest, as if it had expired, if one more would be too many."""
     if transactions.get(transactional_id) is not None or len(transactions) < MAX_TRANSACTIONAL_IDS:
         return ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.transactions.record_schemas import TRANSACTION_LOG, TransactionLogKey, TransactionLogValue
 from protocol.codec.codec import decode, encode, spec
 from protocol.errors import DecodeError
@@ -18,7 +18,7 @@ _KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
 
 
-def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """The bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
     key = _PREFIX.pack(TRANSACTION_LOG) + encode(record.key, _KEY_VERSION)
     if record.value is None:
@@ -26,7 +26,9 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     return key, _PREFIX.pack(VALUE_VERSION) + encode(record.value, VALUE_VERSION)
 
 
-def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> Record | None:
+def decode_record(
+    key: bytes | memoryview | None, value: bytes | memoryview | None
+) -> CoordinatorRecord | None:
     """Read one record; None where it is of a type we do not know, which is skipped.
 
     Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of such a
@@ -37,7 +39,7 @@ def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | No
     if _prefix(key, "key type") != TRANSACTION_LOG:
         return None
     decoded_key = decode(TransactionLogKey, _KEY_VERSION, key, _PREFIX.size)
-    return Record(decoded_key, None if value is None else _decode_value(value))
+    return CoordinatorRecord(decoded_key, None if value is None else _decode_value(value))
 
 
 def _decode_value(value: bytes | memoryview) -> TransactionLogValue:

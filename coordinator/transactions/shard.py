@@ -12,30 +12,31 @@ from typing import Any, Final, TypeAlias
 from coordinator.effects import (
     NOTHING,
     AppendFinished,
+    CoordinatorRecord,
     Event,
     MarkersWritten,
     Moment,
     PreparedCommitReceived,
     ProducerAndEpoch,
-    Record,
     RequestContext,
     RequestReceived,
     Result,
     TimerFired,
+    TimerKey,
     TopicDeleted,
     combine,
 )
 from coordinator.transactions.add_partitions import add_offsets, add_partitions
 from coordinator.transactions.describe_transactions import describe_transactions
 from coordinator.transactions.end_txn import end_txn
-from coordinator.transactions.ending import markers_of, on_marked
+from coordinator.transactions.ending import TransactionMarked, markers_of, on_marked
 from coordinator.transactions.expiry import ExpirySweep
 from coordinator.transactions.init_producer_id import init_producer_id
 from coordinator.transactions.list_transactions import list_transactions
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timeouts import on_transaction_timer
-from coordinator.transactions.timers import ExpiryTimer, expect_end
+from coordinator.transactions.timers import ExpiryTimer, TransactionTimer, expect_end
 from coordinator.transactions.transaction import Transaction
 from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -80,13 +81,16 @@ class TransactionShard:
             case TimerFired(key, wall_ms):
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case MarkersWritten(then, wall_ms):
+                assert isinstance(then, TransactionMarked), then
                 return on_marked(self.transactions, then, Moment(now_ms, wall_ms))
             case AppendFinished() | TopicDeleted():
                 return NOTHING  # A topic that is gone takes no marker: that is all there is.
             case PreparedCommitReceived():
                 raise AssertionError("transactions are ended, not committed to")
 
-    def replay(self, record: Record, offset: int, producer: ProducerAndEpoch | None = None) -> None:
+    def replay(
+        self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None = None
+    ) -> None:
         """Take in one record of the log, in order. Only here does stored state change."""
         assert producer is None, "only shards of groups write transactional batches"
         if record.value is None:
@@ -116,7 +120,8 @@ class TransactionShard:
         elapsed_ms = max(at.wall_ms - transaction.start_wall_ms, 0)
         return Result(timers=(expect_end(transaction, at.now_ms, elapsed_ms),))
 
-    def _on_timer(self, key: Any, at: Moment) -> Result:
+    def _on_timer(self, key: TimerKey, at: Moment) -> Result:
         if isinstance(key, ExpiryTimer):
             return self._sweep.on_timer(self.transactions, at)
+        assert isinstance(key, TransactionTimer), key
         return on_transaction_timer(self._state, key, at)

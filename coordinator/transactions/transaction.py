@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.transactions.record_schemas import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from coordinator.transactions.states import EMPTY, TransactionStatus
 from protocol.errors import DecodeError
@@ -53,7 +53,7 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= LAST_EPOCH - 1
 
 
-def transaction_record(transaction: Transaction) -> Record:
+def transaction_record(transaction: Transaction) -> CoordinatorRecord:
     """The whole of `transaction`, for the log."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -67,12 +67,12 @@ def transaction_record(transaction: Transaction) -> Record:
         transaction_start_timestamp_ms=transaction.start_wall_ms,
         client_transaction_version=transaction.client_version,
     )
-    return Record(TransactionLogKey(transactional_id=transaction.transactional_id), value)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transaction.transactional_id), value)
 
 
-def transaction_tombstone(transactional_id: str) -> Record:
+def transaction_tombstone(transactional_id: str) -> CoordinatorRecord:
     """The transactional id is forgotten."""
-    return Record(TransactionLogKey(transactional_id=transactional_id), None)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:

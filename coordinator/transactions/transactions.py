@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.transactions.record_schemas import TransactionLogValue
 from coordinator.transactions.states import AT_REST
 from coordinator.transactions.transaction import NO_EPOCH, Transaction, transaction_from, transaction_record
@@ -32,7 +32,7 @@ class Transactions:
     def get(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
 
-    def store(self, after: Transaction) -> Record:
+    def store(self, after: Transaction) -> CoordinatorRecord:
         """The record of a step; the epoch that it does not hold is kept beside."""
         if after.last_producer_epoch == NO_EPOCH:
             self._last_epochs.pop(after.transactional_id, None)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import structlog
 
+from coordinator.purgatory.delayed import TimerOwner
 from coordinator.settings.model import Settings
 from coordinator.topics.partition import Partition
 from coordinator.topics.registry import TopicRegistry
@@ -53,12 +54,15 @@ class Intervals:
         )
 
 
+Task: TypeAlias = Callable[[], None]
+
+
 class MaintenanceTimers(Protocol):
-    """The runtime, as maintenance sees it: `timer_fired` is called with what follows the owner in the key."""
+    """The runtime, as maintenance sees it: `owner.timer_fired(key)` is called, the key is the task."""
 
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
-    def set_timer(self, key: tuple[Any, Any], deadline_ms: int) -> None: ...
+    def set_timer(self, owner: TimerOwner[Task], key: Task, deadline_ms: int) -> None: ...
 
 
 class Maintenance:
@@ -88,10 +92,10 @@ class Maintenance:
             if interval_ms < INT64_MAX:
                 self._arm(task)
 
-    def _arm(self, task: Any) -> None:
-        self._runtime.set_timer((self, task), self._runtime.now_ms() + self._intervals_ms[task])
+    def _arm(self, task: Task) -> None:
+        self._runtime.set_timer(self, task, self._runtime.now_ms() + self._intervals_ms[task])
 
-    def timer_fired(self, task: Any) -> None:
+    def timer_fired(self, task: Task) -> None:
         if task in self._intervals_ms:
             self._arm(task)  # Armed first: a task that fails is tried again at its next time.
         task()
@@ -130,7 +134,7 @@ class Maintenance:
         visit(partitions[:PARTITIONS_A_TURN])
         if rest := partitions[PARTITIONS_A_TURN:]:
             go_on = partial(self._in_turns, rest, visit, at_the_end)
-            self._runtime.set_timer((self, go_on), self._runtime.now_ms())
+            self._runtime.set_timer(self, go_on, self._runtime.now_ms())
         else:
             at_the_end()
 

@@ -56,7 +56,7 @@ class RuntimeWorld:
         self.time_ms = 1_000
         self.wall = WALL_MS
         self.queue: deque[Callable[[], None]] = deque()
-        self.timers: dict[tuple[Any, ...], int] = {}
+        self.timers: dict[tuple[Any, Any], int] = {}
         self.history: list[GroupEvent] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
         self.flush_count = 0
@@ -79,11 +79,11 @@ class RuntimeWorld:
     def wall_ms(self) -> int:
         return self.wall
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
         if deadline_ms is None:
-            self.timers.pop(key, None)
+            self.timers.pop((owner, key), None)
         else:
-            self.timers[key] = deadline_ms
+            self.timers[owner, key] = deadline_ms
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
@@ -144,8 +144,8 @@ class RuntimeWorld:
         """Fire every timer that is due, unless one that fired before has cancelled it."""
         for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.time_ms]:
             if self.timers.pop(key, None) is not None:
-                owner, *which = key
-                owner.timer_fired(*which)
+                owner, timer = key
+                owner.timer_fired(timer)
 
     def try_again(self) -> None:
         """Have all logs that wait for the disk tried again."""

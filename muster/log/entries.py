@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from typing import Any, Final, TypeAlias
 
-from coordinator.effects import Record as CoreRecord
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import RECORD_TYPES, GroupMetadataValue
 from muster.log.other_records import decode_other
@@ -114,7 +114,7 @@ def record_type(key: bytes | None) -> int:
     return int.from_bytes((key or b"")[:2], "big", signed=True)
 
 
-def _known_record(key: bytes | None, typed: CoreRecord) -> Entry:
+def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
     value = None if typed.value is None else plain(typed.value)
     if isinstance(typed.value, GroupMetadataValue) and typed.value.protocol_type == PROTOCOL_TYPE:
         assert value is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -175,4 +175,4 @@ def _record(row: OffsetRow, topic_id: bytes, now_ms: int, keep_commit_times: boo
         topic_id=topic_id,
     )
     key = OffsetCommitKey(group=row.group, topic=row.topic, partition=row.partition)
-    return LogRecord(*encode_record(Record(key, value)), timestamp_ms=now_ms)
+    return LogRecord(*encode_record(CoordinatorRecord(key, value)), timestamp_ms=now_ms)

@@ -57,7 +57,9 @@ class LogHost:
     """What a log needs of whatever runs it."""
 
     now_ms: Callable[[], int]
-    set_timer: Callable[[tuple[Any, ...], int | None], None]  # Calls `key[0].timer_fired(*key[1:])`.
+    set_timer: Callable[
+        [Any, Any, int | None], None
+    ]  # By owner and key: has `owner.timer_fired(key)` called.
     schedule_flush: Callable[[PartitionLog, Callable[[StorageError | None], None]], None]
     wait_for_disk_space: Callable[[Any, StorageError], None]  # Both have `try_again` called in time.
     try_later: Callable[[Any], None]
@@ -146,7 +148,7 @@ class DurableLog:
             self._queue.give_up_overdue(self._host.now_ms())
 
     def _set_timer(self, deadline_ms: int) -> None:
-        self._host.set_timer((self, self.epoch), deadline_ms)
+        self._host.set_timer(self, self.epoch, deadline_ms)
 
     # Flushing.
 

@@ -16,10 +16,10 @@ from coordinator.effects import (
     Appendable,
     AppendFinished,
     CommitRun,
+    CoordinatorRecord,
     Event,
     GroupEvent,
     ProducerAndEpoch,
-    Record,
     Reply,
     RequestReceived,
     Result,
@@ -140,7 +140,7 @@ class Driver(ClockedDriver[Shard]):
         if isinstance(record, CommitRun):
             self._append_run(record)
             return
-        assert isinstance(record, Record), record
+        assert isinstance(record, CoordinatorRecord), record
         self._write([Entry(*encode_record(record), producer)])
         self.shard.replay(record, len(self.log) - 1, producer)
 

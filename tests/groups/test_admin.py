@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.effects import Record, RequestContext, RequestReceived
+from coordinator.effects import CoordinatorRecord, RequestContext, RequestReceived
 from coordinator.groups.classic.describe_groups import GROUP_OPERATIONS
 from coordinator.groups.record_schemas import GroupMetadataKey, OffsetCommitKey
 from protocol.errors import ErrorCode
@@ -195,6 +195,6 @@ def test_a_group_of_any_size_can_be_deleted_its_tombstones_stand_alone(driver: D
     context = RequestContext(999, 2, "admin", "/h")
     result = driver.shard.handle(RequestReceived(request, context, driver.wall_ms), driver.now_ms)
     assert not result.atomic
-    keys = [record.key for record in result.records if isinstance(record, Record)]
+    keys = [record.key for record in result.records if isinstance(record, CoordinatorRecord)]
     assert len(keys) == len(result.records)
     assert [type(key) for key in keys] == [OffsetCommitKey, GroupMetadataKey]

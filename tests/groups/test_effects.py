@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.effects import NOTHING, Record, Reply, Result, SetTimer, combine
+from coordinator.effects import NOTHING, CoordinatorRecord, Reply, Result, SetTimer, combine
 
-RECORD = Record("key", None)
+RECORD = CoordinatorRecord("key", None)
 ONE = Result(records=(RECORD,), replies=(Reply(1, "a"),), timers=(SetTimer("t", 1),), superseded=(9,))
 TWO = Result(replies=(Reply(2, "b"),), timers=(SetTimer("t", None),), then="then", atomic=False)
 

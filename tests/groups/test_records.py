@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member, OfferedProtocol
 from coordinator.groups.classic.records import (
@@ -76,7 +76,7 @@ def test_offsets_are_written_in_version_4_or_in_1_if_they_expire(expire_ms: int,
     value = OffsetCommitValue(
         offset=5, leader_epoch=-1, metadata="note", commit_timestamp=77, expire_timestamp=expire_ms
     )
-    record = Record(OFFSET_KEY, value)
+    record = CoordinatorRecord(OFFSET_KEY, value)
     key, encoded = encode_record(record)
     assert key == pack(">h", 1) + string("g") + string("t") + pack(">i", 3)
     assert encoded is not None
@@ -155,7 +155,7 @@ def test_the_oldest_kind_of_offset_is_read(group: Group) -> None:
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=3)
     value = LegacyOffsetCommitValue(offset=5, metadata="note", commit_timestamp=77)
     record = decode_record(pack(">h", 0) + encode(key, 0), pack(">h", 0) + encode(value, 0))
-    assert record == Record(key, value)
+    assert record == CoordinatorRecord(key, value)
 
 
 def test_an_empty_group_that_never_had_a_type_is_stored_without_one() -> None:

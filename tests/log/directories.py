@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record, new_group_tombstone, new_offset_commit_tombstone
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import (
@@ -31,14 +31,14 @@ ALIVE = "alive"
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=300)
 
 
-def commit(group: str, partition: int, offset: int, metadata: str = "") -> Record:
+def commit(group: str, partition: int, offset: int, metadata: str = "") -> CoordinatorRecord:
     value = OffsetCommitValue(
         offset=offset, leader_epoch=3, metadata=metadata, commit_timestamp=TIME_MS + offset, topic_id=TOPIC_ID
     )
-    return Record(OffsetCommitKey(group=group, topic=TOPIC, partition=partition), value)
+    return CoordinatorRecord(OffsetCommitKey(group=group, topic=TOPIC, partition=partition), value)
 
 
-def group_record(group: str, members: Iterable[str] = ()) -> Record:
+def group_record(group: str, members: Iterable[str] = ()) -> CoordinatorRecord:
     named = [
         MemberMetadata(
             member_id=name,
@@ -53,10 +53,10 @@ def group_record(group: str, members: Iterable[str] = ()) -> Record:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=5, protocol="range", leader=None, members=named
     )
-    return Record(GroupMetadataKey(group=group), value)
+    return CoordinatorRecord(GroupMetadataKey(group=group), value)
 
 
-def history() -> list[Record]:
+def history() -> list[CoordinatorRecord]:
     """Groups that were, groups that are, and one with members."""
     records = [
         commit(f"group-{number}", part, 10 * number + part) for number in range(20) for part in range(3)
@@ -71,7 +71,9 @@ def history() -> list[Record]:
     return records
 
 
-def make_directory(path: Path, records: Iterable[Record] = (), partitions: int = PARTITIONS) -> Path:
+def make_directory(
+    path: Path, records: Iterable[CoordinatorRecord] = (), partitions: int = PARTITIONS
+) -> Path:
     """A directory that a daemon has closed in good order, its offsets topic holding `records`."""
     files = Files()
     directory = LogDirectory.open(path, files, node_id=0)
@@ -82,7 +84,7 @@ def make_directory(path: Path, records: Iterable[Record] = (), partitions: int =
     write_catalogue(files, path, topics)
     orders = directory.open_log(TOPIC, 0, CONFIG, topic_id=TOPIC_ID)
     fill(orders, 40)
-    by_partition: dict[int, list[Record]] = {}
+    by_partition: dict[int, list[CoordinatorRecord]] = {}
     for record in records:
         by_partition.setdefault(partition_for(record.key.group, partitions), []).append(record)
     for number, those in by_partition.items():

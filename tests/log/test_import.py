@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from harness.daemon import MusterDaemon
 from harness.kafka_broker import KafkaBroker
 from harness.kafka_groups import TOPIC as ONLINE_TOPIC
@@ -35,7 +35,7 @@ from tests.log.directories import (
 ROOT = Path(__file__).parents[2]
 
 
-def quiet() -> list[Record]:
+def quiet() -> list[CoordinatorRecord]:
     """The history without the group that has members."""
     return [record for record in history() if record.key.group != ALIVE]
 

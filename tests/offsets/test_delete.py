@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.effects import Record, Result, TopicDeleted
+from coordinator.effects import CoordinatorRecord, Result, TopicDeleted
 from harness.doubles.topics import topic_id_of
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -115,9 +115,9 @@ def test_o23_offsets_of_a_newer_topic_of_the_same_name_stay(driver: Driver) -> N
     assert left(driver) == {("orders", 0)}
 
 
-def plain(result: Result) -> list[Record]:
+def plain(result: Result) -> list[CoordinatorRecord]:
     """The records, of which none is a run of commits."""
-    records = [each for each in result.records if isinstance(each, Record)]
+    records = [each for each in result.records if isinstance(each, CoordinatorRecord)]
     assert len(records) == len(result.records)
     return records
 

@@ -9,7 +9,7 @@ from struct import Struct
 
 import pytest
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import (
     encode_record,
     new_group_tombstone,
@@ -47,7 +47,10 @@ def log(tmp_path: Path) -> PartitionLog:
 
 
 def append(
-    log: PartitionLog, *records: Record | LogRecord, codec: Codec = Codec.NONE, producer_id: int = -1
+    log: PartitionLog,
+    *records: CoordinatorRecord | LogRecord,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
 ) -> None:
     """A batch; with a producer it is a part of its transaction."""
     encoded = [
@@ -72,14 +75,14 @@ def end(log: PartitionLog, producer_id: int, is_commit: bool) -> None:
     log.flush()
 
 
-def commit(group: str, partition: int, offset: int) -> Record:
+def commit(group: str, partition: int, offset: int) -> CoordinatorRecord:
     value = OffsetCommitValue(
         offset=offset, leader_epoch=-1, metadata="", commit_timestamp=NOW_MS, expire_timestamp=-1
     )
-    return Record(OffsetCommitKey(group=group, topic="t", partition=partition), value)
+    return CoordinatorRecord(OffsetCommitKey(group=group, topic="t", partition=partition), value)
 
 
-def metadata(group: str, generation: int) -> Record:
+def metadata(group: str, generation: int) -> CoordinatorRecord:
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -88,10 +91,10 @@ def metadata(group: str, generation: int) -> Record:
         current_state_timestamp=NOW_MS,
         members=[],
     )
-    return Record(GroupMetadataKey(group=group), value)
+    return CoordinatorRecord(GroupMetadataKey(group=group), value)
 
 
-def removal(group: str) -> list[Record]:
+def removal(group: str) -> list[CoordinatorRecord]:
     return [
         *(new_offset_commit_tombstone(group, "t", each) for each in PARTITIONS),
         new_group_tombstone(group),

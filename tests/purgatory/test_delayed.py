@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.purgatory.delayed import DelayedOperation, KeyedTimers, Purgatory
+from coordinator.purgatory.delayed import DelayedOperation, KeyedTimers, OwnedTimers, Purgatory
 from coordinator.purgatory.timing_wheel import TimingWheel
 
 FAR_MS = 100_000
@@ -66,7 +66,30 @@ def yard() -> Yard:
     return Yard()
 
 
+class Owner:
+    """Notes which of its deadlines come."""
+
+    def __init__(self) -> None:
+        self.fired: list[str] = []
+
+    def timer_fired(self, key: str) -> None:
+        self.fired.append(key)
+
+
 # Keyed deadlines.
+
+
+def test_each_owner_has_keys_of_its_own(yard: Yard) -> None:
+    timers, first, second = OwnedTimers(yard.wheel), Owner(), Owner()
+    for owner in (first, second):
+        timers.set(owner, "cancelled by the first", 10)
+        timers.set(owner, "moved by the second", 10)
+    timers.set(first, "cancelled by the first", None)
+    timers.set(second, "moved by the second", 30)
+    yard.advance(20)
+    assert (first.fired, second.fired) == (["moved by the second"], ["cancelled by the first"])
+    yard.advance(40)
+    assert (len(first.fired), second.fired[1:]) == (1, ["moved by the second"])
 
 
 def test_a_key_comes_due_once_at_its_deadline(yard: Yard) -> None:

@@ -99,7 +99,7 @@ class FakeServer:
         self.accept_at_ms = NEVER_MS
         self.looks = 0
         self._acceptor = SimpleNamespace(accept=self._look)
-        self.memory_pool = MemoryPool(-1, self.clock, lambda key, deadline_ms: None)
+        self.memory_pool = MemoryPool(-1, self.clock, lambda owner, key, deadline_ms: None)
         self.readers = InlineWorkers()
         self.slow_readers = SlowReaders()
         self.apis: dict[int, Api] = api_table(dict.fromkeys((11, 12, 16), self.handle))

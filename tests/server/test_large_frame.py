@@ -142,7 +142,7 @@ class TestMemory:
     @staticmethod
     def server() -> Producing:
         server = Producing()
-        server.memory_pool = MemoryPool(SIZE + 40_000, server.clock, lambda key, deadline_ms: None)
+        server.memory_pool = MemoryPool(SIZE + 40_000, server.clock, lambda owner, key, deadline_ms: None)
         return server
 
     def test_a_frame_waits_unread_until_another_is_answered(self) -> None:

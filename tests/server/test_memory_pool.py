@@ -37,15 +37,15 @@ class World:
         self.alarm_ms: int | None = None
         self.pool = MemoryPool(capacity_bytes, Clock(lambda: self.now_ms * 1_000_000), self.set_timer)
 
-    def set_timer(self, key: tuple[Any, ...], deadline_ms: int | None) -> None:
-        assert key == (self.pool,)
+    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
+        assert (owner, key) == (self.pool, None)
         self.alarm_ms = deadline_ms
 
     def pass_ms(self, ms: int) -> None:
         end_ms = self.now_ms + ms
         while self.alarm_ms is not None and self.alarm_ms <= end_ms:
             self.now_ms, self.alarm_ms = self.alarm_ms, None
-            self.pool.timer_fired()
+            self.pool.timer_fired(None)
         self.now_ms = end_ms
 
     def claiming(self, frame_bytes: int) -> Peer:

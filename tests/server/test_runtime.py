@@ -60,8 +60,8 @@ class Alarm:
 async def test_a_timer_that_fails_takes_no_other_with_it(runtime: Runtime) -> None:
     """All that is due leaves the wheel at once: a session or a rebalance would never end."""
     alarm, now_ms = Alarm(), runtime.now_ms()
-    runtime.set_timer((alarm, True), now_ms + 1)
-    runtime.set_timer((alarm, False), now_ms + 1)
+    runtime.set_timer(alarm, True, now_ms + 1)
+    runtime.set_timer(alarm, False, now_ms + 1)
     await asyncio.wait_for(alarm.fired.wait(), PATIENCE_S)
 
 
@@ -72,15 +72,15 @@ async def test_the_loop_wakes_up_often_enough_to_know_how_long_it_was_stopped(
     delays_s: list[float] = []
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_later", lambda delay_s, _: delays_s.append(delay_s))
-    runtime.set_timer((Alarm(), False), runtime.now_ms() + 45_000)
+    runtime.set_timer(Alarm(), False, runtime.now_ms() + 45_000)
     assert delays_s == [PULSE_MS / 1000]
 
 
 async def test_a_runtime_that_has_stopped_fires_nothing(runtime: Runtime) -> None:
     alarm = Alarm()
-    runtime.set_timer((alarm, False), runtime.now_ms())
+    runtime.set_timer(alarm, False, runtime.now_ms())
     runtime.stop()
-    runtime.set_timer((alarm, False), runtime.now_ms())
+    runtime.set_timer(alarm, False, runtime.now_ms())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not alarm.fired.is_set()

@@ -36,7 +36,7 @@ class Transport(FakeTransport):
 @pytest.fixture
 async def server() -> Server:
     settings = Settings(connections_max_idle_ms=IDLE_MS)
-    return Server({}, settings, Clock(), lambda key, deadline_ms: None, InlineWorkers())
+    return Server({}, settings, Clock(), lambda owner, key, deadline_ms: None, InlineWorkers())
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_a_connection_is_looked_at_after_the_idle_time_and_never_without_o
 ) -> None:
     deadlines_ms: list[int] = []
 
-    def set_timer(key: Any, deadline_ms: int | None) -> None:
+    def set_timer(owner: object, key: object, deadline_ms: int | None) -> None:
         assert deadline_ms is not None
         deadlines_ms.append(deadline_ms)
 
@@ -84,7 +84,7 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle(transport: Tra
         api_table({JOIN_GROUP: lambda request, pending: parked.append(pending)}),
         Settings(connections_max_idle_ms=IDLE_MS),
         Clock(),
-        lambda key, deadline_ms: armed.append(deadline_ms),
+        lambda owner, key, deadline_ms: armed.append(deadline_ms),
         InlineWorkers(),
     )
     connection = idle(server, transport)
@@ -130,7 +130,7 @@ async def test_the_stop_waits_for_the_last_answers_no_longer_than_its_timeout(
 
 async def test_connections_inherit_the_listeners_buffer_sizes() -> None:
     settings = Settings(socket_send_buffer_bytes=20_000, socket_receive_buffer_bytes=-1)
-    server = Server({}, settings, Clock(), lambda key, deadline_ms: None, InlineWorkers())
+    server = Server({}, settings, Clock(), lambda owner, key, deadline_ms: None, InlineWorkers())
     accepted: asyncio.Queue[Connection] = asyncio.Queue()
     server.on_connected = lambda connection, ip: accepted.put_nowait(connection)  # type: ignore[method-assign]  # Watched.
     await server.listen([LISTENER])

@@ -386,12 +386,12 @@ def test_timers_of_a_former_life_mean_nothing(world: ShardWorld) -> None:
     world.ask(commit(1), COMMIT)
     world.end_turn()
     world.end_flush(BROKEN)
-    for runner, life, key in old_timers:
-        runner.timer_fired(life, key)
+    for runner, key in old_timers:
+        runner.timer_fired(key)
     world.load()
     events = len(world.history)
-    for runner, life, key in old_timers:
-        runner.timer_fired(life, key)
+    for runner, key in old_timers:
+        runner.timer_fired(key)
     assert len(world.history) == events
     assert world.runner.shard is not None
     assert world.runner.shard.groups["m"].members.keys() == {joined.member_id}

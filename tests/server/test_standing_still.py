@@ -116,7 +116,7 @@ def test_who_could_not_be_heard_gets_a_full_session(world: ShardWorld) -> None:
 def test_the_sweep_of_offsets_waits_and_is_not_forgotten(world: ShardWorld) -> None:
     def rounds_to_come() -> int:
         return sum(
-            isinstance(key[-1], OffsetExpiryTimer) and at_ms > world.time_ms for key, at_ms in timers()
+            isinstance(key[1].key, OffsetExpiryTimer) and at_ms > world.time_ms for key, at_ms in timers()
         )
 
     def timers() -> list[tuple[Any, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from coordinator.shard.shard import Shard
@@ -57,7 +57,7 @@ class LogFacts:
                     typed.key, None if typed.value is None else typed.value.offset, record.offset
                 )
 
-    def _take_held(self, who: tuple[int, int], typed: Record, log_offset: int) -> None:
+    def _take_held(self, who: tuple[int, int], typed: CoordinatorRecord, log_offset: int) -> None:
         where = (typed.key.group, typed.key.topic, typed.key.partition)
         assert typed.value is not None, "a transaction only commits"
         self.held[who][where] = (typed.value.offset, log_offset)

@@ -68,7 +68,7 @@ class Host:
     def accept(self, now_ms: int) -> None:
         """Connections do not come by a socket that listens."""
 
-    def _set_timer(self, key: object, deadline_ms: int | None) -> None:
+    def _set_timer(self, owner: object, key: object, deadline_ms: int | None) -> None:
         raise AssertionError("requests of a few hundred bytes never wait for memory")
 
     def on_connected(self, connection: Connection, ip: str) -> None:

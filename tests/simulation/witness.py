@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.effects import (
+    CoordinatorRecord,
     Event,
     PreparedCommitReceived,
-    Record,
     RequestReceived,
     Result,
     TimerFired,
@@ -202,7 +202,7 @@ class Witness:
 
     def _count_tombstones(self, result: Result) -> None:
         for record in result.records:
-            if not isinstance(record, Record):
+            if not isinstance(record, CoordinatorRecord):
                 continue
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
                 self._promises.on_group_ended(record.key.group)

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import decode_record, encode_record
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
@@ -114,7 +114,9 @@ def commit_bytes(
     value = None
     if offset is not None:
         value = OffsetCommitValue(offset=offset, leader_epoch=0, metadata="", commit_timestamp=at_ms)
-    return encode_record(Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value))
+    return encode_record(
+        CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value)
+    )
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int) -> None:

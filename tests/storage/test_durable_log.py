@@ -120,11 +120,14 @@ class Stage:
 
         return LogHost(
             now_ms=lambda: self.now_ms,
-            set_timer=lambda key, deadline_ms: self.timers.update({key[1]: deadline_ms or 0}),
+            set_timer=self._set_timer,
             schedule_flush=self._schedule,
             wait_for_disk_space=wait_for_disk_space,
             try_later=try_later,
         )
+
+    def _set_timer(self, owner: DurableLog, epoch: int, deadline_ms: int | None) -> None:
+        self.timers[epoch] = deadline_ms or 0
 
     def _schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
         def flush() -> None:

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from coordinator.effects import GroupEvent, Record
+from coordinator.effects import CoordinatorRecord, GroupEvent
 from coordinator.groups.classic.records import decode_record
 from coordinator.groups.classic.states import STABLE
 from coordinator.groups.record_schemas import OffsetCommitKey
@@ -56,7 +56,7 @@ class History:
     path: Path
     simulation: Simulation
     done: Simulated
-    offsets: list[tuple[int, Record]]
+    offsets: list[tuple[int, CoordinatorRecord]]
     events: list[GroupEvent]
 
     @property

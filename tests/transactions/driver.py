@@ -12,10 +12,10 @@ from typing import Any
 
 from coordinator.effects import (
     Appendable,
+    CoordinatorRecord,
     MarkersWanted,
     MarkersWritten,
     ProducerAndEpoch,
-    Record,
 )
 from coordinator.transactions.records import decode_record, encode_record
 from coordinator.transactions.shard import TransactionShard
@@ -112,7 +112,7 @@ class Driver(ClockedDriver[TransactionShard]):
         return shard
 
     def append(self, record: Appendable, producer: ProducerAndEpoch | None) -> None:
-        assert isinstance(record, Record), "a run of commits is no record of transactions"
+        assert isinstance(record, CoordinatorRecord), "a run of commits is no record of transactions"
         self.log.append(encode_record(record))
         self.shard.replay(record, len(self.log) - 1)
 

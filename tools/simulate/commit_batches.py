@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.record_schemas import OffsetCommitKey, OffsetCommitValue
 from protocol.records.batch import (
@@ -92,7 +92,9 @@ def _tail(key: CommitKey) -> bytes:
         commit_timestamp=_TIME_MARK,
         topic_id=key.topic_id,
     )
-    record = Record(OffsetCommitKey(group=key.group_id, topic=key.topic, partition=key.partition), value)
+    record = CoordinatorRecord(
+        OffsetCommitKey(group=key.group_id, topic=key.topic, partition=key.partition), value
+    )
     encoded_key, encoded_value = encode_record(record)
     assert encoded_value is not None
     no_headers = VARINTS[0]

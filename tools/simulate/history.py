@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from coordinator.effects import Record
+from coordinator.effects import CoordinatorRecord
 from coordinator.groups.partitioning import partition_for
 from coordinator.groups.record_schemas import (
     GroupMetadataKey,
@@ -204,14 +204,14 @@ class Simulation:
         self._logs.add_offsets(left, ())
         self.done.group_records += len(newest) + len(self._dead)
 
-    def _remains(self, plan: GroupPlan, since_ms: int) -> Iterator[Record]:
+    def _remains(self, plan: GroupPlan, since_ms: int) -> Iterator[CoordinatorRecord]:
         """The records of a group whose last member left at that time: the offsets, then that it is Empty."""
         topics = self.choice.topics
         for number in self.choice.groups.topics[plan.number]:
             for partition in range(int(topics.partitions[number])):
                 (end,) = self._log_ends(number, partition, np.array([since_ms]))
                 key = OffsetCommitKey(group=plan.group_id, topic=topics.names[number], partition=partition)
-                yield Record(
+                yield CoordinatorRecord(
                     key,
                     OffsetCommitValue(
                         offset=int(end),
@@ -229,7 +229,7 @@ class Simulation:
             current_state_timestamp=since_ms,
             members=[],
         )
-        yield Record(GroupMetadataKey(group=plan.group_id), value)
+        yield CoordinatorRecord(GroupMetadataKey(group=plan.group_id), value)
 
     def _new_templates(self) -> Templates:
         lanes, topics = self.lanes, self.choice.topics

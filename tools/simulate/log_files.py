@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from coordinator.effects import GroupEvent, Record
+from coordinator.effects import CoordinatorRecord, GroupEvent
 from coordinator.groups.classic.records import encode_record
 from coordinator.history.events import TOPIC as EVENTS_TOPIC
 from coordinator.history.events import encode_event
@@ -142,7 +142,7 @@ class SimulatedLogs:
             raise failures[0]
 
 
-def record_batch(records: Sequence[Record], when_ms: int) -> memoryview:
+def record_batch(records: Sequence[CoordinatorRecord], when_ms: int) -> memoryview:
     """One batch of records of the coordinator's."""
     return memoryview(
         encode_batch([LogRecord(*encode_record(each), timestamp_ms=when_ms) for each in records])

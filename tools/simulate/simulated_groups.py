@@ -19,10 +19,10 @@ from uuid import UUID
 from coordinator.effects import (
     Appendable,
     AppendFinished,
+    CoordinatorRecord,
     Event,
     GroupEvent,
     ProducerAndEpoch,
-    Record,
     Reply,
     ReplyTo,
     RequestContext,
@@ -54,7 +54,7 @@ from tools.simulate.clients import (
     sync_request,
 )
 
-Written = tuple[int, int, Record]
+Written = tuple[int, int, CoordinatorRecord]
 Action = Callable[..., None]
 
 NETWORK_MS: Final = (1, 4)  # Until an answer is there and the next request is back.
@@ -271,7 +271,7 @@ class SimulatedGroupsDriver(CoreDriver[Shard]):
         self._groups = groups
 
     def append(self, record: Appendable, producer: ProducerAndEpoch | None) -> None:
-        assert isinstance(record, Record), "these clients commit elsewhere"
+        assert isinstance(record, CoordinatorRecord), "these clients commit elsewhere"
         self._groups.records.append((self._groups.now_ms, self.shard.partition, record))
         self.shard.replay(record, 0)
 

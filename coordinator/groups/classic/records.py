@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final
 
-from coordinator.effects import CommitRun, Record
+from coordinator.effects import CommitRun, CoordinatorRecord
 from coordinator.groups.classic.group import Group
 from coordinator.groups.record_schemas import (
     GROUP_METADATA,
@@ -49,9 +49,9 @@ _SCHEMAS: Final[dict[int, tuple[type, type]]] = {
 }
 
 
-def new_group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
+def new_group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
     """The group as of its present generation, each member with its assignment (b"" if it got none)."""
-    return Record(
+    return CoordinatorRecord(
         GroupMetadataKey(group=group.group_id),
         GroupMetadataValue(
             protocol_type=group.protocol_type or "",
@@ -64,7 +64,7 @@ def new_group_metadata_record(group: Group, assignments: Mapping[str, bytes]) ->
     )
 
 
-def new_empty_group_metadata_record(group_id: str, wall_ms: int) -> Record:
+def new_empty_group_metadata_record(group_id: str, wall_ms: int) -> CoordinatorRecord:
     """A group that a first join has just created: nothing is known of it but that it is there (3.64)."""
     value = GroupMetadataValue(
         protocol_type="",
@@ -74,17 +74,17 @@ def new_empty_group_metadata_record(group_id: str, wall_ms: int) -> Record:
         current_state_timestamp=wall_ms,
         members=[],
     )
-    return Record(GroupMetadataKey(group=group_id), value)
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), value)
 
 
-def new_group_tombstone(group_id: str) -> Record:
+def new_group_tombstone(group_id: str) -> CoordinatorRecord:
     """The group is gone."""
-    return Record(GroupMetadataKey(group=group_id), None)
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
-def new_offset_commit_tombstone(group_id: str, topic: str, partition: int) -> Record:
+def new_offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """The group no longer has an offset for this partition."""
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 def _member_metadata(group: Group, assignments: Mapping[str, bytes]) -> list[MemberMetadata]:
@@ -106,7 +106,7 @@ def _member_metadata(group: Group, assignments: Mapping[str, bytes]) -> list[Mem
     ]
 
 
-def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """The bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
     key = _PREFIX.pack(_TYPE_OF_KEY[type(record.key)]) + encode(record.key, _KEY_VERSION)
     if record.value is None:
@@ -125,7 +125,7 @@ def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
         offset=0, metadata="", commit_timestamp=run.commit_wall_ms, topic_id=run.topic_id
     )
     key, shared = encode_record(
-        Record(OffsetCommitKey(group=run.group_id, topic=run.topic, partition=0), value)
+        CoordinatorRecord(OffsetCommitKey(group=run.group_id, topic=run.topic, partition=0), value)
     )
     assert shared is not None
     keys = Columns(key[: -_PARTITION.size], "i", (run.partitions,))
@@ -134,7 +134,9 @@ def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
     return RecordRun(keys, values, run.count, wall_ms)
 
 
-def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> Record | None:
+def decode_record(
+    key: bytes | memoryview | None, value: bytes | memoryview | None
+) -> CoordinatorRecord | None:
     """Read one record of the offsets log; None where it is of a type we do not know, which is skipped.
 
     Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of
@@ -147,7 +149,7 @@ def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | No
         return None
     key_schema, value_schema = schemas
     decoded_key: Any = decode(key_schema, _KEY_VERSION, key, _PREFIX.size)
-    return Record(decoded_key, None if value is None else decode_value(value_schema, value))
+    return CoordinatorRecord(decoded_key, None if value is None else decode_value(value_schema, value))
 
 
 def decode_value(schema: type, value: bytes | memoryview) -> Any:
