@@ -23,7 +23,7 @@ class MarkerWriter(Protocol):
 
 
 class Markers:
-    """All methods run on the event-loop thread."""
+    """Writes markers to partitions and shards. All methods run on the event-loop thread."""
 
     def __init__(
         self, topics: TopicLookup, offsets_runner: Callable[[int], MarkerWriter] | None = None

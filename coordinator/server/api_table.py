@@ -43,7 +43,7 @@ class Api:
     pipelines: bool
     """Whether its state applies at once and only its answer waits: the next such request need not wait for it."""
     prepare: Prepare | None = None
-    """For an API that clients send again and again: prepares a request, so that equal ones are not decoded."""
+    """Prepares a request of an API that clients repeat, so that requests like it are not decoded."""
 
 
 FEATURES_FROM_0_SINCE = 4

@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        self._order.unanswered.clear()
+        self._order.clear()
         self._out.clear()
         if self._outgoing is not None:
             self._outgoing.stop()

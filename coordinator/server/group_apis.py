@@ -67,7 +67,7 @@ class GroupApis:
         }
 
     def prepare(self) -> dict[int, Prepare]:
-        """What prepares the requests that clients send again and again, by API key."""
+        """The functions that prepare requests which clients repeat, by API key."""
         return {8: self.prepare_commit, 12: self.prepare_heartbeat}
 
     # One group.

@@ -58,7 +58,7 @@ class Holder(Protocol):
         """Whether its bytes wait for the daemon: earlier requests of its own are not written yet."""
 
     def on_memory(self) -> None:
-        """Its large frame was admitted."""
+        """Called when the large frame of this connection is admitted."""
 
     def give_way(self, reason: str) -> None:
         """Close, since other connections wait for the memory that it holds."""

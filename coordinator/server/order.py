@@ -25,7 +25,7 @@ class ReplyOrder:
 
     def __init__(self) -> None:
         self.unanswered: deque[Pending] = deque()
-        """In the order in which they came. Only this class adds and removes requests."""
+        """The requests in the order in which they came. Only this class adds and removes them."""
         self._unanswered_bytes = 0  # Sum of their frames' sizes.
         self._is_pipelining = True  # Whether all of the unanswered requests pipeline.
 
@@ -55,6 +55,11 @@ class ReplyOrder:
             self._unanswered_bytes -= unanswered.popleft().frame_bytes
             chunks += answer
         return chunks
+
+    def clear(self) -> None:
+        """Forget all requests: the connection is closed."""
+        self.unanswered.clear()
+        self._unanswered_bytes = 0
 
     @property
     def waits_for_disk(self) -> bool:

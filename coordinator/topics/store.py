@@ -51,7 +51,7 @@ class TopicStore:
         return topic_id in self._deleted_ids
 
     def clear_leftovers(self) -> None:
-        """At a start: remove the partitions of topics that the catalogue does not have.
+        """Remove, at the start, the partitions of topics that the catalogue does not have.
 
         A directory that does not name its topic's id was not made by Muster or by Kafka: it is left alone. Raises
         StorageError where there is no catalogue at all: then the partitions are those of another broker.
