@@ -201,7 +201,7 @@ class ShardRunner(Generic[S]):
             self._fail_on(error, event)
 
     def _fail_on(self, error: Exception, event: object) -> None:
-        """The disk's fault, which ends the epoch; or ours: then the log can be trusted, and the soft state cannot."""
+        """End the epoch: by a fault of the disk, or by a bug, after which the soft state is not to be trusted."""
         if not isinstance(error, StorageError):
             shard_event = repr(event)[:500]
             log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
