@@ -204,7 +204,7 @@ class ShardRunner(Generic[S]):
             self._fail_on(error, event)
 
     def _fail_on(self, error: Exception, event: object) -> None:
-        """End the epoch for the disk's fault, or for ours: then the log is sound, and the soft state is not."""
+        """End the epoch: by a fault of the disk, or by a bug, after which the soft state is not to be trusted."""
         if not isinstance(error, StorageError):
             shard_event = repr(event)[:500]
             log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)

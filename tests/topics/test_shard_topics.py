@@ -84,6 +84,21 @@ def test_a_shards_topic_is_read_while_its_log_is_paused(world: CrashWorld, runne
     assert runner.may_write
 
 
+def test_a_shards_log_serves_on_where_its_producers_could_not_be_read_for_a_reader(
+    world: CrashWorld, runner: GroupRunner
+) -> None:
+    partition = world.registry.partition(GROUP_METADATA_TOPIC, runner.partition)
+    assert partition is not None
+    assert isinstance(world.files, FaultyFiles)
+    runner.log.producers.state = None
+    world.files.read_fault = lambda operation: OSError(errno.EIO, "Input/output error")
+    known: list[bool] = []
+    partition.when_known(lambda: known.append(partition.producers is not None))
+    world.settle()
+    assert known == [False]
+    assert (runner.state, runner.durable_log.state) == (ACTIVE, LOG_ACTIVE)
+
+
 def test_what_the_admin_client_writes_stands_behind_what_the_shard_has_gathered(
     world: CrashWorld, runner: GroupRunner
 ) -> None:
