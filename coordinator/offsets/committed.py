@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from coordinator.effects import CommitRun
+from coordinator.effects import CommitRun, new_tuple
 from coordinator.groups.record_schemas import LegacyOffsetCommitValue, OffsetCommitValue
 from coordinator.offsets.open_transactions import HeldKey, OpenTransactions
-from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets, new_tuple
+from coordinator.offsets.topic_offsets import NO_EXPIRY, CommittedOffset, TopicOffsets
 from protocol.codec.primitives import ZERO_UUID
 from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition

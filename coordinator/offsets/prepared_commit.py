@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from coordinator.effects import CoordinatorRecord, PreparedCommitReceived, Reply, Result
+from coordinator.effects import CoordinatorRecord, PreparedCommitReceived, Reply, Result, new_tuple
 from coordinator.groups.classic.records import encode_record
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.offsets.commit import (
@@ -24,7 +24,7 @@ from coordinator.offsets.commit import (
     store,
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
-from coordinator.offsets.topic_offsets import CommittedOffset, new_tuple
+from coordinator.offsets.topic_offsets import CommittedOffset
 from protocol.codec.primitives import ZERO_UUID
 from protocol.codec.template import Template
 from protocol.errors import ErrorCode
@@ -80,7 +80,8 @@ class PreparedCommit:
         """Store the event's offsets, all of them; as after any commit the member is alive."""
         refresh_session(self._groups[self.request.group_id], self.request.member_id, now_ms)
         offsets = PreparedOffsets(self.request.group_id, self._rows, event.offsets, event.wall_ms)
-        return Result((offsets,), (Reply(event.reply_to, self.response),))
+        reply = new_tuple(Reply, (event.reply_to, self.response, True))  # It reveals what is stored.
+        return Result((offsets,), (reply,))
 
 
 class PreparedOffsets:

@@ -16,7 +16,7 @@ from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from coordinator.effects import CommitRun
+from coordinator.effects import CommitRun, new_tuple
 from protocol.codec.primitives import ZERO_UUID
 
 NO_EXPIRY: Final = -1
@@ -41,11 +41,6 @@ class CommittedOffset(NamedTuple):
     expire_wall_ms: int  # NO_EXPIRY unless an old client asked for a retention of its own.
     topic_id: bytes  # ZERO_UUID: not known.
     log_offset: int  # Of the record itself: of two commits the later record counts (O2).
-
-
-new_tuple: Final = tuple.__new__
-"""Makes a named tuple in a third of the time that its own class takes: a commit makes one, a fetch one for
-each partition."""
 
 
 class NewestOffsets:

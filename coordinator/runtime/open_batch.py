@@ -48,14 +48,18 @@ class OpenBatch:
 
         Those of a `producer` are a part of its transaction: they share a batch with nothing else.
         """
-        size_bytes = sum([each.size_bytes + each.count * RECORD_OVERHEAD_BYTES for each in records])
+        size_bytes = count = 0  # A plain loop: most often there is one record, and each commit comes by here.
+        for each in records:
+            size_bytes += each.size_bytes
+            count += each.count
+        size_bytes += count * RECORD_OVERHEAD_BYTES
         if BATCH_OVERHEAD + size_bytes > self._max_batch_bytes:
             return False
         if producer != self._producer or self._gathered_bytes + size_bytes > self._max_batch_bytes:
             self.cut(wall_ms)
         self._producer = producer
         self._gathered += records
-        self._count += sum([each.count for each in records])
+        self._count += count
         self._gathered_bytes += size_bytes
         return True
 

@@ -36,6 +36,7 @@ from coordinator.effects import (
     TimerFired,
     TimerKey,
     TopicDeleted,
+    new_tuple,
 )
 from coordinator.purgatory.delayed import TimerOwner
 from coordinator.runtime.loading import Loaded
@@ -149,7 +150,7 @@ class ShardRunner(Generic[S]):
 
     def request(self, request: Any, context: RequestContext) -> None:
         """Handle one request of what lives here; it is answered through `context.reply_to`."""
-        pending = PendingRequest(context.reply_to, request, context.api_version)
+        pending = new_tuple(PendingRequest, (context.reply_to, request, context.api_version))
         if self.state is not ACTIVE:
             is_loading = self.state is LOADING
             error = self.kind.loading_answer(request) if is_loading else ErrorCode.NOT_COORDINATOR
@@ -167,7 +168,7 @@ class ShardRunner(Generic[S]):
     def request_prepared(self, event: PreparedCommitReceived) -> None:
         """Handle a commit that is current, so that this shard serves and may write."""
         commit, _, reply_to, _ = event
-        self._current = PendingRequest(reply_to, commit.request, commit.api_version)
+        self._current = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
         self._handle(event)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
-from coordinator.effects import PreparedCommitReceived
+from coordinator.effects import PreparedCommitReceived, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import VerifiedCommit, adds, verification_answer
 from coordinator.runtime.loop import Runtime
@@ -117,7 +117,8 @@ class GroupApis:
             return None
 
         def run(offsets: tuple[int, ...], pending: Pending) -> None:
-            runner.request_prepared(PreparedCommitReceived(commit, offsets, pending, wall_ms()))
+            event = new_tuple(PreparedCommitReceived, (commit, offsets, pending, wall_ms()))
+            runner.request_prepared(event)
 
         return Prepared(
             frame,

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from protocol.errors import ErrorCode, OnDone
 
 NEVER_MS: Final = 1 << 62
 
 
-class Waiting(NamedTuple):
-    """`done` is called when the log is durable up to `position`, or with an error."""
-
-    position: int
-    deadline_ms: int
-    done: OnDone
+Waiting: TypeAlias = tuple[int, int, OnDone]
+"""A position, a deadline in ms, and what is called when the log is durable up to there, or with an error. A plain
+tuple: every answer of a commit comes by here, and one with names takes 0.4 us longer to make."""
 
 
 class DurabilityQueue:
@@ -45,24 +42,26 @@ class DurabilityQueue:
         """Call `done` when the log is durable up to `position`, or when that takes too long."""
         timeout_ms = self._timeout_ms
         deadline_ms = NEVER_MS if timeout_ms is None else now_ms + timeout_ms
-        self._waiting.append(Waiting(position, deadline_ms, done))
+        self._waiting.append((position, deadline_ms, done))
         if not self._timer_is_set and timeout_ms is not None:
             self._expect(deadline_ms)
 
     def release(self, durable_offset: int) -> None:
         """The log is durable this far."""
         waiting = self._waiting
-        while waiting and waiting[0].position <= durable_offset:
-            waiting.popleft().done(ErrorCode.NONE)
+        while waiting and waiting[0][0] <= durable_offset:
+            _, _, done = waiting.popleft()
+            done(ErrorCode.NONE)
 
     def give_up_overdue(self, now_ms: int) -> None:
         """The disk hangs: answer REQUEST_TIMED_OUT to all that have waited too long."""
         waiting = self._waiting
-        while waiting and waiting[0].deadline_ms <= now_ms:
-            waiting.popleft().done(ErrorCode.REQUEST_TIMED_OUT)  # It may wait again, behind the others.
+        while waiting and waiting[0][1] <= now_ms:
+            _, _, done = waiting.popleft()
+            done(ErrorCode.REQUEST_TIMED_OUT)  # It may wait again, behind the others.
         self._timer_is_set = False
         if waiting:
-            self._expect(waiting[0].deadline_ms)
+            self._expect(waiting[0][1])
 
     def _expect(self, deadline_ms: int) -> None:
         self._timer_is_set = True
@@ -74,4 +73,5 @@ class DurabilityQueue:
         waiting = self._waiting
         for _ in range(len(waiting)):  # What begins to wait because of it waits for the next epoch.
             if waiting:
-                waiting.popleft().done(error)
+                _, _, done = waiting.popleft()
+                done(error)
