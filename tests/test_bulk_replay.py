@@ -28,8 +28,9 @@ from protocol.codec.codec import encode
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
 from protocol.records.control import ControlType, Marker, control_type, encode_marker
-from protocol.records.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
+from protocol.records.records import Codec, CorruptBatch, parse_header, read_records
 from protocol.records.records import Record as LogRecord
+from tests.batches import encode_batch
 from tests.groups.driver import Topics
 
 TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}

@@ -13,7 +13,7 @@ from coordinator.shard.shard import Shard
 from protocol.errors import DecodeError
 from protocol.records.batch import Batch, parse_header
 from protocol.records.records import Record as LogRecord
-from protocol.records.records import encode_batch
+from tests.batches import encode_batch
 from tests.groups.driver import Topics
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"

@@ -29,9 +29,10 @@ from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.loading import load_shard
 from coordinator.shard.shard import Shard
 from protocol.records.control import Marker, encode_marker
-from protocol.records.records import Codec, encode_batch
+from protocol.records.records import Codec
 from protocol.records.records import Record as LogRecord
 from storage.log.partition_log import PartitionLog
+from tests.batches import encode_batch
 from tests.groups.driver import Topics
 from tests.storage.cleaning import COMPACTED, NOW_MS, RETENTION_MS, clean, data_records, open_compacted, roll
 

@@ -7,8 +7,9 @@ import pytest
 from coordinator.topics.producer_checks import ProducerError, Verification, Verifications, check_verified
 from protocol.errors import ErrorCode
 from protocol.records.batch import Batch, parse_header
-from protocol.records.records import Record, encode_batch
+from protocol.records.records import Record
 from storage.producers.producer_state import ProducerState
+from tests.batches import encode_batch
 
 PRODUCER, WALL_MS = 7, 1_700_000_000_000
 

@@ -30,11 +30,12 @@ from coordinator.topics.workers import InlineWorkers
 from protocol.codec.codec import decode, encode, spec
 from protocol.framing import SIZE_BYTES, decode_response, response_frame
 from protocol.messages import RESPONSES
-from protocol.records.records import Record, encode_batch
+from protocol.records.records import Record
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
 from storage.log.file_range import FileRange
 from storage.log.partition_log import PartitionLog
+from tests.batches import encode_batch
 
 T = TypeVar("T")
 WALL_MS = 1_700_000_000_000
