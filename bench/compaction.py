@@ -33,7 +33,7 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.records.records import Record as LogRecord
 from protocol.records.records import encode_batch
 from storage.cleaning.cleanable import cleanable
-from storage.cleaning.compaction import Cleaned, Compaction
+from storage.cleaning.compaction import Cleaned, Compaction, CompactionLimits
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
 from storage.log.config import FlushPolicy, LogConfig
@@ -79,8 +79,7 @@ def clean(log: PartitionLog, pace: Callable[[int], None]) -> tuple[Cleaned, floa
         Files(),
         part,
         wall_ms=NOW_MS,
-        producer_expiration_ms=86_400_000,
-        buffer_bytes=128 << 20,
+        limits=CompactionLimits(buffer_bytes=128 << 20, producer_expiration_ms=86_400_000),
         pace=pace,
     )
     began, cpu = time.perf_counter(), time.process_time()

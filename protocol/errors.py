@@ -14,7 +14,7 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """The message cannot be written in that version: a fault of whoever built it."""
+    """The message cannot be written in that version: a fault of the code that built it."""
 
 
 class ErrorCode(IntEnum):

@@ -97,7 +97,7 @@ def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
 
 
 def _has_tagged_header(cls: type, version: int) -> bool:
-    """Tell whether a response has header version 1. ApiVersions never has: nobody could read it (KIP-511)."""
+    """Whether a response has header version 1. ApiVersions never has: no client could read it (KIP-511)."""
     message = spec(cls)
     return message.is_flexible(version) and message.api_key != API_VERSIONS_KEY
 

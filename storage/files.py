@@ -1,12 +1,12 @@
 """The one door to the disk: every file operation of the storage room goes through `Files` and `File`.
 
 A thin layer over the system calls that turns each OSError into a `StorageError` naming the operation and the
-path, finishes short writes and reads, and tells when a read would have to wait for the disk. It knows nothing
+path, finishes short writes and reads, and says when a read would have to wait for the disk. It knows nothing
 of batches or segments. Tests put a double in its place that records the order of operations, breaks them and
 forgets what was never synced (harness/doubles/faulty_files.py).
 
 Reads and writes carry their position, so a `File` has no cursor and several threads may read one at a time
-when another writes it. A file that is no longer wanted (a deleted segment) need not be closed while somebody
+when another writes it. A file that is no longer wanted (a deleted segment) need not be closed while another
 still reads it: it closes itself when the last reference goes.
 """
 
@@ -72,7 +72,7 @@ class File:
             position = self._write_whole(buffers[first : first + MAX_BUFFERS_PER_WRITE], position)
 
     def _write_whole(self, buffers: Sequence[Buffer], position: int) -> int:
-        """One system call as a rule; after a short write the rest is tried again, which tells the reason."""
+        """One system call as a rule; after a short write the rest is tried again, which shows the reason."""
         wanted = sum(map(len, buffers))
         written = self._write_some(buffers, position)
         if written < wanted:
@@ -106,8 +106,8 @@ class File:
     def read_at_nowait(self, length: int, position: int) -> bytearray | None:
         """`length` bytes if they are in memory; None if the disk would have to be waited for, or may have to.
 
-        Where the system cannot tell (no RWF_NOWAIT on this file system) the answer is None as well, so
-        that nobody who must not wait ever does.
+        Where the system cannot say (no RWF_NOWAIT on this file system) the answer is None as well, so
+        that no thread that must not wait ever does.
         """
         if not RWF_NOWAIT:
             return None
@@ -265,7 +265,7 @@ class Files:
             raise StorageError.of("rmdir", path, error) from error
 
     def space(self, path: Path) -> tuple[int, int]:
-        """The bytes in all, and still to be had by us, of what `path` lies on."""
+        """The bytes in all, and those still free for us, of what `path` lies on."""
         try:
             found = os.statvfs(path)
         except OSError as error:
@@ -273,9 +273,9 @@ class Files:
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: Path) -> File | None:
-        """Hold `path` for this process until the returned file is closed; None if somebody else holds it.
+        """Hold `path` for this process until the returned file is closed; None if another process holds it.
 
-        Both kinds of lock are taken: flock tells daemons of ours apart, and a POSIX record lock is what
+        Both kinds of lock are taken: flock keeps daemons of ours apart, and a POSIX record lock is what
         a Java broker takes on the same file.
         """
         file = self.open(path, create=True)

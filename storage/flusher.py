@@ -1,10 +1,10 @@
-"""Group commit: flushes logs on a few threads, one flush per log at a time, and tells the event loop.
+"""Group commit: flushes logs on a few threads, one flush per log at a time, and reports to the event loop.
 
-Whoever appended asks for a flush and is told when the log is durable up to what was staged by then. What is
-staged while a flush runs goes into the next one, so under load the number of flushes follows the disk and
-not the requests. All book-keeping belongs to the event loop's thread; the workers take logs from one queue,
-flush them, and put the outcome into another. Completions that fall into one turn of the loop share a wake-up.
-It knows nothing of files: a log is anything that has `next_offset`, `durable_offset` and `flush`.
+The caller that appended asks for a flush and is called back when the log is durable up to what was staged by
+then. What is staged while a flush runs goes into the next one, so under load the number of flushes follows the
+disk and not the requests. All book-keeping belongs to the event loop's thread; the workers take logs from one
+queue, flush them, and put the outcome into another. Completions that fall into one turn of the loop share a
+wake-up. It knows nothing of files: a log is anything that has `next_offset`, `durable_offset` and `flush`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Flusher:
     def __init__(self, threads: int, post: Post) -> None:
         """Start `threads` workers: as many logs sync side by side."""
         self._post = post
-        self._waiting: dict[Flushable, deque[tuple[int, Done]]] = {}  # By log in flight; offsets rise.
+        self._waiting: dict[Flushable, deque[tuple[int, Done]]] = {}  # By the log in flight; offsets rise.
         self._dirty: SimpleQueue[Flushable | None] = SimpleQueue()
         self._flushed: SimpleQueue[tuple[Flushable, BaseException | None]] = SimpleQueue()
         self._wake_is_posted = False
@@ -104,17 +104,17 @@ class Flusher:
             raise
 
     def _settle(self, log: Flushable, error: BaseException | None) -> None:
-        """Tell those whose bytes are durable, or all of them that they are not; flush again for the rest."""
+        """Call back those whose bytes are durable, or all if the flush failed; flush again for the rest."""
         failure = error if error is None or isinstance(error, StorageError) else _of_bug(log, error)
         waiting = self._waiting[log]
-        told: list[Done] = []
+        answered: list[Done] = []
         while waiting and (failure is not None or not _is_to_flush(log, waiting[0][0])):
-            told.append(waiting.popleft()[1])
+            answered.append(waiting.popleft()[1])
         if waiting:
             self._dirty.put(log)
         else:
             del self._waiting[log]
-        for done in told:
+        for done in answered:
             done(failure)
         if error is not None and error is not failure:
             raise error  # A bug of ours: it ends the loop's turn, as it would have ended any other caller's.
@@ -126,5 +126,5 @@ def _is_to_flush(log: Flushable, position: int) -> bool:
 
 
 def _of_bug(log: Flushable, bug: BaseException) -> StorageError:
-    """Nobody waits for ever for a flush that a bug of ours has ended: what it wrote is unknown."""
+    """No caller waits for ever for a flush that a bug of ours has ended: what it wrote is unknown."""
     return StorageError("flush", Path(type(log).__name__), repr(bug))

@@ -29,8 +29,9 @@ from protocol.codec.codec import encode
 from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
 from protocol.records.control import ControlType, Marker, control_type, encode_marker
-from protocol.records.records import Codec, CorruptBatch, encode_batch, parse_header, read_records
+from protocol.records.records import Codec, CorruptBatch, parse_header, read_records
 from protocol.records.records import Record as LogRecord
+from tests.batches import encode_batch
 
 TYPES = {LegacyOffsetCommitKey: 0, OffsetCommitKey: 1, GroupMetadataKey: 2}
 IDS = [ZERO_UUID, b"\x01" * 16, b"\x02" * 16]

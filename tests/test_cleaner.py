@@ -20,7 +20,7 @@ from coordinator.upkeep.cleaner_pace import REST_S, WORK_S, CleaningStopped, Pac
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from harness.processes import wait_until
 from protocol.records.compression import MAX_INFLATED_BYTES
-from storage.cleaning.compaction import Compaction
+from storage.cleaning.compaction import Compaction, CompactionLimits
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
 from storage.log.checkpoints import CLEANED
@@ -117,9 +117,9 @@ def test_the_threads_share_one_buffer_for_keys(
     buffers: list[int] = []
 
     class Watched(Compaction):
-        def __init__(self, *args: Any, buffer_bytes: int, **named: Any) -> None:
-            buffers.append(buffer_bytes)
-            super().__init__(*args, buffer_bytes=buffer_bytes, **named)
+        def __init__(self, *args: Any, limits: CompactionLimits, **named: Any) -> None:
+            buffers.append(limits.buffer_bytes)
+            super().__init__(*args, limits=limits, **named)
 
     monkeypatch.setattr("coordinator.upkeep.cleaner.Compaction", Watched)
     dirty(directory, "dirty", 3)

@@ -14,7 +14,7 @@ from harness.doubles.topics import Topics
 from protocol.errors import DecodeError
 from protocol.records.batch import Batch, parse_header
 from protocol.records.records import Record as LogRecord
-from protocol.records.records import encode_batch
+from tests.batches import encode_batch
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 TIME_MS = 1_700_000_000_000

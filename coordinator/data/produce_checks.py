@@ -12,7 +12,7 @@ from coordinator.topics.topic_config import TopicConfig
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest
 from protocol.records.batch import NO_PRODUCER_ID, Batch, CorruptBatch, parse_header
-from protocol.records.validation import NotOneBatch, RefusedBatch, validate_produced
+from protocol.records.validation import ANY_TIME, NotOneBatch, RefusedBatch, TimeBounds, validate_produced
 
 ACKS: Final = (-1, 0, 1)
 ADMIN_CLIENT_ID: Final = "__admin_client"  # Kafka takes batches of this client id for internal topics.
@@ -53,19 +53,16 @@ def checked_batch(
 
 
 def _validated(data: PartitionProduceData, config: TopicConfig, api_version: int, wall_ms: int) -> Batch:
-    bounds = {}
+    times = ANY_TIME
     if not config.is_log_append_time:  # With LogAppendTime the producer's timestamps do not matter.
-        bounds = {
-            "earliest_ms": wall_ms - config.timestamp_before_max_ms,
-            "latest_ms": wall_ms + config.timestamp_after_max_ms,
-        }
+        times = TimeBounds(wall_ms - config.timestamp_before_max_ms, wall_ms + config.timestamp_after_max_ms)
     try:
         return validate_produced(
             data.records,
             api_version=api_version,
             max_batch_bytes=config.max_message_bytes,
             keys_required=config.is_compacted,
-            **bounds,
+            times=times,
         )
     except RefusedBatch as refused:
         has_seen_log = not isinstance(refused, NotOneBatch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.effects import ProducerAndEpoch
+from protocol.records.batch import TRANSACTIONAL_BIT, BatchProducer
 from protocol.records.records import BATCH_OVERHEAD, Codec, Record, encode_batch
 from protocol.records.run import RecordRun
 from storage.log.durable_log import DurableLog
@@ -77,15 +78,13 @@ class OpenBatch:
         base_offset = self._log.next_offset
         if self._producer is None:
             return encode_batch(self._gathered, base_offset=base_offset, codec=codec)
-        producer_id, producer_epoch = self._producer
+        producer = BatchProducer(*self._producer, BASE_SEQUENCE)
         return encode_batch(
             self._gathered,
             base_offset=base_offset,
             codec=codec,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=BASE_SEQUENCE,
-            transactional=True,
+            producer=producer,
+            attributes=TRANSACTIONAL_BIT,
         )
 
     def forget(self) -> None:

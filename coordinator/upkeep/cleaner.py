@@ -20,7 +20,7 @@ from coordinator.settings.model import Settings
 from coordinator.upkeep.cleaner_pace import CleaningStopped, Pace
 from protocol.topic_partition import TopicPartition
 from storage.cleaning.cleanable import Cleanable, cleanable
-from storage.cleaning.compaction import Cleaned, Compaction, LogChanged
+from storage.cleaning.compaction import Cleaned, Compaction, CompactionLimits, LogChanged
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files, StorageError
 from storage.log.partition_log import PartitionLog
@@ -172,13 +172,16 @@ class Cleaner:
 
     def _clean(self, chosen: Candidate) -> None:
         settings = self._settings
+        limits = CompactionLimits(
+            buffer_bytes=settings.log_cleaner_dedupe_buffer_size // settings.log_cleaner_threads,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+        )
         compaction = Compaction(
             chosen.log,
             self._files,
             chosen.part,
             wall_ms=self._wall_ms(),
-            producer_expiration_ms=settings.producer_id_expiration_ms,
-            buffer_bytes=settings.log_cleaner_dedupe_buffer_size // settings.log_cleaner_threads,
+            limits=limits,
             pace=Pace(self._stopping, lambda: self._settings.log_cleaner_io_max_bytes_per_second),
         )
         try:

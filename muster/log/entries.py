@@ -22,9 +22,9 @@ from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, Record, iter_records
 from storage.files import Files
 from storage.log.batch_walk import Located
+from storage.log.damage_scan import Damage
 from storage.log.partition_files import encode_uuid
 from storage.log.segment_files import segment_files, surveyed
-from storage.log.survey import Damage
 
 Entry: TypeAlias = dict[str, Any]
 

@@ -20,9 +20,9 @@ from protocol.codec.primitives import ZERO_UUID
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, iter_records
 from storage.files import Files, StorageError
+from storage.log.damage_scan import Damage
 from storage.log.partition_files import encode_uuid
 from storage.log.segment_files import segment_files, surveyed
-from storage.log.survey import Damage
 
 MEMBER_TYPES = frozenset({5, 10, 19})
 """The records that say who is a member of a group of another kind: KIP-848, share and streams groups."""

@@ -56,7 +56,7 @@ def _minimum_struct_bytes(cls: type, version: int, flexible: bool) -> int:
 
 
 def carries_records(cls: type, version: int, flexible: bool) -> bool:
-    """Tell whether a message holds record sets, which are handed out as views and not copied."""
+    """Whether a message holds record sets, which are handed out as views and not copied."""
     layout = layout_of(cls, version, flexible)
     return any(_holds_records(field.type, version, flexible) for field in layout.inline + layout.tagged)
 

@@ -2,8 +2,8 @@
 
 A commit of a thousand partitions is a thousand structs of three numbers and an empty note. Where every text of an
 array is empty, and no element has tagged fields, the elements lie at one distance from each other, and `struct`
-reads them all in one go: a tenth of the time that a thousand objects take. Whoever wants objects gets them one by
-one, made when they are asked for.
+reads them all in one go: a tenth of the time that a thousand objects take. A caller that wants objects gets them
+one by one, made when they are asked for.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class PackedArray(Generic[T]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]  # As a list.
+    __hash__ = None  # type: ignore[assignment]  # A list has none either.
 
     def __repr__(self) -> str:
         return repr(list(self))

@@ -98,7 +98,7 @@ class MessageSpec:
     flexible_since: int  # NO_VERSION where no version is.
 
     def is_flexible(self, version: int) -> bool:
-        """Tell whether `version` has compact lengths and tagged fields (KIP-482)."""
+        """Whether `version` has compact lengths and tagged fields (KIP-482)."""
         return version >= self.flexible_since
 
 
@@ -199,7 +199,7 @@ _ALWAYS: Final = _Since(VersionRange(0, NO_VERSION - 1), None, None, None, False
 _SPECS: Final[dict[type, MessageSpec]] = {}
 _PACKED: Final[set[type]] = set()
 _DECLARED: Final[dict[type, type]] = {}
-"""By class: what it was declared as, before it had slots."""
+"""The class as it was declared, before it had slots, by the class that took its place."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, dataclasses.field))
@@ -317,7 +317,7 @@ def _first_init(message: Any, **values: Any) -> None:
 
 
 class _Fields:
-    """Stands where a dataclass has its fields, until somebody asks for them."""
+    """Stands where a dataclass has its fields, until they are asked for."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         _complete(owner)

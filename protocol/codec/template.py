@@ -1,7 +1,8 @@
 """Bytes that come again and again, and of which only some 64-bit numbers differ from one time to the next.
 
-Where those numbers lie is not told but found: the codec writes the same message twice, once with 0 in their place
-and once with -1, and where the two differ is a number. So this knows no schema, and cannot disagree with one.
+Where those numbers lie is not declared but found: the codec writes the same message twice, once with 0 in their
+place and once with -1, and where the two differ is a number. So this knows no schema, and cannot disagree with
+one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The messages of every API that is served, by API key. A class is its schema, for all its versions.
 
-What a message means and what answers it is told in its own module and in the handlers.
+What a message means and what answers it is said in its own module and in the handlers.
 """
 
 from typing import Any, Final

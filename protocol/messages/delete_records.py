@@ -13,7 +13,7 @@ from protocol.codec.codec import request, response, struct
 from protocol.codec.primitives import Int16, Int32, Int64
 
 HIGH_WATERMARK: Final = -1
-"""As an offset: all that may be read."""
+"""An offset that stands for the end of what may be read."""
 
 
 @struct

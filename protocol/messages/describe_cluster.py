@@ -17,7 +17,7 @@ from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
 
 @request(key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
-    """What to tell. `endpoint_type`: 1 brokers, 2 controllers."""
+    """What to describe. `endpoint_type`: 1 brokers, 2 controllers."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: Int8 = since(1, default=1)

@@ -56,7 +56,7 @@ class TopicResponse:
 
 @response(key=61, versions="0", flexible="0+")
 class DescribeProducersResponse:
-    """In the order of the request."""
+    """One entry per topic, in the order of the request."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TopicResponse] = field(default_factory=list)

@@ -36,7 +36,7 @@ MAX_INT64: Final = 2**63 - 1
 
 @struct
 class FetchReplicaState:
-    """Who asks, if a broker does."""
+    """The broker that asks, if a broker does."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
@@ -85,7 +85,7 @@ class FetchRequest:
 
     max_wait_ms: Int32
     min_bytes: Int32
-    max_bytes: Int32 = MAX_INT32  # Of the whole answer; the first batch is sent even if it is larger.
+    max_bytes: Int32 = MAX_INT32  # Bytes of the whole answer; the first batch is sent even if it is larger.
     isolation_level: Int8 = 0  # 0 read uncommitted, 1 read committed.
 
     session_id: Int32 = since(7, default=0, ignorable=True)

@@ -1,7 +1,7 @@
 """InitProducerId (key 22): an idempotent or transactional producer gets its id and epoch.
 
 Version 6 (two-phase commit, KIP-939) is unfinished in Kafka 4.3: brokers do not offer it unless
-told to, so it has no place here.
+they are configured to, so it has no place here.
 
 | version | what is new |
 |---|---|

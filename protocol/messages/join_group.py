@@ -6,7 +6,7 @@ The metadata is opaque here: `protocol.consumer` reads what consumers put into i
 
 | version | what is new |
 |---|---|
-| 1 | the rebalance timeout is told apart from the session timeout (KIP-62) |
+| 1 | the rebalance timeout is a field beside the session timeout (KIP-62) |
 | 2 | throttle time in the answer |
 | 3 | an over-quota answer is sent first and the connection muted after (KIP-219) |
 | 4 | a member without an id is first handed one with MEMBER_ID_REQUIRED (KIP-394) |
@@ -14,7 +14,7 @@ The metadata is opaque here: `protocol.consumer` reads what consumers put into i
 | 6 | flexible |
 | 7 | the answer names the protocol type; the protocol name may be null (KIP-559) |
 | 8 | the member says why it joins (KIP-800) |
-| 9 | the leader may be told to keep the present assignment (KIP-814) |
+| 9 | the leader may be asked to keep the present assignment (KIP-814) |
 """
 
 from dataclasses import field
@@ -50,7 +50,7 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """What the leader is told of one member: its metadata for the chosen protocol only."""
+    """One member as the leader sees it: its metadata for the chosen protocol only."""
 
     member_id: str
     group_instance_id: str | None = since(5, default=None, ignorable=True)

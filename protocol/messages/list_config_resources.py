@@ -3,7 +3,7 @@
 | version | what is new |
 |---|---|
 | 0 | was ListClientMetricsResources: client metrics subscriptions only |
-| 1 | the kinds of resource asked for, and told |
+| 1 | the kinds of resource asked for, and that of each |
 """
 
 from dataclasses import field

@@ -50,7 +50,7 @@ class OffsetDeleteResponseTopic:
 
 @response(key=47, versions="0", flexible="none")
 class OffsetDeleteResponse:
-    """With an error for the group the topics stay empty. The error comes before the throttle time."""
+    """One entry per topic, none with an error for the group. The error comes before the throttle time."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

@@ -68,7 +68,7 @@ class TxnOffsetCommitResponseTopic:
 
 @response(key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
-    """An error of the whole is told for each partition."""
+    """An error of the whole request is repeated for each partition."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from google_crc32c import value as crc32c
 
@@ -65,6 +65,17 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class BatchProducer(NamedTuple):
+    """Who wrote a batch, and the sequence number of its first record; all -1 without idempotence."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER: Final = BatchProducer()
 
 
 @dataclass(slots=True)
@@ -221,7 +232,7 @@ def set_base_offset(batch: bytearray | memoryview, base_offset: int, leader_epoc
 
 
 def set_max_timestamp(batch: bytearray | memoryview, max_timestamp_ms: int, *, log_append_time: bool) -> None:
-    """Set the timestamp type and the maximum timestamp of `batch`, exactly one batch, and its CRC anew.
+    """Set the timestamp type and the maximum timestamp of `batch`, exactly one batch, and compute its CRC again.
 
     With `log_append_time` that timestamp is the broker's and stands for every record of the batch.
     """

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.errors import DecodeError
+from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchProducer
 from protocol.records.records import Record, encode_batch
 
 VERSION: Final = 0
@@ -49,10 +50,8 @@ def encode_marker(marker: Marker, *, base_offset: int, wall_ms: int) -> bytearra
         [Record(key, value, timestamp_ms=wall_ms)],
         base_offset=base_offset,
         leader_epoch=0,
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        transactional=True,
-        control=True,
+        producer=BatchProducer(marker.producer_id, marker.producer_epoch),
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
     )
 
 
@@ -74,7 +73,7 @@ def control_type(key: bytes | memoryview | None) -> ControlType | None:
 
 
 def coordinator_epoch(value: bytes | memoryview | None) -> int:
-    """Of the coordinator that wrote the marker with `value`. Raises DecodeError."""
+    """The epoch of the coordinator that wrote the marker with `value`. Raises DecodeError."""
     if value is None or len(value) < VALUE.size:
         raise DecodeError("a marker's value is a version and an epoch")
     _, epoch = VALUE.unpack_from(value)

@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from protocol.records.batch import (
     BATCH_OVERHEAD,
     CODEC_MASK,
-    CONTROL_BIT,
     CRC,
     CRC_POSITION,
     HEADER,
-    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    TRANSACTIONAL_BIT,
+    NO_PRODUCER,
     Batch,
+    BatchProducer,
     Buffer,
     Codec,
     CorruptBatch,
@@ -43,7 +40,7 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import MAX_INFLATED_BYTES, compress, decompress
 from protocol.records.run import NO_ATTRIBUTES, NO_HEADERS, RecordRun
-from protocol.records.varint import VARINTS, read_varint
+from protocol.records.varint import ONE_BYTE_VARINTS, VARINTS, read_varint
 
 __all__ = [
     "BATCH_OVERHEAD",
@@ -88,11 +85,11 @@ class Record:
     timestamp_ms: int
     headers: Headers = ()
     offset: int = -1
-    count: ClassVar[int] = 1  # Number of records, as a run has it.
+    count = 1  # Number of records, as a run has it. A ClassVar is a field that nothing can set once compiled.
 
     @property
     def size_bytes(self) -> int:
-        """Of key and value."""
+        """Length of key and value together."""
         return len(self.key or b"") + len(self.value or b"")
 
 
@@ -102,30 +99,27 @@ def encode_batch(
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
     leader_epoch: int = -1,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = -1,
-    base_sequence: int = NO_SEQUENCE,
-    transactional: bool = False,
-    control: bool = False,
-    log_append_time: bool = False,
+    producer: BatchProducer = NO_PRODUCER,
+    attributes: int = 0,
 ) -> bytearray:
     """One whole batch of `records`, at consecutive offsets from `base_offset` on, ready for a log.
 
-    `Record.offset` is not looked at. Raises ValueError where there are no records: Kafka has no such batch.
+    `attributes` are TRANSACTIONAL_BIT, CONTROL_BIT and LOG_APPEND_TIME_BIT, as far as they are set; the codec's
+    bits are added. `Record.offset` is not looked at. Raises ValueError where there are no records: Kafka has no
+    such batch.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
-    attributes = codec | transactional * TRANSACTIONAL_BIT | control * CONTROL_BIT
-    attributes |= log_append_time * LOG_APPEND_TIME_BIT
     count = sum([record.count for record in records])
     base_ms = records[0].timestamp_ms
     max_ms = max([record.timestamp_ms for record in records])
     payload = b"".join(encode_records(records, base_ms))
     if codec:
         payload = compress(codec, payload)
+    producer_id, producer_epoch, base_sequence = producer
     header = bytearray(BATCH_OVERHEAD)
     length = BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
-    HEADER.pack_into(header, 0, base_offset, length, leader_epoch, MAGIC, 0, attributes, count - 1,
+    HEADER.pack_into(header, 0, base_offset, length, leader_epoch, MAGIC, 0, attributes | codec, count - 1,
                      base_ms, max_ms, producer_id, producer_epoch, base_sequence, count)  # fmt: skip
     batch = header + payload
     CRC.pack_into(batch, CRC_POSITION, checksum(batch))
@@ -219,36 +213,28 @@ def iter_records(
 
 
 def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -> Iterator[Record]:
-    """As `iter_records`, of an inflated payload; from record number `first` on, which begins at `position`."""
+    """The records of an inflated payload from number `first` on, which is at `position`. Raises CorruptBatch."""
     base_offset, base_ms = batch.base_offset, batch.base_timestamp_ms
     fixed_ms = batch.max_timestamp_ms if batch.is_log_append_time else None
-    limit = len(data)
+    limit, small = len(data), ONE_BYTE_VARINTS
     try:
         for _ in range(first, batch.record_count):
             size, position = read_varint(data, position)
             end = position + size
             if end > limit:
                 raise CorruptBatch(f"record of {size} bytes, {limit - position} left")
-            # A number of one byte is read here, without the call: most are.
-            delta_ms = data[position + 1]
-            if delta_ms < 0x80:
-                delta_ms, position = (delta_ms >> 1) ^ -(delta_ms & 1), position + 2
-            else:
-                delta_ms, position = read_varint(data, position + 1)
+            byte = data[position + 1]  # A number of one byte is read here, without the call: most are.
+            delta_ms, position = (
+                (small[byte], position + 2) if byte < 0x80 else read_varint(data, position + 1)
+            )
             delta, position = read_varint(data, position)
-            key_size = data[position]
-            if key_size < 0x80:
-                key_size, position = (key_size >> 1) ^ -(key_size & 1), position + 1
-            else:
-                key_size, position = read_varint(data, position)
+            byte = data[position]
+            key_size, position = (small[byte], position + 1) if byte < 0x80 else read_varint(data, position)
             key = None
             if key_size >= 0:
                 key, position = data[position : position + key_size], position + key_size
-            value_size = data[position]
-            if value_size < 0x80:
-                value_size, position = (value_size >> 1) ^ -(value_size & 1), position + 1
-            else:
-                value_size, position = read_varint(data, position)
+            byte = data[position]
+            value_size, position = (small[byte], position + 1) if byte < 0x80 else read_varint(data, position)
             value = None
             if value_size >= 0:
                 value, position = data[position : position + value_size], position + value_size

@@ -24,13 +24,13 @@ class Columns:
     """The keys, or the values, of a run: the bytes in front, numbers by column, the bytes behind."""
 
     head: bytes
-    codes: str  # Of the numbers, as `struct` has them, big-endian.
+    codes: str  # The types of the numbers, as `struct` names them; big-endian.
     numbers: tuple[Sequence[int], ...]
     tail: bytes = b""
 
     @property
     def size_bytes(self) -> int:
-        """Of each of them."""
+        """Length of one element: each has this many bytes."""
         return len(self.head) + calcsize(">" + self.codes) + len(self.tail)
 
 
@@ -45,11 +45,11 @@ class RecordRun:
 
     @property
     def size_bytes(self) -> int:
-        """Of all keys and values."""
+        """Length of all keys and values together."""
         return self.count * (self.keys.size_bytes + self.values.size_bytes)
 
     def encode(self, first_delta: int, base_ms: int) -> bytes:
-        """As in a batch whose first timestamp is `base_ms`; the first of these is its record `first_delta`."""
+        """The records as bytes of a batch that begins at `base_ms`; the first is its record `first_delta`."""
         parts = [
             self._encode(range(start, stop), first_delta, base_ms)
             for start, stop in self._of_one_size(first_delta)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from protocol.records.batch import CorruptBatch
 from protocol.records.run import NO_ATTRIBUTES
-from protocol.records.varint import VARINTS, read_varint
+from protocol.records.varint import ONE_BYTE_VARINTS, VARINTS, read_varint
 
 Span: TypeAlias = tuple[int, bytes | None, bool, int, int, int, int]
 """One record in `data[start:end]`: offset delta, key, whether its value is null, timestamp delta in ms, `start`
@@ -23,14 +23,14 @@ def record_spans(data: bytes, count: int) -> list[Span]:
     """The `count` records that fill `data`. Raises CorruptBatch where they do not."""
     spans: list[Span] = []
     append = spans.append
-    position, limit = 0, len(data)
+    position, limit, small = 0, len(data), ONE_BYTE_VARINTS
     try:
         for _ in range(count):
             start = position
             # Numbers of one byte, and the length of two, are read here, without the call: most are of these.
             byte = data[position]
             if byte < 0x80:
-                size, position = (byte >> 1) ^ -(byte & 1), position + 1
+                size, position = small[byte], position + 1
             elif (second := data[position + 1]) < 0x80:
                 rest = byte & 0x7F | second << 7
                 size, position = (rest >> 1) ^ -(rest & 1), position + 2
@@ -39,29 +39,17 @@ def record_spans(data: bytes, count: int) -> list[Span]:
             end = position + size
             if size < 0 or end > limit:
                 raise CorruptBatch(f"record of {size} bytes, {limit - position} left")
-            delta_ms = data[position + 1]
-            if delta_ms < 0x80:
-                delta_ms, body = (delta_ms >> 1) ^ -(delta_ms & 1), position + 2
-            else:
-                delta_ms, body = read_varint(data, position + 1)
-            delta = data[body]
-            if delta < 0x80:
-                delta, position = (delta >> 1) ^ -(delta & 1), body + 1
-            else:
-                delta, position = read_varint(data, body)
-            key_size = data[position]
-            if key_size < 0x80:
-                key_size, position = (key_size >> 1) ^ -(key_size & 1), position + 1
-            else:
-                key_size, position = read_varint(data, position)
+            byte = data[position + 1]
+            delta_ms, body = (small[byte], position + 2) if byte < 0x80 else read_varint(data, position + 1)
+            byte = data[body]
+            delta, position = (small[byte], body + 1) if byte < 0x80 else read_varint(data, body)
+            byte = data[position]
+            key_size, position = (small[byte], position + 1) if byte < 0x80 else read_varint(data, position)
             key = None
             if key_size >= 0:
                 key, position = data[position : position + key_size], position + key_size
-            value_size = data[position]
-            if value_size < 0x80:
-                value_size, position = (value_size >> 1) ^ -(value_size & 1), position + 1
-            else:
-                value_size, position = read_varint(data, position)
+            byte = data[position]
+            value_size, position = (small[byte], position + 1) if byte < 0x80 else read_varint(data, position)
             if (position + value_size if value_size > 0 else position) >= end:  # Headers' number follows.
                 raise CorruptBatch(f"record at byte {start} holds more than its length says")
             append((delta, key, value_size < 0, delta_ms, start, body, end))

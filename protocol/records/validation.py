@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.records.batch import (
@@ -57,8 +57,19 @@ by a megabyte as a rule."""
 MAX_RECORD_ERRORS: Final = 100
 """Faulty records named in one answer: enough to find the fault; an answer must not outgrow its request."""
 
-NO_EARLIEST_MS: Final = -(2**63)
-NO_LATEST_MS: Final = 2**63 - 1
+
+class TimeBounds(NamedTuple):
+    """The earliest and the latest timestamp that a record may have, in ms since 1970."""
+
+    earliest_ms: int
+    latest_ms: int
+
+    def has(self, timestamp_ms: int) -> bool:
+        """Whether the timestamp is within the bounds; -1 stands for none and always is."""
+        return timestamp_ms == -1 or self.earliest_ms <= timestamp_ms <= self.latest_ms
+
+
+ANY_TIME: Final = TimeBounds(-(2**63), 2**63 - 1)
 
 
 class RefusedBatch(Exception):
@@ -87,14 +98,13 @@ def validate_produced(
     max_batch_bytes: int,
     max_inflated_bytes: int = MAX_INFLATED_BYTES,
     keys_required: bool = False,
-    earliest_ms: int = NO_EARLIEST_MS,
-    latest_ms: int = NO_LATEST_MS,
+    times: TimeBounds = ANY_TIME,
 ) -> Batch:
     """The one batch that a client may write with these `records`, sound from header to last record.
 
     Store the bytes from `Batch.position` to `Batch.end` and no more: bytes of a further batch that is cut
-    short are let pass, as Kafka does. `keys_required` is for compacted topics; `earliest_ms` and
-    `latest_ms` bound timestamps other than -1 (`message.timestamp.before/after.max.ms`).
+    short are let pass, as Kafka does. `keys_required` is for compacted topics; `times` bound
+    timestamps other than -1 (`message.timestamp.before/after.max.ms`).
 
     Raises RefusedBatch: INVALID_RECORD (not exactly one whole batch of magic 2, a first offset other than 0,
     counts that disagree, control bit, producer id without sequence, missing keys), CORRUPT_MESSAGE (no batch
@@ -110,7 +120,7 @@ def validate_produced(
     part = checked_part(records or b"", batch)
     check_header(part, batch)
     check_payload(part, batch, min(max_inflated_bytes, inflation_bound(batch)), keys_required)
-    check_timestamps(records or b"", batch, earliest_ms, latest_ms)
+    check_timestamps(records or b"", batch, times)
     return batch
 
 
@@ -261,27 +271,23 @@ def keyless_records(payload: bytes, count: int, position: int) -> Iterator[int]:
         position += size
 
 
-def check_timestamps(records: Buffer, batch: Batch, earliest_ms: int, latest_ms: int) -> None:
+def check_timestamps(records: Buffer, batch: Batch, times: TimeBounds) -> None:
     """Refuse a batch whose first or latest timestamp is out of range; -1 means none and always passes.
 
     Only then the records are looked at, for those that are to blame.
     """
     for timestamp_ms in (batch.base_timestamp_ms, batch.max_timestamp_ms):
-        if timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
-            text = f"timestamp {timestamp_ms} is not within [{earliest_ms}, {latest_ms}]"
-            wrong = untimely_records(records, batch, earliest_ms, latest_ms)
+        if not times.has(timestamp_ms):
+            text = f"timestamp {timestamp_ms} is not within [{times.earliest_ms}, {times.latest_ms}]"
+            wrong = untimely_records(records, batch, times)
             raise RefusedBatch(ErrorCode.INVALID_TIMESTAMP, text, tuple((index, text) for index in wrong))
 
 
-def untimely_records(records: Buffer, batch: Batch, earliest_ms: int, latest_ms: int) -> list[int]:
+def untimely_records(records: Buffer, batch: Batch, times: TimeBounds) -> list[int]:
     """The indexes of records out of range, of the first that there are."""
     try:
         timed = enumerate(iter_records(records, batch))
-        wrong = (
-            index
-            for index, record in timed
-            if record.timestamp_ms != -1 and not earliest_ms <= record.timestamp_ms <= latest_ms
-        )
+        wrong = (index for index, record in timed if not times.has(record.timestamp_ms))
         return list(islice(wrong, MAX_RECORD_ERRORS))
     except CorruptBatch as error:
         raise invalid(f"malformed records: {error}") from None

@@ -13,7 +13,7 @@ from protocol.records.batch import CorruptBatch
 
 MAX_REMEMBERED: Final = 16384
 """Numbers below it are remembered once written, about 80 bytes each: at most 1.3 MB. They are the lengths
-and offset deltas of ordinary batches; a peer's larger ones are made anew each time."""
+and offset deltas of ordinary batches; a peer's larger ones are made each time again."""
 
 VARINT_SHIFTS: Final = range(0, 64, 7)  # Ten bytes hold 64 bits; an eleventh is nonsense.
 
@@ -55,7 +55,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_long_varint(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varint`, whatever the length."""
+    """The same as `read_varint`, for a number of any length."""
     rest = 0
     for shift in VARINT_SHIFTS:
         byte = data[position]
@@ -67,3 +67,6 @@ def read_long_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 VARINTS: Final = VarintTable()
+
+ONE_BYTE_VARINTS: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+"""The numbers that a single byte stands for, by that byte: what the loops over records read without a call."""

@@ -17,7 +17,7 @@ from storage.files import Files
 from storage.index.indexes import OFFSET_ENTRY, TIME_ENTRY
 from storage.index.segment_indexes import index_paths
 
-MAX_TOLD: Final = 3  # Of wrong entries per file: the index is built anew whatever their number.
+MAX_REPORTED: Final = 3  # Wrong entries that are reported per file: any number has the index built again.
 
 
 class IndexFault(NamedTuple):
@@ -33,7 +33,7 @@ class IndexCheck:
     """Both indexes of the segment that begins at `base_offset`: `batch` for each in order, then `end`."""
 
     def __init__(self, files: Files, directory: Path, base_offset: int) -> None:
-        self.is_allotted_ahead = False  # There are zeros behind the entries: nobody closed the segment.
+        self.is_allotted_ahead = False  # There are zeros behind the entries: the segment was not closed.
         self.faults: list[IndexFault] = []
         self._base_offset = base_offset
         self._offsets_path, self._times_path = index_paths(directory, base_offset)
@@ -45,7 +45,7 @@ class IndexCheck:
             (byte, timestamp_ms, relative + base_offset)
             for byte, timestamp_ms, relative in self._entries(files, self._times_path, TIME_ENTRY)
         )
-        self._newest = NO_TIMESTAMP  # Of the batches so far.
+        self._newest = NO_TIMESTAMP  # The newest timestamp of the batches so far.
         self._last_offset = base_offset - 1
 
     def batch(self, position: int, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
@@ -105,5 +105,5 @@ class IndexCheck:
         return entries
 
     def _fault(self, path: Path, byte: int, offset: int | None, what: str) -> None:
-        if sum(fault.path == path for fault in self.faults) < MAX_TOLD:
+        if sum(fault.path == path for fault in self.faults) < MAX_REPORTED:
             self.faults.append(IndexFault(path, byte, offset, what))

@@ -23,6 +23,7 @@ from storage.check.transactions import TransactionCheck, snapshot_faults
 from storage.files import CorruptSegment, Files, StorageError
 from storage.index.segment_indexes import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from storage.log.batch_walk import Located
+from storage.log.damage_scan import Damage
 from storage.log.partition_files import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -32,7 +33,6 @@ from storage.log.partition_files import (
 from storage.log.sealed_segments import Sizes, faults
 from storage.log.segment import LOG_SUFFIX
 from storage.log.segment_files import SegmentFile, segment_files, surveyed
-from storage.log.survey import Damage
 
 SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 SMALL_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCHS})
@@ -78,7 +78,7 @@ def nothing_to_say(batch: Batch, data: memoryview) -> Iterable[tuple[int, str]]:
 
 @dataclass(slots=True)
 class LogCheck:
-    """The check of one directory. `advance` is told the bytes that have been looked at."""
+    """The check of one directory. `advance` gets the number of bytes that have been looked at."""
 
     files: Files
     directory: Path
@@ -86,7 +86,9 @@ class LogCheck:
     was_shut_down_cleanly: bool = False
     look_at: LookAt = nothing_to_say
     advance: Callable[[int], None] = lambda _: None
-    sealed_sizes: Sizes = field(default_factory=dict)  # Of sealed segments, as they were written down.
+    sealed_sizes: Sizes = field(
+        default_factory=dict
+    )  # The sizes of sealed segments, as they were written down.
     checked: Checked = field(default_factory=Checked)
 
     def run(self) -> Iterator[Finding]:
@@ -141,7 +143,7 @@ class LogCheck:
         for found in surveyed(self.files, segment):
             if isinstance(found, Damage):
                 damages.append(found)
-                if found.last_offset is not None:  # Lost, and told as such: not left out.
+                if found.last_offset is not None:  # Lost, and reported as such: not left out.
                     self.checked.next_offset = max(self.checked.next_offset, found.last_offset + 1)
                 indexes.damage(found.end, found.last_offset)
                 transactions.damage()
@@ -169,7 +171,7 @@ class LogCheck:
         checked.next_offset = max(checked.next_offset, offset)
 
     def _gap(self, path: Path, found: Located) -> Iterator[Finding]:
-        """In the last segment: offsets that are left out for no reason."""
+        """Report offsets of the last segment that are left out for no reason."""
         if (first := self.checked.next_offset) < found.batch.base_offset:
             what = f"offsets {first}-{found.batch.base_offset - 1} are missing, where compaction never comes"
             yield Finding(Severity.ERROR, path, found.position, first, what)

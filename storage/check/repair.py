@@ -1,10 +1,10 @@
 """Copies one partition's log, every batch that checks, into a new directory; the source is only read.
 
-Offsets stay, and so do the bytes of each batch. Indexes are built anew. Where offsets are
+Offsets stay, and so do the bytes of each batch. Indexes are built again. Where offsets are
 missing in the last segment a new one begins: recovery takes a gap within the last segment for damage. If
 the end of the log was lost, an empty segment begins where it was known to end: no offset is given twice.
 
-Nothing of the copy is a log that anybody would use until the caller gives its directory its name.
+Nothing of the copy is a log that any program would use until the caller gives its directory its name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 
 from storage.files import Files
 from storage.log.batch_walk import WINDOW_BYTES, Located
+from storage.log.damage_scan import Damage
 from storage.log.partition_files import LEADER_EPOCHS, PARTITION_METADATA
 from storage.log.sealed_segments import Sizes
 from storage.log.segment import Segment, StagedBatch, log_path
 from storage.log.segment_files import SegmentFile, segment_files, surveyed
-from storage.log.survey import Damage
 from storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
 
-INDEX_INTERVAL_BYTES: Final = 4096  # index.interval.bytes, unless told otherwise.
+INDEX_INTERVAL_BYTES: Final = 4096  # index.interval.bytes, unless it is configured.
 RUN_BYTES: Final = 1 << 20  # Written at a time.
 COPIED_SUFFIX: Final = ".txnindex"  # Kafka's, by offsets: it fits the copied batches as they are.
 MADE_ANEW: Final = (".log", ".index", ".timeindex", ".snapshot")  # Or copied at the end.
@@ -33,7 +33,7 @@ MADE_ANEW: Final = (".log", ".index", ".timeindex", ".snapshot")  # Or copied at
 class Loss:
     """What could not be copied: bytes [first_byte, end_byte) of `path`, and the offsets that stood there.
 
-    `last_offset` None: from there on, and nobody knows how many. No bytes: the batches are not there at all.
+    `last_offset` None: from there on, and their number is not known. No bytes: the batches are not there at all.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class Repaired:
 class LogRepair:
     """One partition: from the directory `source` into `target`, which must not exist yet.
 
-    `recovery_point` is the offset up to which all was synced, 0 where nobody knows. `advance` is told the
+    `recovery_point` is the offset up to which all was synced, 0 where it is not known. `advance` gets the
     bytes that have been read. `sealed_sizes` is how long sealed segments were, of those where it is known.
     """
 
@@ -90,7 +90,7 @@ class LogRepair:
         if segments:
             self._keep_end()
         self._seal()
-        if not self._result.losses:  # Else they would tell of batches that are not there.
+        if not self._result.losses:  # Else they would point at batches that are not there.
             for offset in snapshot_offsets(names):
                 name = snapshot_path(self.source, offset).name
                 copy_file(self.files, self.source / name, self.target / name)
@@ -129,7 +129,7 @@ class LogRepair:
         size_bytes, losses = self.files.size_bytes(segment.path), self._result.losses
         if segment.end_offset is None or size_bytes >= synced_bytes:
             return
-        if not losses or losses[-1].last_offset != segment.end_offset - 1:  # Else it is told as damaged.
+        if not losses or losses[-1].last_offset != segment.end_offset - 1:  # Else it is reported as damaged.
             last = self._next_base(segment.base_offset, [segment.end_offset]) - 1
             why = f"cut at {size_bytes} bytes, {synced_bytes} were synced"
             losses.append(Loss(segment.path, size_bytes, synced_bytes, first, last, why))
@@ -147,7 +147,7 @@ class LogRepair:
         )
 
     def _mind_the_gap(self, path: Path, found: Located) -> None:
-        """In the last segment: begin a new one behind offsets that are missing, lost just now or before."""
+        """Within the last segment: begin a new one behind offsets that are missing, lost just now or before."""
         offset, expected = found.batch.base_offset, self._result.next_offset
         if offset == expected:
             return

@@ -1,7 +1,7 @@
 """Checks what a log's files say of transactions against its batches: the transaction indexes and the snapshots.
 
 Each aborted transaction of which records are left must stand in the index of the segment that holds its marker,
-and nothing else may. Where a part of the log is damaged nobody knows what it held: nothing behind it is missed.
+and nothing else may. Where a part of the log is damaged it is not known what it held: nothing behind it is missed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.records.batch import Batch, CorruptBatch
 from protocol.records.control import ControlType
-from storage.check.indexes import MAX_TOLD, IndexFault
+from storage.check.indexes import MAX_REPORTED, IndexFault
 from storage.files import Files
 from storage.index.indexes import CorruptIndex
 from storage.producers.producer_snapshot import (
@@ -33,7 +33,7 @@ UNKNOWN_START: Final = -1
 
 
 class TransactionCheck:
-    """Of one log: `batch` for each in order, `end_segment` after the last of each segment."""
+    """The transactions of one log: `batch` takes each in order, `end_segment` follows a segment's last."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -64,7 +64,7 @@ class TransactionCheck:
         self._is_damaged = True
 
     def end_segment(self, base_offset: int) -> Iterator[IndexFault]:
-        """What is wrong with the index of the segment that ends here, as far as a few faults tell."""
+        """What is wrong with the index of the segment that ends here, by its first few faults."""
         path = transaction_index_path(self._directory, base_offset)
         data = self._files.read_small(path) or b""
         try:
@@ -74,7 +74,7 @@ class TransactionCheck:
         except CorruptIndex as error:
             faults = [IndexFault(path, 0, base_offset, str(error))]
         self._aborted.clear()
-        yield from faults[:MAX_TOLD]
+        yield from faults[:MAX_REPORTED]
 
     def _faults(self, path: Path, entries: list[AbortedTransaction]) -> Iterator[IndexFault]:
         for place, entry in enumerate(entries):

@@ -32,7 +32,7 @@ from protocol.records.records import payload_of
 from protocol.records.spans import Span, moved_in_time, record_spans
 from storage.cleaning.key_map import KeyMap
 from storage.files import Buffer
-from storage.log.log_survey import Survey
+from storage.log.transaction_scan import TransactionScan
 
 
 class BatchFilter:
@@ -41,14 +41,14 @@ class BatchFilter:
     def __init__(
         self,
         keys: KeyMap,
-        survey: Survey,
+        scan: TransactionScan,
         wall_ms: int,
         delete_retention_ms: int,
         producer_expiration_ms: int,
     ) -> None:
         self._newest = keys.newest
         self._end_offset = keys.end_offset
-        self._survey = survey
+        self._scan = scan
         self._wall_ms = wall_ms
         self._delete_retention_ms = delete_retention_ms
         self._producer_expiration_ms = producer_expiration_ms
@@ -76,7 +76,7 @@ class BatchFilter:
         return data if len(kept) == len(spans) else thinned(batch, payload, kept)
 
     def _is_done(self, batch: Batch, marker: int | None) -> bool:
-        """Of data: it was taken back. Of a marker: nothing that it speaks of is left."""
+        """Whether `batch` is data that was taken back, or a marker of whose transaction nothing is left."""
         producer_id = batch.producer_id
         if batch.is_control:
             met = producer_id in self._with_records
@@ -85,10 +85,10 @@ class BatchFilter:
         if not batch.is_transactional:
             return False
         self._with_records.add(producer_id)
-        return self._survey.is_aborted(batch)
+        return self._scan.is_aborted(batch)
 
     def _says_where_producer_is(self, batch: Batch) -> bool:
-        return self._survey.is_last_of_producer(batch, self._wall_ms, self._producer_expiration_ms)
+        return self._scan.is_last_of_producer(batch, self._wall_ms, self._producer_expiration_ms)
 
     def _newest_of(self, batch: Batch, spans: Sequence[Span]) -> Sequence[Span]:
         """The records that no later one replaces, but for tombstones whose time is up.

@@ -24,7 +24,7 @@ class Cleanable(NamedTuple):
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
-    is_overdue: bool  # By max.compaction.lag.ms.
+    is_overdue: bool  # Dirty for longer than max.compaction.lag.ms.
 
     @property
     def ratio(self) -> float:

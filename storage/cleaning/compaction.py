@@ -1,18 +1,18 @@
-"""One cleaning of one log: find the newest record of each key, write the segments anew without the others.
+"""One cleaning of one log: find the newest record of each key, write the segments again without the others.
 
 Runs on a thread of its own beside appends, flushes and reads, which see nothing of it until a new segment takes
 the place of old ones (`PartitionLog.replace`). The dirty part is read for its keys, as many as the memory bound
 allows; then all segments from the log's start up to there are filtered (`batch_filter`), neighbours joined while
 they fit into `segment.bytes`. Oldest first: what a tombstone deletes is gone before the tombstone is.
 
-Knows no thread and no clock: `pace` is told of every step and may sleep, or raise to stop the work.
+Knows no thread and no clock: `pace` is called with every step and may sleep, or raise to stop the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.records.batch import MAX_TIMESTAMP, MAX_TIMESTAMP_POSITION, Batch, CorruptBatch
 from protocol.records.records import payload_of
@@ -23,10 +23,10 @@ from storage.cleaning.key_map import KeyMap
 from storage.files import Buffer, CorruptSegment, Files
 from storage.index.indexes import MAX_RELATIVE_OFFSET
 from storage.log.config import MAX_SEGMENT_BYTES
-from storage.log.log_survey import SLICE_BYTES, Pace, Survey, marker_kind, survey
 from storage.log.partition_log import PartitionLog
 from storage.log.read import checked_batches, first_position
 from storage.log.segment import Segment, StagedBatch
+from storage.log.transaction_scan import SLICE_BYTES, Pace, TransactionScan, marker_kind, scan_transactions
 
 WRITE_BYTES: Final = 256 << 10  # Gathered before they are written, about.
 
@@ -45,11 +45,17 @@ class Cleaned:
     keys: int = 0
 
 
-class Compaction:
-    """Made for one run. `buffer_bytes` bounds the memory for keys.
+class CompactionLimits(NamedTuple):
+    """What bounds a cleaning, by the settings of the daemon."""
 
-    `producer_expiration_ms` is how long a producer may be silent and yet come back (producer.id.expiration.ms).
-    """
+    buffer_bytes: int  # Memory for keys.
+    producer_expiration_ms: (
+        int  # How long a producer may be silent and yet come back (producer.id.expiration.ms).
+    )
+
+
+class Compaction:
+    """One cleaning of `part` of a log, made for one run."""
 
     def __init__(
         self,
@@ -58,8 +64,7 @@ class Compaction:
         part: Cleanable,
         *,
         wall_ms: int,
-        producer_expiration_ms: int,
-        buffer_bytes: int,
+        limits: CompactionLimits,
         pace: Pace,
     ) -> None:
         self._log = log
@@ -67,15 +72,14 @@ class Compaction:
         self._files = files
         self._part = part
         self._wall_ms = wall_ms
-        self._producer_expiration_ms = producer_expiration_ms
-        self._buffer_bytes = buffer_bytes
+        self._limits = limits
         self._pace = pace
-        self._path, self._position = log.directory, 0  # Of the batch in hand.
+        self._path, self._position = log.directory, 0  # The place of the batch in hand.
 
     def run(self) -> Cleaned:
         """Clean what can be cleaned. Raises StorageError, LogChanged, and what `pace` raises.
 
-        After StuckSwap the log is not to be cleaned again before it was opened anew; it serves as before.
+        After StuckSwap the log is not to be cleaned again before it was opened again; it serves as before.
         """
         try:
             return self._run()
@@ -84,23 +88,22 @@ class Compaction:
 
     def _run(self) -> Cleaned:
         segments = self._log.segments
-        found = survey(segments, self._pace)
+        found = scan_transactions(segments, self._pace)
         stable_offset = found.stable_offset(self._part.end_offset)
         first = self._part.first_dirty_offset
         dirty = [each for each in segments[:-1] if first < each.next_offset <= stable_offset]
         keys = self._map_keys(dirty, found)
         cleaned = Cleaned(keys.end_offset, keys=len(keys.newest))
         if keys.end_offset > first:
-            kept = BatchFilter(
-                keys, found, self._wall_ms, self._config.delete_retention_ms, self._producer_expiration_ms
-            )
+            expiration_ms = self._limits.producer_expiration_ms
+            kept = BatchFilter(keys, found, self._wall_ms, self._config.delete_retention_ms, expiration_ms)
             for group in self._groups([each for each in segments[:-1] if each.base_offset < keys.end_offset]):
                 self._clean(group, kept, cleaned)
         return cleaned
 
-    def _map_keys(self, dirty: Sequence[Segment], found: Survey) -> KeyMap:
+    def _map_keys(self, dirty: Sequence[Segment], found: TransactionScan) -> KeyMap:
         first = self._part.first_dirty_offset
-        keys = KeyMap(first, self._buffer_bytes)
+        keys = KeyMap(first, self._limits.buffer_bytes)
         for segment in dirty:
             position = first_position(segment, first) if first > segment.base_offset else 0
             for batch, data in self._batches(segment, position):

@@ -1,9 +1,9 @@
 """The newest offset of each key in the dirty part of a log, in bounded memory.
 
 Kafka keeps a hash of 16 bytes for each key. Here the keys themselves are kept: a dict takes them as they are,
-hashing them costs more time than their bytes cost room, and two keys that meet in a hash would cost somebody a
-committed offset. Keys that are long fill the bound sooner: the cleaning then ends earlier in the log, and the
-next one goes on from there.
+hashing them costs more time than their bytes cost room, and two keys that meet in a hash would cost an
+application a committed offset. Keys that are long fill the bound sooner: the cleaning then ends earlier in the
+log, and the next one goes on from there.
 """
 
 from __future__ import annotations

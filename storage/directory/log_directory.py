@@ -43,13 +43,13 @@ from storage.log.sealed_segments import PartitionSeals, SealedSegments, Sizes
 
 LOCK: Final = ".lock"
 DELETED_SUFFIX: Final = "-delete"
-MAX_NAME_BYTES: Final = 255  # Of a directory entry.
+MAX_NAME_BYTES: Final = 255  # The limit of a directory entry.
 PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
 METADATA_TOPIC: Final = "__cluster_metadata"  # KRaft's own log, in a directory that a broker used before us.
 
 
 class LogDirectoryError(Exception):
-    """The directory cannot be used; the message is one sentence for whoever started the daemon."""
+    """The directory cannot be used; the message is one sentence for the operator who started the daemon."""
 
 
 class LogDirectory:
@@ -60,7 +60,7 @@ class LogDirectory:
         self.warnings: list[str] = []  # What opening found odd and went on with.
         self._files = files
         self._lock_file = lock
-        self._guard = RLock()  # Of the logs and the checkpoint files.
+        self._guard = RLock()  # Guards the logs and the checkpoint files.
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -132,7 +132,7 @@ class LogDirectory:
     def _read_checkpoint(self, name: str, present: set[TopicPartition]) -> dict[TopicPartition, int]:
         """A checkpoint without the entries of partitions that are gone.
 
-        Those are removed from the file at once: a partition made anew under an old name begins at 0.
+        Those are removed from the file at once: a partition made again under an old name begins at 0.
         """
         path = self.path / name
         try:
@@ -242,7 +242,7 @@ class LogDirectory:
     def delete_records(self, name: TopicPartition, log: PartitionLog, offset: int, wall_ms: int) -> None:
         """Let the records of `log` below `offset` go; whole segments below it are deleted.
 
-        The start is on the disk before anybody sees it: what is gone stays gone. Raises OffsetOutOfRange;
+        The start is on the disk before any reader sees it: what is gone stays gone. Raises OffsetOutOfRange;
         StorageError, also where `log` was deleted meanwhile.
         """
         with self._guard:
@@ -296,10 +296,10 @@ class LogDirectory:
             if log is not None:
                 log.abandon()
             self._sealed.forget(name)
-            doomed = self.path / deleted_name(name)
+            renamed = self.path / deleted_name(name)
             exists = self._files.is_directory(self.path / name.directory_name)
             if exists:
-                self._files.rename(self.path / name.directory_name, doomed)
+                self._files.rename(self.path / name.directory_name, renamed)
                 self._files.sync_directory(self.path)
             known = self._recovery_points.pop(name, None) is not None
             if self._log_starts.pop(name, None) is not None or known:
@@ -307,7 +307,7 @@ class LogDirectory:
             if self._cleaned.pop(name, None) is not None:
                 self._write_cleaned()
             if exists:
-                self._purge(doomed)
+                self._purge(renamed)
 
     def close(self) -> list[StorageError]:
         """Close every log and release the directory; what could not be closed cleanly is returned.
@@ -355,7 +355,7 @@ def _make(path: Path, files: Files) -> None:
 
 
 def _start_to_remember(log: PartitionLog) -> int:
-    """The log's start where its files do not tell it; else 0, as in Kafka: what is not written cannot rot."""
+    """The log's start where its files do not say it; else 0, as in Kafka: what is not written cannot rot."""
     segments = log.segments
     is_told = bool(segments) and segments[0].base_offset == log.log_start_offset
     return 0 if is_told else log.log_start_offset

@@ -1,7 +1,7 @@
 """The pair of index files that belongs to one segment: load, grow, rewrite, sync, remove.
 
 Index files are written behind the log and synced only when a segment is sealed: until then a crash may leave
-anything in them, and recovery writes them anew. What they mean is told in `storage.index.indexes`.
+anything in them, and recovery writes them again. What they mean is said in `storage.index.indexes`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SegmentIndexes:
         return indexes
 
     def forget_from(self, offset: int) -> None:
-        """Keep only the entries, in memory, that tell of batches which end before `offset`."""
+        """Keep only the entries, in memory, of batches that end before `offset`."""
         self.offsets.forget_from(offset)
         _, last_offset = self.offsets.last() or (0, -1)
         self.times.forget_from(last_offset + 1)

@@ -24,8 +24,8 @@ from protocol.records.batch import (
 )
 from storage.files import Chunk, CorruptSegment, File
 
-WINDOW_BYTES: Final = 1 << 20  # Of a walk over whole batches: so large that system calls do not show.
-HEADER_WINDOW_BYTES: Final = 4096  # Of a search: one index interval, so that one read finds the place.
+WINDOW_BYTES: Final = 1 << 20  # For a walk over whole batches: so large that system calls do not show.
+HEADER_WINDOW_BYTES: Final = 4096  # For a search: one index interval, so that one read finds the place.
 LARGEST_BATCH_BYTES: Final = 100 << 20  # socket.request.max.bytes: nothing larger came in by a request.
 
 Read: TypeAlias = Callable[[int, int], Chunk]
@@ -35,7 +35,9 @@ Read: TypeAlias = Callable[[int, int], Chunk]
 Span: TypeAlias = tuple[int, int, int]
 """Where a batch begins, where it ends, and its last offset."""
 
-OFFSETS: Final = Struct(">qi4xb6xi")  # Of a batch header: base offset, length, magic, last offset delta.
+OFFSETS: Final = Struct(
+    ">qi4xb6xi"
+)  # Fields of a batch header: base offset, length, magic, last offset delta.
 
 
 class Located(NamedTuple):

@@ -33,7 +33,7 @@ class Garbled(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Who a log directory belongs to."""
+    """The node and the cluster that a log directory belongs to."""
 
     node_id: int
     cluster_id: str
@@ -114,7 +114,7 @@ def write_clean_shutdown(files: Files, directory: Path) -> None:
 def take_clean_shutdown(files: Files, directory: Path) -> bool:
     """Whether the marker is there; it is removed durably, for it says nothing about what comes now.
 
-    Raises Garbled, after that, if it is not as it was written: then nobody knows how the last life ended.
+    Raises Garbled, after that, if it is not as it was written: then it is not known how the last life ended.
     """
     path = directory / CLEAN_SHUTDOWN
     data = files.read_small(path)

@@ -1,4 +1,4 @@
-"""Bytes of a file that are known and not read yet: what a fetch found, until somebody can take it.
+"""Bytes of a file that are known and not read yet: what a fetch found, until the socket can take it.
 
 A range holds its file open, so it stays readable when the segment is deleted or replaced meanwhile. Bytes that
 a log shows never change, so it does not matter when they are read.

@@ -1,10 +1,10 @@
 """The producers of one log, on the disk and in memory: read at a start, snapshot now and then, asked by readers.
 
-`state` is None until it is known: whoever owns the log has it `read` on a thread, and appends nothing that has a
+`state` is None until it is known: the owner of the log has it `read` on a thread, and appends nothing that has a
 producer until that is done. It is then changed by each append, on the event loop. What is read is the newest
 snapshot and the batches behind it; where none is sound, all batches. On that way the transaction indexes
 are put right as well: below the snapshot's offset they were synced before it was written, what they hold of
-later offsets does not count and is made anew.
+later offsets does not count and is built again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 LENGTH_AND_PRODUCER: Final = Struct(">8xi31xq")
 LOOK_BACK_OFFSETS: Final = 2000
-"""A snapshot tells only the last batch of each producer, so a batch that is sent again may look like a gap: of so
+"""A snapshot has only the last batch of each producer, so a batch that is sent again may look like a gap: of so
 many offsets before it the headers are read again, which finds the rest of what was in flight."""
 
 SNAPSHOT_BYTES: Final = 64 << 20
-"""So much is appended between two snapshots, about: after a crash no more than that is read again."""
+"""Bytes that are appended between two snapshots, about: after a crash no more than that is read again."""
 
 
 class ProducerSnapshot(NamedTuple):
@@ -55,7 +55,7 @@ class ProducerSnapshot(NamedTuple):
 
 @dataclass(slots=True)
 class ReadProducers:
-    """What was read, and what people want to know about it."""
+    """What was read, and what an operator wants to know about it."""
 
     state: ProducerState
     snapshot_offset: int | None = None
@@ -64,7 +64,7 @@ class ReadProducers:
 
 
 class LogProducers:
-    """Of one `PartitionLog`, whose disk lock is `disk`."""
+    """The producers of one `PartitionLog`, whose disk lock is `disk`."""
 
     def __init__(self, log: PartitionLog, files: Files, disk: Lock) -> None:
         self.state: ProducerState | None = None
@@ -72,7 +72,7 @@ class LogProducers:
         self._files = files
         self._disk = disk
         self._bytes_since_snapshot = 0
-        self._snapshot_offset: int | None = None  # Of the newest one on the disk.
+        self._snapshot_offset: int | None = None  # The offset of the newest one on the disk.
 
     @property
     def _log(self) -> PartitionLog:
@@ -122,7 +122,7 @@ class LogProducers:
     # Threads that may wait.
 
     def write(self, snapshot: ProducerSnapshot) -> None:
-        """Make all durable that `snapshot` tells of, and then itself. Raises StorageError."""
+        """Make all durable that `snapshot` covers, and then itself. Raises StorageError."""
         if snapshot.offset > self._log.durable_offset:
             self._log.flush()
         with self._disk:

@@ -21,7 +21,7 @@ FIRST_EPOCHS: Final[LeaderEpochs] = ((0, 0),)
 class Opening(NamedTuple):
     """What is known of a log before its files are looked at.
 
-    `recovery_point` is the offset below which everything was synced, None where nobody knows. `topic_id`
+    `recovery_point` is the offset below which everything was synced, None where it is not known. `topic_id`
     is written when the directory is made. `is_replayed` promises that `batches` will be read to the end before
     anything in the log counts. `seals` is what the log directory knows of the sealed segments.
     """

@@ -48,7 +48,7 @@ MAX_TORN_BYTES: Final = 64 << 20  # Kept of one tail: what many flushes hold, bu
 
 @dataclass(slots=True)
 class Recovered:
-    """What recovery found and did: the segments, and what people want to read in the daemon's log."""
+    """What recovery found and did: the segments, and what an operator wants to read in the daemon's log."""
 
     segments: list[Segment] = field(default_factory=list)
     segments_scanned: int = 0  # From their start, after a crash or for lost indexes, which were built again.
@@ -149,7 +149,7 @@ class Recovery:
             segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
 
     def _count_unsynced(self, segment: Segment, size_bytes: int, result: Recovered) -> Iterator[Located]:
-        """As `_count`, but of a log that is replayed without what lies below the recovery point, as a rule."""
+        """Count as `_count` does, but as a rule without what lies below the recovery point of a replayed log."""
         position = self._trusted_position(segment, size_bytes) if self.is_replayed else 0
         if not position:
             yield from self._count(segment, size_bytes, result)

@@ -3,10 +3,10 @@
 A file that is cut where a batch ends is sound as far as it goes, and that offsets are missing behind it looks like
 compaction's work. So the size of every sealed segment below the recovery points is kept beside them, in a file of
 our own. It means something only together with the recovery points it was written with, whose checksum it has: once
-another program has written those, nobody knows what became of the segments.
+another program has written those, it is not known what became of the segments.
 
-What stands in the file is true at every moment, also if the power goes: whoever replaces, shortens or deletes
-segments does so within `PartitionSeals.change`, which first has them forgotten, durably. The file is written
+What stands in the file is true at every moment, also if the power goes: segments are replaced, shortened and
+deleted only within `PartitionSeals.change`, which first has them forgotten, durably. The file is written
 before the recovery points are; a crash in between leaves it without a meaning until it is written again.
 """
 
@@ -94,9 +94,11 @@ class SealedSegments:
         self._files = files
         self._directory = directory
         self._path = directory / SEALED_SEGMENTS
-        self._guard = Lock()  # The innermost: whoever holds it waits for no other.
+        self._guard = Lock()  # The innermost: its holder waits for no other.
         self._known: dict[TopicPartition, Sizes] = {}
-        self._points_crc: int | None = None  # Of the recovery points that go with it; None without any.
+        self._points_crc: int | None = (
+            None  # The CRC of the recovery points that go with it; None without any.
+        )
         self._written: dict[str, Any] | None = None  # What the file holds; None: there is none.
         self._is_unsure = False  # After a write that failed.
 
@@ -158,7 +160,7 @@ class SealedSegments:
         try:
             self._save()
         except StorageError:
-            self._remove()  # Needs no room: on a full disk segments must go. The next checkpoint writes it anew.
+            self._remove()  # Needs no room: on a full disk segments must go. The next checkpoint writes it again.
 
     def _save(self) -> None:
         document = self._document()
@@ -212,7 +214,7 @@ class PartitionSeals:
         """Within this, segments that begin where `segments` do may be changed and removed, in any order.
 
         They are forgotten first, and not written down before the change is over and on the disk; not at all any
-        more if it fails: nobody knows then what there is.
+        more if it fails: it is not known then what there is.
         """
         changing, book = frozenset(segment.base_offset for segment in segments), self._book
         with book._guard:

@@ -23,7 +23,7 @@ from storage.producers.transaction_index import AbortedTransaction, TransactionI
 LOG_SUFFIX: Final = ".log"
 CLEANED_SUFFIX: Final = ".cleaned"  # Behind the name of a log file that is being made to replace others.
 SWAP_SUFFIX: Final = ".swap"  # Behind it once it is whole and is to replace them.
-DIGITS: Final = 20  # Of the base offset in a file's name.
+DIGITS: Final = 20  # Digits of the base offset in a file's name.
 BLOCK_BYTES: Final = 4096  # The most that a disk writes as one: see `cut_to_published`.
 
 
@@ -63,9 +63,9 @@ class Segment:
         self.base_offset = base_offset
         self.path = log_path(directory, base_offset)
         self.size_bytes = 0
-        self.synced_bytes = 0  # Of the file, from its start: where a batch ends.
+        self.synced_bytes = 0  # How much of the file, from its start; there a batch ends.
         self.next_offset = base_offset
-        self.first_timestamp_ms: int | None = None  # Of the first batch; None while there is none.
+        self.first_timestamp_ms: int | None = None  # The first batch's; None while there is none.
         self.created_ms = 0
         self.transactions = TransactionIndex(files, directory, base_offset)
         self._files = files
@@ -79,7 +79,7 @@ class Segment:
         self._is_replaced = (
             False  # By another of the same name: what is read here is not what the name means.
         )
-        self._loading = Lock()  # Of the indexes of an older segment, by whichever reader comes first.
+        self._loading = Lock()  # Held while the first reader loads an older segment's indexes.
 
     def create(self, wall_ms: int) -> None:
         """Make the three files of a new, empty segment; their names are not synced yet."""
@@ -144,7 +144,7 @@ class Segment:
         offsets, times = len(self.indexes.offsets), len(self.indexes.times)
         return min(max_bytes // OFFSET_ENTRY.size - offsets, max_bytes // TIME_ENTRY.size - 1 - times)
 
-    # Changes: the flusher thread, or whoever else holds the log's disk lock.
+    # Changes: by the flusher thread, or another that holds the log's disk lock.
 
     def write(self, run: Sequence[StagedBatch]) -> None:
         """Write the batches behind what is published; they do not count yet."""
@@ -193,7 +193,7 @@ class Segment:
         self.indexes.times.maybe_add(*self._max_timestamp)
         self.next_offset = next_offset
 
-    def retire(self) -> None:
+    def prepare_replacement(self) -> None:
         """Another segment is about to take the name: have all in memory that readers may still ask for."""
         self.load()
         _ = self.file
@@ -291,7 +291,7 @@ class Segment:
         self._indexes = indexes
 
     def build_indexes(self) -> None:
-        """Build the indexes from the batches, and write their files anew.
+        """Build the indexes from the batches, and write their files again.
 
         For the active segment only under the log's disk lock: nothing may be published meanwhile.
         """

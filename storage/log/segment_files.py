@@ -1,4 +1,4 @@
-"""Which files of a directory are its log, to whoever reads it without opening it: nothing is moved or removed.
+"""Which files of a directory are its log, for readers that do not open it: nothing is moved or removed.
 
 A compaction that was cut short leaves a `.log.swap` file, Kafka's and ours alike: its segment is whole, synced,
 and takes the place of all that begin within its offsets, some of which may be gone already. The next start
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from storage.files import Files
 from storage.log.batch_walk import Located
+from storage.log.damage_scan import DamageScan, Found
 from storage.log.segment import LOG_SUFFIX, SWAP_SUFFIX, base_offset_of, log_path
 from storage.log.segment_swap import SWAP_NAME
-from storage.log.survey import Found, Survey
 
 
 class SegmentFile(NamedTuple):
@@ -64,12 +64,12 @@ def surveyed(files: Files, segment: SegmentFile) -> Iterator[Found]:
     """Everything in one segment, in order. Raises StorageError if it cannot be opened."""
     file = files.open_to_read(segment.path)
     try:
-        yield from Survey(file, file.size_bytes(), segment.base_offset, segment.end_offset).run()
+        yield from DamageScan(file, file.size_bytes(), segment.base_offset, segment.end_offset).run()
     finally:
         file.close()
 
 
 def segments_bytes(files: Files, directory: Path) -> int:
-    """The size of what a survey of all segments reads, about: for progress bars."""
+    """The size of what a scan of all segments reads, about: for progress bars."""
     names = files.entries(directory) or []
     return sum(files.size_bytes(directory / name) for name in names if name.endswith(LOG_SUFFIX))

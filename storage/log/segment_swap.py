@@ -1,10 +1,10 @@
 """A cleaned segment takes the place of those it was made from, so that a crash at any point leaves a whole log.
 
 The order: the new file, synced, gets the suffix `.swap`, and its name is synced: from here on the swap will
-happen, by us or by whoever opens the log next. Then the old files go, which is synced, and the suffix goes. A
-`.swap` file replaces all segments that begin within its offsets; that is why a cleaned segment always ends with
-a batch that has the last offset of what it was made from, if need be an empty one. Indexes are written last:
-one that is missing is built again. A file that is still `.cleaned` means nothing and is removed.
+happen, by us or by the process that opens the log next. Then the old files go, which is synced, and the suffix
+goes. A `.swap` file replaces all segments that begin within its offsets; that is why a cleaned segment always
+ends with a batch that has the last offset of what it was made from, if need be an empty one. Indexes are
+written last: one that is missing is built again. A file that is still `.cleaned` means nothing and is removed.
 
 Kafka's own broker leaves and takes the same names.
 """
@@ -20,7 +20,7 @@ from storage.files import CorruptSegment, Files, StorageError
 from storage.log.batch_walk import walk_checked
 from storage.log.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of, cleaned_path, swap_path
 
-DELETED_SUFFIX: Final = ".deleted"  # Of files that a broker meant to remove a minute later.
+DELETED_SUFFIX: Final = ".deleted"  # The suffix of files that a broker meant to remove a minute later.
 SIDE_SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
 SWAP_NAME: Final = re.compile(r"(\d{20})\.log\.swap")
 MEANINGLESS: Final = (CLEANED_SUFFIX, DELETED_SUFFIX)

@@ -1,6 +1,6 @@
 """The changing side of one log: its segments on the disk, and how far they are durable.
 
-Writes runs of staged batches, begins new segments, drops old ones, cuts back. Whoever calls holds the log's
+Writes runs of staged batches, begins new segments, drops old ones, cuts back. The caller holds the log's
 disk lock; nothing here is safe otherwise. Readers see `segments` and `durable_offset`, which are replaced and
 never changed, the offset always last.
 
@@ -43,14 +43,14 @@ class LogWriter:
         self.recovery_point = 0
         self.synced_at_ms = 0  # When the last sync was, as far as writes and rolls know; 0 after opening.
         self._files = files
-        self._jitter = random()  # Of the active segment: its share of `segment.jitter.ms`.
-        self._unborn: Segment | None = None  # While it is being made: its files may be there in part.
+        self._jitter = random()  # The active segment's share of `segment.jitter.ms`.
+        self._creating: Segment | None = None  # Its files may be there in part.
         self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
 
     def write(self, staged: Sequence[StagedBatch]) -> None:
         """Write `staged` behind what is there, rolling where due; all of it is durable on return."""
         run: list[StagedBatch] = []
-        run_bytes = 0  # Of `run`.
+        run_bytes = 0  # The size of `run`.
         room = 0  # How many batches it may have: each may get an entry of the index.
         for batch in staged:
             if len(run) >= room:
@@ -116,11 +116,11 @@ class LogWriter:
         if self.segments:
             self.seal()
         self.synced_at_ms, self._jitter = wall_ms, random()
-        self._unborn = self._segment(self.durable_offset)
+        self._creating = self._segment(self.durable_offset)
         self._names_unsynced.append(self.directory)
-        self._unborn.create(wall_ms)
-        self.segments += (self._unborn,)
-        self._unborn = None
+        self._creating.create(wall_ms)
+        self.segments += (self._creating,)
+        self._creating = None
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self._files, self.directory, base_offset, self.config.index_interval_bytes)
@@ -172,7 +172,7 @@ class LogWriter:
         Before it is announced a failure changes nothing; afterwards readers have it, whatever the files do.
         """
         for segment in old:
-            segment.retire()
+            segment.prepare_replacement()
         announce(self._files, self.directory, new.base_offset)
         first = self.segments.index(old[0])
         self.segments = (*self.segments[:first], new, *self.segments[first + len(old) :])
@@ -183,9 +183,11 @@ class LogWriter:
 
     def cut_back(self) -> None:
         """After a failure: make the files what readers were shown, synced."""
-        if self._unborn is not None:  # It would end the log too early if the active segment grows after all.
-            self._unborn.delete()
-            self._unborn = None
+        if (
+            self._creating is not None
+        ):  # It would end the log too early if the active segment grows after all.
+            self._creating.delete()
+            self._creating = None
         if self.segments:
             self.segments[-1].cut_to_published()
         self._sync_names()
@@ -194,16 +196,16 @@ class LogWriter:
     def truncate_to(self, offset: int) -> None:
         """Drop all batches that reach `offset` or beyond, synced; it lies within the log."""
         kept = [segment for segment in self.segments if segment.base_offset < offset]
-        doomed = self.segments[len(kept) :]
+        removed = self.segments[len(kept) :]
         if kept:
             kept[-1] = self._shortened(kept[-1], offset)
         self.segments = tuple(kept)
         self.durable_offset = self.recovery_point = kept[-1].next_offset if kept else offset
-        for segment in reversed(doomed):
+        for segment in reversed(removed):
             segment.delete()
         if kept:
             kept[-1].cut_to_published()
-        if self.segments or doomed:
+        if self.segments or removed:
             self._files.sync_directory(self.directory)
 
     def _shortened(self, segment: Segment, offset: int) -> Segment:

@@ -1,8 +1,8 @@
 """Producer snapshots: what a log's producers had appended below some offset, in Kafka's `<offset>.snapshot` files.
 
-A start reads the newest one and then only the batches behind its offset. Of each producer it tells the last batch
+A start reads the newest one and then only the batches behind its offset. It has each producer's last batch
 and the open transaction. A snapshot is written only of what is durable, and with the transaction indexes below it
-synced; it is never waited for, since without it the log tells the same. So one that is damaged is left out, and
+synced; it is never waited for, since without it the log says the same. So one that is damaged is left out, and
 the newest two are kept.
 """
 
@@ -64,7 +64,7 @@ def encode_snapshot(entries: Entries) -> bytes:
 
 
 def decode_snapshot(data: bytes, wall_ms: int) -> ProducerState:
-    """The state that `data` tells of; its producers count as heard of at `wall_ms`. Raises CorruptSnapshot."""
+    """The state that `data` describes; its producers count as heard of at `wall_ms`. Raises CorruptSnapshot."""
     try:
         version, crc = HEADER.unpack_from(data)
         (count,) = COUNT.unpack_from(data, HEADER.size)

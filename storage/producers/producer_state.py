@@ -5,7 +5,7 @@ recognised (KIP-98). A transaction opens with a producer's first transactional b
 control batch of the same producer (`protocol.records.control`). Below the last stable offset everything is
 decided: no record there belongs to a transaction that is open, or whose marker is not durable yet.
 
-It is changed by whoever appends, on one thread; `first_unstable_offset` alone is read by others. Whether a batch
+It is changed by appends, on one thread; `first_unstable_offset` alone is read by others. Whether a batch
 may be appended at all is decided elsewhere, with `find` and `find_duplicate`.
 """
 
@@ -57,9 +57,9 @@ class Producer:
 
     epoch: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
-    coordinator_epoch: int = NO_EPOCH  # Of who wrote its last marker.
+    coordinator_epoch: int = NO_EPOCH  # The epoch of the coordinator that wrote its last marker.
     transaction_start: int | None = None  # The first offset of its open transaction.
-    timestamp_ms: int = -1  # Of its newest batch or marker.
+    timestamp_ms: int = -1  # The time of its newest batch or marker.
     seen_ms: int = 0  # Wall time of the last append, or of reading the log back.
 
     @property
@@ -67,7 +67,7 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def begin_epoch(self, epoch: int) -> None:
-        """Go on under another epoch: the numbering begins anew. Nothing for the same."""
+        """Go on under another epoch: the numbering begins again. The same epoch changes nothing."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -107,7 +107,7 @@ class ProducerState:
     def appended(
         self, batch: Batch, data: Buffer, base_offset: int, wall_ms: int
     ) -> AbortedTransaction | None:
-        """Note that `batch`, exactly `data`, stands at `base_offset`; tell of a transaction that it takes back.
+        """Record that `batch`, exactly `data`, stands at `base_offset`; return the transaction that it takes back.
 
         Also how the state is read back from a log. A batch of no producer means nothing. Raises CorruptBatch.
         """
@@ -177,7 +177,7 @@ class ProducerState:
             self._find_unstable()
 
     def recall(self, batch: Batch) -> None:
-        """An older batch than a snapshot told of, read again in the order of the log."""
+        """An older batch than those of a snapshot, read again in the order of the log."""
         producer = self._producers.get(batch.producer_id)
         if producer is None or batch.is_control or producer.epoch != batch.producer_epoch:
             return

@@ -2,10 +2,10 @@
 
 A reader that takes committed records only has to know which transactions among them were taken back. An entry
 says: the records of this producer from this offset on, up to the marker at that one. It stands with the segment
-that holds the marker, and in the order of the markers; `last_stable_offset` tells how far a search must look.
+that holds the marker, and in the order of the markers; `last_stable_offset` says how far a search must look.
 
 There is no file while there is no entry. Entries below a producer snapshot were synced before it, and what lies
-above is told again by the log: so nothing here is ever waited for. One thread adds while others look up.
+above is found again in the log: so nothing here is ever waited for. One thread adds while others look up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """Of the segment that begins at `base_offset`. Methods that reach the disk raise StorageError."""
+    """The index of the segment that begins at `base_offset`. Methods that reach the disk raise StorageError."""
 
     def __init__(self, files: Files, directory: Path, base_offset: int) -> None:
         self.path = transaction_index_path(directory, base_offset)

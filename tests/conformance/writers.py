@@ -28,7 +28,8 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from protocol.records.batch import walk
-from protocol.records.records import Record, encode_batch
+from protocol.records.records import Record
+from tests.batches import encode_batch
 from tests.conformance.actors import PARTITIONS
 from tests.conformance.run import POLL_S, Run
 from tests.conformance.scenarios.fetching import make_topic

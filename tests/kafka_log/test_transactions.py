@@ -21,11 +21,12 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.control import Marker, encode_marker
-from protocol.records.records import Record, encode_batch
+from protocol.records.records import Record
 from storage.files import Files
 from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.producers.producer_snapshot import snapshot_offsets
+from tests.batches import encode_batch
 
 TOPIC, PARTITION = "transactions", "transactions-0"
 WITHIN_S = 30.0

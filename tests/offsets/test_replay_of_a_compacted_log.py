@@ -30,9 +30,10 @@ from coordinator.runtime.loading import load_shard
 from coordinator.shard.shard import Shard
 from harness.doubles.topics import Topics
 from protocol.records.control import Marker, encode_marker
-from protocol.records.records import Codec, encode_batch
+from protocol.records.records import Codec
 from protocol.records.records import Record as LogRecord
 from storage.log.partition_log import PartitionLog
+from tests.batches import encode_batch
 from tests.storage.cleaning import COMPACTED, NOW_MS, RETENTION_MS, clean, data_records, open_compacted, roll
 
 GROUPS = [f"g{number}" for number in range(4)]

@@ -24,6 +24,7 @@ from protocol.codec.primitives import ZERO_UUID, Fixed
 from protocol.codec.schema import Array, FieldSpec, Struct, WireType, layout_of
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.authorized_operations import OPERATIONS_NOT_ASKED_FOR
+from tests.protocol.kafka_names import kafka_name
 from tests.protocol.message_strategies import FEW, MORE, VERSIONS_OF_MESSAGES, messages, of_groups, of_others
 
 # It reads its schemas in a way that newer Pythons frown upon.
@@ -130,7 +131,7 @@ def snake(name: str) -> str:
 def absent_fields(cls: type, version: int, flexible: bool) -> dict[str, bool]:
     """Our fields that are not in `version`, and whether they are ignorable."""
     layout = layout_of(cls, version, flexible)
-    found = {f"{cls.__name__}.{field.name}": field.ignorable for field in layout.absent}
+    found = {f"{kafka_name(cls)}.{field.name}": field.ignorable for field in layout.absent}
     for field in layout.inline + layout.tagged:
         kind = field.type.element if isinstance(field.type, Array) else field.type
         if isinstance(kind, Struct):

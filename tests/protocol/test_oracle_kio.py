@@ -19,6 +19,7 @@ from kio.serial.errors import OutOfBoundValue
 from protocol.codec.codec import decode_prefix, encode, spec
 from protocol.codec.primitives import Fixed
 from protocol.codec.schema import Array, FieldSpec, Struct, layout_of
+from tests.protocol.kafka_names import kafka_name
 from tests.protocol.message_strategies import (
     FEW,
     MORE,
@@ -100,7 +101,7 @@ def assert_same_fields(cls: type, entity_class: Any, version: int, flexible: boo
             assert (version in field.nullable) == nullable, where
         if isinstance(kind, Struct):
             inner = nested_class(theirs[field.name].type)
-            assert inner.__name__ == kind.cls.__name__, where
+            assert inner.__name__ == kafka_name(kind.cls), where
             assert_same_fields(kind.cls, inner, version, flexible)
 
 

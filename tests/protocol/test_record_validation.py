@@ -19,15 +19,17 @@ from hypothesis import strategies as st
 from protocol.errors import ErrorCode
 from protocol.records.batch import BATCH_OVERHEAD, CRC, CRC_POSITION, CorruptBatch, checksum
 from protocol.records.compression import compress
-from protocol.records.records import Codec, Record, encode_batch, parse_header, payload_of
+from protocol.records.records import Codec, Record, parse_header, payload_of
 from protocol.records.validation import (
     MAX_RECORD_ERRORS,
     MIN_INFLATED_BYTES,
     RefusedBatch,
+    TimeBounds,
     check_records,
     validate_produced,
 )
 from protocol.records.varint import VARINTS, encode_varint
+from tests.batches import encode_batch
 
 NOW_MS = 1_700_000_000_000
 THREE = [Record(b"k%d" % i, b"v%d" % i, NOW_MS + i) for i in range(3)]
@@ -279,4 +281,4 @@ def test_an_answer_names_a_bounded_number_of_records() -> None:
 )
 def test_timestamps_keep_within_bounds(first_ms: int, second_ms: int, expected: ErrorCode) -> None:
     data = encode_batch([Record(b"k", b"v", first_ms), Record(b"k", b"v", second_ms)])
-    assert verdict(data, earliest_ms=NOW_MS - HOUR_MS, latest_ms=NOW_MS + HOUR_MS) is expected
+    assert verdict(data, times=TimeBounds(NOW_MS - HOUR_MS, NOW_MS + HOUR_MS)) is expected

@@ -16,7 +16,6 @@ from protocol.records.records import (
     Record,
     UnsupportedMagic,
     check_crc,
-    encode_batch,
     iter_records,
     parse_header,
     read_batch,
@@ -27,6 +26,7 @@ from protocol.records.records import (
     walk,
 )
 from protocol.records.varint import encode_varint, read_varint
+from tests.batches import encode_batch
 
 NOW_MS = 1_700_000_000_000
 THREE = [Record(b"k%d" % i, b"v%d" % i, NOW_MS + i) for i in range(3)]
@@ -53,7 +53,7 @@ def patched(batch: bytes | bytearray, layout: str, position: int, value: int) ->
 @given(st.lists(records, min_size=1, max_size=5), st.sampled_from(Codec), st.integers(0, 2**62))
 @settings(max_examples=200, deadline=None)
 def test_records_come_back_as_written(written: list[Record], codec: Codec, base_offset: int) -> None:
-    """All codecs; also: offsets count up from the base, and the header tells the range."""
+    """All codecs; also: offsets count up from the base, and the header has the range."""
     data = encode_batch(written, base_offset=base_offset, codec=codec)
     batch = read_batch(data, 0)
     assert batch is not None

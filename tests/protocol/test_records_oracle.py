@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_python_records
 
-from protocol.records.records import Codec, Record, encode_batch, read_batch, read_records
+from protocol.records.records import Codec, Record, read_batch, read_records
+from tests.batches import encode_batch
 
 LIBRARIES = pytest.mark.parametrize("library", [aiokafka_records, kafka_python_records])
 CODECS = pytest.mark.parametrize("codec", Codec)

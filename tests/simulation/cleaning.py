@@ -9,7 +9,7 @@ from protocol.records.records import Batch, parse_header, payload_of, read_recor
 from protocol.records.spans import record_spans
 from storage.cleaning.batch_filter import BatchFilter
 from storage.cleaning.key_map import KeyMap
-from storage.log.log_survey import Survey
+from storage.log.transaction_scan import TransactionScan
 
 KEYS_BYTES = 1 << 20
 DAY_MS = 86_400_000
@@ -17,9 +17,9 @@ DAY_MS = 86_400_000
 Headed = tuple[Batch, bytearray]
 
 
-def surveyed(batches: Sequence[Headed]) -> Survey:
+def surveyed(batches: Sequence[Headed]) -> TransactionScan:
     """What is to be known of the whole log: its transactions, and where each producer stands."""
-    found = Survey()
+    found = TransactionScan()
     for batch, data in batches:
         producer = (batch.producer_id, batch.producer_epoch)
         if batch.is_control:

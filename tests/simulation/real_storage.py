@@ -25,7 +25,7 @@ from harness.doubles.faulty_files import Operation
 from protocol.records.records import Batch
 from protocol.topic_partition import TopicPartition
 from storage.cleaning.cleanable import cleanable
-from storage.cleaning.compaction import Compaction, LogChanged
+from storage.cleaning.compaction import Compaction, CompactionLimits, LogChanged
 from storage.directory.log_directory import LogDirectory
 from storage.files import CorruptSegment, StorageError
 from storage.log.config import LogConfig
@@ -301,8 +301,7 @@ class RealStorage:
                     self._files,
                     part,
                     wall_ms=self._wall_ms(),
-                    producer_expiration_ms=DAY_MS,
-                    buffer_bytes=BUFFER_BYTES,
+                    limits=CompactionLimits(BUFFER_BYTES, DAY_MS),
                     pace=lambda _: None,
                 )
                 self._directory.set_cleaned(name, log, compaction.run().end_offset)

@@ -7,12 +7,13 @@ from pathlib import Path
 from struct import Struct
 
 from protocol.records.batch import Batch
-from protocol.records.records import Codec, Record, encode_batch, read_records
+from protocol.records.records import Codec, Record, read_records
 from storage.cleaning.cleanable import cleanable
-from storage.cleaning.compaction import Cleaned, Compaction
+from storage.cleaning.compaction import Cleaned, Compaction, CompactionLimits
 from storage.files import Files
 from storage.log.config import LogConfig
 from storage.log.partition_log import PartitionLog
+from tests.batches import encode_batch
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -70,8 +71,7 @@ def clean(
         files or Files(),
         part,
         wall_ms=wall_ms,
-        producer_expiration_ms=producer_expiration_ms,
-        buffer_bytes=buffer_bytes,
+        limits=CompactionLimits(buffer_bytes, producer_expiration_ms),
         pace=lambda _: None,
     ).run()
 

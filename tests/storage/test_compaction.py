@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from protocol.records.batch import CRC, CRC_POSITION, check_crc, checksum
-from protocol.records.records import Codec, Record, encode_batch, read_records
+from protocol.records.records import Codec, Record, read_records
 from storage.check.log import LogCheck, check_log
 from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Cleaned
 from storage.files import CorruptSegment, Files
 from storage.log.partition_log import PartitionLog
+from tests.batches import encode_batch
 from tests.storage.cleaning import (
     ABORT,
     CODECS,

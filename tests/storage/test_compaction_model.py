@@ -9,8 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.records import Codec, Record, encode_batch, read_records
+from protocol.records.records import Codec, Record, read_records
 from storage.log.partition_log import PartitionLog
+from tests.batches import encode_batch
 from tests.storage.cleaning import (
     ABORT,
     COMMIT,

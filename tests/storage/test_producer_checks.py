@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.records.batch import Batch, parse_header
-from protocol.records.records import Record, encode_batch
+from protocol.records.records import Record
 from storage.producers.producer_checks import (
     ProducerError,
     ProducerVerification,
@@ -14,6 +14,7 @@ from storage.producers.producer_checks import (
     check_verified,
 )
 from storage.producers.producer_state import ProducerState
+from tests.batches import encode_batch
 
 PRODUCER, WALL_MS = 7, 1_700_000_000_000
 

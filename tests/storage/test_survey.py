@@ -10,7 +10,7 @@ import pytest
 from protocol.records.batch import set_base_offset
 from storage.files import File, Files, StorageError
 from storage.log.batch_walk import WINDOW_BYTES, Located
-from storage.log.survey import Damage, Found, Survey
+from storage.log.damage_scan import Damage, DamageScan, Found
 from tests.storage.logs import batch
 
 BATCHES = 6
@@ -27,7 +27,7 @@ def segment(path: Path, count: int = BATCHES, records: int = 3) -> list[bytes]:
 
 def survey(path: Path, end_offset: int | None = None) -> list[Found]:
     file = Files().open(path)
-    found = list(Survey(file, file.size_bytes(), 0, end_offset).run())
+    found = list(DamageScan(file, file.size_bytes(), 0, end_offset).run())
     file.close()
     return found
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from protocol.records.control import ControlType, Marker, control_type, encode_marker
-from protocol.records.records import Record, encode_batch, read_records
+from protocol.records.records import Record, read_records
 from storage.log.partition_log import PartitionLog
 from storage.producers.producer_state import ProducerState
 from storage.producers.transaction_index import AbortedTransaction
+from tests.batches import encode_batch
 from tests.storage.logs import NOW_MS
 
 

@@ -17,7 +17,8 @@ from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
 from protocol.records.batch import check_crc
 from protocol.records.compression import compress
-from protocol.records.records import Codec, Record, encode_batch, parse_header, payload_of, read_records
+from protocol.records.records import Codec, Record, parse_header, payload_of, read_records
+from tests.batches import encode_batch
 from tests.topics.requests import fetch, produce, produce_request
 from tests.topics.world import World, batch
 

@@ -26,9 +26,10 @@ from coordinator.topics.topic_config import topic_config
 from harness.doubles.fake_pending import FakePending
 from harness.doubles.runtime_world import WALL_MS, RuntimeWorld
 from protocol.codec.codec import decode, encode, spec
-from protocol.records.records import Record, encode_batch
+from protocol.records.records import Record
 from storage.directory.log_directory import LogDirectory
 from storage.files import Files
+from tests.batches import encode_batch
 
 ENDPOINTS = {"HOST": ("localhost", 9092), "DOCKER": ("broker", 19092)}
 

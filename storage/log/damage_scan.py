@@ -32,7 +32,7 @@ class Damage:
     position: int
     end: int
     first_offset: int
-    last_offset: int | None  # None: nothing follows that would tell.
+    last_offset: int | None  # None: nothing follows that would show it.
     reason: str
 
 
@@ -40,8 +40,8 @@ Found: TypeAlias = Located | Damage
 
 
 @dataclass(slots=True)
-class Survey:
-    """One segment's survey. `end_offset` is where the next segment begins, None for the last one."""
+class DamageScan:
+    """A walk over one segment. `end_offset` is where the next segment begins, None for the last one."""
 
     file: File
     size_bytes: int

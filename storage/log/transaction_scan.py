@@ -2,7 +2,7 @@
 
 Read off the batch headers, and off the markers that end transactions, from the log's start to its end. Kafka
 keeps this in files of its own beside the log (`.txnindex`, `.snapshot`); ours are the batches alone, so a
-survey passes over all of them. What is done with a transaction's records says `batch_filter`.
+scan passes over all of them. What is done with a transaction's records says `batch_filter`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from storage.log.batch_walk import Window
 from storage.log.segment import Segment
 
 FIELDS: Final = Struct(">qi9xhi8xqqh")
-"""Of a batch header: base offset, length, attributes, last offset delta, largest timestamp, producer, epoch."""
+"""A batch header's base offset, length, attributes, last offset delta, largest timestamp, producer, epoch."""
 MAX_PRODUCERS: Final = 10_000
-"""Whose last batches are kept, about 200 bytes each; of more, those that wrote last. It bounds nothing else."""
+"""Producers whose last batches are kept, those that wrote last, at about 200 bytes each; bounds nothing else."""
 
 SLICE_BYTES: Final = 128 << 10
 """Read at a time by whatever cleans a log: so much is worked on between two moments at which it may pause."""
 
 Pace = Callable[[int], None]
-"""Told the bytes of each step of work; it may sleep, or raise to stop the work."""
+"""A callback with the bytes of each step of work; it may sleep, or raise to stop the work."""
 
 
 class LastBatch(NamedTuple):
@@ -51,8 +51,8 @@ class LastBatch(NamedTuple):
     timestamp_ms: int
 
 
-class Survey:
-    """Fed every batch, in order."""
+class TransactionScan:
+    """The transactions and producers of a log, found by passing over every batch in order."""
 
     def __init__(self) -> None:
         self.producers: OrderedDict[int, LastBatch] = OrderedDict()
@@ -113,15 +113,15 @@ class Survey:
             self.producers.popitem(last=False)
 
 
-def survey(segments: Sequence[Segment], pace: Pace) -> Survey:
+def scan_transactions(segments: Sequence[Segment], pace: Pace) -> TransactionScan:
     """Pass over all batches that `segments` show. Raises StorageError."""
-    found = Survey()
+    found = TransactionScan()
     for segment in segments:
-        _survey_segment(segment, found, pace)
+        _scan_segment(segment, found, pace)
     return found
 
 
-def _survey_segment(segment: Segment, found: Survey, pace: Pace) -> None:
+def _scan_segment(segment: Segment, found: TransactionScan, pace: Pace) -> None:
     end, position = segment.size_bytes, 0
     window = Window(segment.file.read_at, end, SLICE_BYTES)
     unpack, overhead = FIELDS.unpack_from, BATCH_OVERHEAD
