@@ -53,7 +53,7 @@ class Intervals:
         )
 
 
-class Timers(Protocol):
+class MaintenanceHost(Protocol):
     """The part of the runtime that is needed here: `timer_fired` is called with what follows in the key."""
 
     def now_ms(self) -> int: ...
@@ -66,7 +66,7 @@ class Maintenance:
 
     def __init__(
         self,
-        runtime: Timers,
+        runtime: MaintenanceHost,
         registry: TopicRegistry,
         directory: LogDirectory,
         workers: Workers,
