@@ -6,13 +6,11 @@ restart. There is one replica, so nothing is waited for but the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from coordinator.data.broker import Broker, ClientRequest
 from coordinator.topics.partition import Partition
 from coordinator.topics.refusal import Countdown, Refused
 from coordinator.topics.registry import TopicRegistry
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.messages.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartitionResult,
@@ -80,9 +78,7 @@ def _delete(
     registry.delete_records(partition, start, _on_deleted(partition, result, countdown))
 
 
-def _on_deleted(
-    partition: Partition, result: DeleteRecordsPartitionResult, countdown: Countdown
-) -> Callable[[ErrorCode], None]:
+def _on_deleted(partition: Partition, result: DeleteRecordsPartitionResult, countdown: Countdown) -> OnDone:
     def on_deleted(error: ErrorCode) -> None:
         result.error_code = error
         result.low_watermark = NOT_MOVED if error else partition.log_start_offset

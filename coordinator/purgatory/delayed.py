@@ -32,6 +32,14 @@ class TimerOwner(Protocol[K_contra]):
         """The deadline under `key` has come; the key is free again."""
 
 
+class DeadlineHost(Protocol):
+    """What has a clock and sets deadlines: the runtime, and what stands in for it."""
+
+    def now_ms(self) -> int: ...
+    def set_timer(self, owner: TimerOwner[K], key: K, deadline_ms: int | None) -> None:
+        """Have `owner.timer_fired(key)` called at `deadline_ms`, and at no time set before; None: never."""
+
+
 PURGE_INTERVAL: Final = 1000
 """Completed operations that may stay on watch lists before those are swept. Each is a dead request."""
 

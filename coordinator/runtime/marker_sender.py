@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from coordinator.effects import MarkersWanted
-from coordinator.purgatory.delayed import TimerOwner
-from protocol.errors import ErrorCode
+from coordinator.purgatory.delayed import DeadlineHost
+from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker
 
 log = structlog.get_logger("muster.transactions")
@@ -35,15 +35,8 @@ NEEDS_NONE: Final = frozenset(
 )
 """With these a partition is done."""
 
-Write = Callable[[Marker, str, int, Callable[[ErrorCode], None]], None]
+Write = Callable[[Marker, str, int, OnDone], None]
 """Writes a marker to one partition, and reports the outcome when it is durable."""
-
-
-class Timers(Protocol):
-    """What sets deadlines: `owner.timer_fired(key)` is called."""
-
-    def now_ms(self) -> int: ...
-    def set_timer(self, owner: TimerOwner[None], key: None, deadline_ms: int | None) -> None: ...
 
 
 LAST_EPOCH: Final = 2**31 - 1
@@ -73,7 +66,7 @@ class Attempt:
 class MarkerSender:
     """All methods run on the event-loop thread."""
 
-    def __init__(self, write: Write, timers: Timers, post: Callable[[Callable[[], None]], Any]) -> None:
+    def __init__(self, write: Write, timers: DeadlineHost, post: Callable[[Callable[[], None]], Any]) -> None:
         """`post` calls something in a later turn of the loop."""
         self._write = write
         self._timers = timers

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from coordinator.purgatory.delayed import TimerOwner
+from coordinator.purgatory.delayed import DeadlineHost
 from storage.files import StorageError
 
 log = structlog.get_logger("muster.disk")
@@ -29,15 +29,6 @@ class UnusableLog(Protocol):
 
     def try_again(self) -> None:
         """It may be of use now; it may fail and wait again."""
-
-
-class DeadlineHost(Protocol):
-    """What sets deadlines: `owner.timer_fired(key)` is called."""
-
-    def now_ms(self) -> int: ...
-    def set_timer(
-        self, owner: TimerOwner[UnusableLog | None], key: UnusableLog | None, deadline_ms: int | None
-    ) -> None: ...
 
 
 class Outages:

@@ -47,7 +47,7 @@ from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.log.durable_log import DurableLog
 from storage.log.log_states import ACTIVE as LOG_ACTIVE
-from storage.log.log_states import IllegalTransition
+from storage.log.log_states import NoSuchTransition
 
 log = structlog.get_logger("muster.shard")
 
@@ -418,6 +418,6 @@ class ShardRunner(Generic[S]):
         try:
             self.state = TRANSITIONS[self.state, trigger]
         except KeyError:
-            raise IllegalTransition(f"shard {self.partition}: {trigger} in {self.state}") from None
+            raise NoSuchTransition(f"shard {self.partition}: {trigger} in {self.state}") from None
         if self.state is not ACTIVE:
             self.shard = None

@@ -57,7 +57,7 @@ class Intervals:
 Task: TypeAlias = Callable[[], None]
 
 
-class MaintenanceTimers(Protocol):
+class MaintenanceHost(Protocol):
     """The runtime, as maintenance sees it: `owner.timer_fired(key)` is called, the key is the task."""
 
     def now_ms(self) -> int: ...
@@ -70,7 +70,7 @@ class Maintenance:
 
     def __init__(
         self,
-        runtime: MaintenanceTimers,
+        runtime: MaintenanceHost,
         registry: TopicRegistry,
         directory: LogDirectory,
         workers: Workers,

@@ -76,13 +76,13 @@ MAY_FAIL: Final = frozenset({ACTIVE, PAUSED, CLOSED})
 """Where news of a failure counts. In the other states it is known already."""
 
 
-class IllegalTransition(AssertionError):
+class NoSuchTransition(AssertionError):
     """A trigger that the table has no row for: a bug of ours."""
 
 
 def next_state(state: LogState, trigger: LogTrigger) -> LogState:
-    """Where `trigger` leads from `state`. Raises IllegalTransition."""
+    """Where `trigger` leads from `state`. Raises NoSuchTransition."""
     try:
         return TRANSITIONS[state, trigger]
     except KeyError:
-        raise IllegalTransition(f"{trigger} in {state}") from None
+        raise NoSuchTransition(f"{trigger} in {state}") from None

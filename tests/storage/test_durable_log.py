@@ -26,9 +26,9 @@ from storage.log.log_states import (
     RECOVERING,
     RECOVERING_FULL,
     TRANSITIONS,
-    IllegalTransition,
     LogState,
     LogTrigger,
+    NoSuchTransition,
     next_state,
 )
 from storage.log.partition_log import PartitionLog
@@ -81,7 +81,7 @@ WHERE_TO = {
 def test_every_state_knows_where_every_trigger_leads(state: LogState, trigger: LogTrigger) -> None:
     expected = WHERE_TO[state].get(trigger)
     if expected is None:
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(NoSuchTransition):
             next_state(state, trigger)
     else:
         assert next_state(state, trigger) is expected
