@@ -23,8 +23,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import DivergingEpoch, FetchAbortedTransaction, PartitionData
 from storage.files import StorageError
 from storage.log.file_range import FileRange
-from storage.log.read import WouldBlock, end_of
-from storage.log.reader import OffsetOutOfRange
+from storage.log.log_reader import OffsetOutOfRange
+from storage.log.segment_read import WouldBlock, end_of
 
 INLINE_FINDS: Final = 64
 """Partitions whose batches are looked up on the event loop per fetch, some 20 us each. The rest is a thread's."""

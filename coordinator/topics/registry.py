@@ -37,8 +37,8 @@ from coordinator.topics.workers import Workers
 from protocol.errors import ErrorCode, OnDone
 from storage.files import StorageError
 from storage.log.config import FlushPolicy
+from storage.log.log_reader import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
-from storage.log.reader import OffsetOutOfRange
 
 Deleted = Callable[[str, bytes], None]
 """Called with the name and the id of a topic that was deleted."""

@@ -24,8 +24,8 @@ from storage.files import Buffer, CorruptSegment, Files
 from storage.index.indexes import MAX_RELATIVE_OFFSET
 from storage.log.config import MAX_SEGMENT_BYTES
 from storage.log.partition_log import PartitionLog
-from storage.log.read import checked_batches, first_position
 from storage.log.segment import Segment, StagedBatch
+from storage.log.segment_read import checked_batches, first_position
 from storage.log.transaction_scan import SLICE_BYTES, Pace, TransactionScan, marker_kind, scan_transactions
 
 WRITE_BYTES: Final = 256 << 10  # Gathered before they are written, about.

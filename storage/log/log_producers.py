@@ -20,8 +20,8 @@ from protocol.records.batch import BATCH_OVERHEAD, LOG_OVERHEAD, NO_PRODUCER_ID,
 from storage.files import CorruptSegment, Files, StorageError
 from storage.index.indexes import CorruptIndex
 from storage.log.batch_walk import WINDOW_BYTES, Window, walk_headers
-from storage.log.read import WrongIndex, first_position
 from storage.log.segment import Segment
+from storage.log.segment_read import WrongIndex, first_position
 from storage.producers.producer_snapshot import (
     CorruptSnapshot,
     Entries,

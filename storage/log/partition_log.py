@@ -28,9 +28,9 @@ from storage.files import Files, StorageError
 from storage.log.config import LogConfig
 from storage.log.lifecycle import LifeTrigger, LogLife
 from storage.log.log_producers import LogProducers
+from storage.log.log_reader import LogReader, OffsetOutOfRange
 from storage.log.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
 from storage.log.partition_files import LeaderEpochs, read_leader_epochs
-from storage.log.reader import LogReader, OffsetOutOfRange
 from storage.log.recovery import Recovered, Recovery
 from storage.log.retention import below, expired
 from storage.log.sealed_segments import PartitionSeals, Sizes

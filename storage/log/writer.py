@@ -27,8 +27,8 @@ from storage.log.partition_files import (
     write_leader_epochs,
     write_partition_metadata,
 )
-from storage.log.read import seek
 from storage.log.segment import Segment, StagedBatch
+from storage.log.segment_read import seek
 from storage.log.segment_swap import announce, take_the_place
 
 

@@ -15,9 +15,9 @@ import pytest
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from storage.cleaning.compaction import LogChanged
 from storage.files import Files, StorageError
+from storage.log.log_reader import OffsetOutOfRange
 from storage.log.opening import Opening
 from storage.log.partition_log import PartitionLog
-from storage.log.reader import OffsetOutOfRange
 from storage.log.segment import Segment
 from storage.log.writer import LogWriter
 from tests.storage.cleaning import COMPACTED, clean, open_compacted, put, roll, table

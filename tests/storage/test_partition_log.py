@@ -14,9 +14,9 @@ from harness.doubles.faulty_files import FaultyFiles
 from protocol.records.batch import parse_header
 from storage.files import File, Files
 from storage.log.config import FlushPolicy, LogConfig
+from storage.log.log_reader import OffsetOutOfRange
 from storage.log.partition_log import Appended, BatchTooLarge
-from storage.log.read import WouldBlock
-from storage.log.reader import OffsetOutOfRange
+from storage.log.segment_read import WouldBlock
 from tests.storage.logs import NOW_MS, OS_SMALL, SMALL, all_spans, batch, fill, open_log, reopen, spans
 
 EVERYTHING = 1 << 30

@@ -18,7 +18,8 @@ from storage.files import Chunk
 from storage.log.batch_walk import WINDOW_BYTES
 from storage.log.file_range import FileRange
 from storage.log.lifecycle import Lifecycle
-from storage.log.read import (
+from storage.log.segment import Segment
+from storage.log.segment_read import (
     WouldBlock,
     WrongIndex,
     checked_batches,
@@ -28,7 +29,6 @@ from storage.log.read import (
     newest_record_of,
     repairing,
 )
-from storage.log.segment import Segment
 from storage.log.writer import LogWriter
 
 
