@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("coordinator", "muster", "protocol", "storage")
 ROOMS = (*PACKAGES, "harness", "tools", "bench", "tests", "docs")
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
-ABOUT_THE_CODE = ("design.md", "testing.md", "performance.md", "trace-of-a-commit.md")
+ABOUT_THE_CODE = ("design.md", "decisions.md", "names.md", "testing.md", "performance.md", "trace-of-a-commit.md")
 
 IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 PROSE = re.compile(r'""".*?"""|#[^"\'\n]*$', re.MULTILINE | re.DOTALL)
@@ -98,6 +98,21 @@ def test_what_a_page_says_that_a_class_has_it_has(page: Path) -> None:
 def test_identifiers_that_a_page_about_the_code_names_are_used_in_it(page: str) -> None:
     names = [name.removesuffix("()") for name in named(ROOT / "docs" / page)]
     assert [name for name in names if IDENTIFIER.fullmatch(name) and name not in identifiers()] == []
+
+
+WALKS = ("One JoinGroup, from the socket and back", "One commit, from the socket to the disk and back")
+STOPS_MAX = 12
+NAMED_IN_A_STOP = re.compile(f"(?:{ATTRIBUTE.pattern}|{IDENTIFIER.pattern})").fullmatch
+
+
+@pytest.mark.parametrize("heading", WALKS)
+def test_a_walk_has_few_stops_and_each_names_something_of_the_code(heading: str) -> None:
+    """That the names exist is held by the tests above."""
+    text = (ROOT / "docs" / "design.md").read_text()
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    stops = re.findall(r"^\d+\. .*(?:\n   .*)*", section, re.MULTILINE)
+    assert 8 <= len(stops) <= STOPS_MAX
+    assert [stop for stop in stops if not any(map(NAMED_IN_A_STOP, IN_BACKTICKS.findall(stop)))] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

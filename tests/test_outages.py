@@ -13,7 +13,7 @@ import pytest
 from coordinator.runtime.outages import Outages
 from storage.files import StorageError
 
-PROMISED_MS = 10_000  # docs/design.md: "tried again every ten seconds"
+PROMISED_MS = 10_000  # docs/decisions.md: "tried again every ten seconds"
 PROBE_MS = 1_000  # "one trial write a second"
 BEGIN_MS = 5_000
 NO_ROOM = StorageError("write", Path("file"), "no room", errno.ENOSPC)
