@@ -164,8 +164,3 @@ def test_methods_are_those_of_the_class_itself() -> None:
         "    class B:\n        def g(self): ...\n        def h(self): ...\n"
     )
     assert method_counts(ast.parse(text)) == {"A": 1, "B": 2}
-
-
-def test_a_bound_is_broken_by_what_is_above_it_and_above_what_it_is_allowed() -> None:
-    bound = Bound("", {"small": 10, "large": 11, "allowed": 12, "grown": 13}, 10)
-    assert bound.broken({"allowed": 12, "grown": 12, "small": 5}) == {"large": 11, "grown": 13}
