@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from protocol.records.batch import (
     BATCH_OVERHEAD,
@@ -88,7 +88,11 @@ class Record:
     timestamp_ms: int
     headers: Headers = ()
     offset: int = -1
-    count: ClassVar[int] = 1  # Number of records, as a run has it.
+
+    @property
+    def count(self) -> int:
+        """Number of records, as a run has it; as C a data class can have no class variable."""
+        return 1
 
     @property
     def size_bytes(self) -> int:
