@@ -19,7 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("coordinator", "muster", "protocol", "storage")
 ROOMS = (*PACKAGES, "harness", "tools", "bench", "tests", "docs")
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
-ABOUT_THE_CODE = ("design.md", "decisions.md", "names.md", "testing.md", "performance.md", "trace-of-a-commit.md")
+ABOUT_THE_CODE = (
+    "design.md",
+    "decisions.md",
+    "names.md",
+    "testing.md",
+    "performance.md",
+    "trace-of-a-commit.md",
+)
 
 IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 PROSE = re.compile(r'""".*?"""|#[^"\'\n]*$', re.MULTILINE | re.DOTALL)

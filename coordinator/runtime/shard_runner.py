@@ -161,7 +161,7 @@ class ShardRunner(Generic[S]):
             return
         self._current = pending
         self._handle(RequestReceived(request, context, self._host.wall_ms()))
-        unanswered, self._current = self._current, None
+        unanswered = self._take_current()
         if unanswered is not None:
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
@@ -170,6 +170,11 @@ class ShardRunner(Generic[S]):
         commit, _, reply_to, _ = event
         self._current = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
         self._handle(event)
+
+    def _take_current(self) -> PendingRequest | None:
+        """The request at hand, if it is unanswered."""
+        current, self._current = self._current, None
+        return current
 
     @property
     def may_write(self) -> bool:
@@ -230,13 +235,14 @@ class ShardRunner(Generic[S]):
             self._want_markers(self.durable_log.epoch, wanted)
         if then is None:
             return
-        if error:
-            self._finish(then, error)
-        else:
-            self.durable_log.when_durable(self.position, lambda outcome: self._finish(then, outcome))
 
-    def _finish(self, then: Any, error: ErrorCode) -> None:
-        self._handle(AppendFinished(then, error, self._host.wall_ms()))
+        def finish(outcome: ErrorCode) -> None:
+            self._handle(AppendFinished(then, outcome, self._host.wall_ms()))
+
+        if error:
+            finish(error)
+        else:
+            self.durable_log.when_durable(self.position, finish)
 
     def _want_markers(self, epoch: int, wanted: MarkersWanted) -> None:
         """Begin when all that was written so far is durable, however long that takes.
@@ -351,7 +357,7 @@ class ShardRunner(Generic[S]):
 
     def recover(self, answer: ErrorCode) -> None:
         """Answer what is parked, and have the log cut back and read again."""
-        current, self._current = self._current, None
+        current = self._take_current()
         if current is not None:
             self._fail_one(current, answer)
         self._fail_parked(answer)
