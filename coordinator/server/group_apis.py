@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import PreparedCommitReceived, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
 from coordinator.offsets.transactional_commit import VerifiedCommit, adds, verification_answer
-from coordinator.runtime.loop import Runtime
+from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.server.api_table import Handler
 from coordinator.server.pending import Pending
 from coordinator.server.prepared import Prepare, Prepared, template_of_commit
-from coordinator.server.splitting import SplitPlan, ask_all, context_of, first_error, reply, split
+from coordinator.server.splitting import SplitPlan, Turns, ask_all, context_of, first_error, reply, split
 from coordinator.shard.shard import Shard
 from coordinator.topics.names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
@@ -37,12 +37,31 @@ from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.topic_partition import TopicPartition
 
 
+class GroupRuntime(Turns, Protocol):
+    """The runtime, as these handlers see it."""
+
+    @property
+    def runners(self) -> Sequence[GroupRunner]:
+        """The runners of all shards of groups, in the order of their partitions."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The monotonic clock."""
+
+    @property
+    def wall_ms(self) -> Callable[[], int]:
+        """The time of day."""
+
+    def runner_for(self, group_id: str) -> GroupRunner:
+        """The runner of the shard that owns `group_id`."""
+
+
 class GroupApis:
     """Handlers for the API table; `runtime` has the shards."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: GroupRuntime,
         new_uuid: Callable[[], object] = uuid4,
         verifier: TransactionVerifier | None = None,
     ) -> None:
