@@ -126,7 +126,7 @@ class Worker:
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash: its client says goodbye to nobody."""
+        """SIGKILL, as a crash: its client leaves no group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(10)

@@ -138,8 +138,8 @@ class Group:
         """Every generation the coordinator stored, oldest first."""
         return chronicle.generations(self._observer, self.name)
 
-    def look_anew(self) -> None:
-        """To be called when the broker is back from a restart."""
+    def reconnect(self) -> None:
+        """Connect the observer again, once the broker is back from a restart."""
         self._observer.connect()
 
     def history(self) -> list[GroupEvent]:

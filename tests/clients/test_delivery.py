@@ -169,7 +169,7 @@ def test_workers_that_end_in_good_order_and_join_lose_and_repeat_nothing(
 def outcome(job: Job, record_property: Record) -> tuple[int, int]:
     """Run it; how many rows were lost, and how many were put out more often than once."""
     counts = job.run()
-    assert not counts.keys() - set(job.rows), "rows that nobody wrote"
+    assert not counts.keys() - set(job.rows), "rows that were never written"
     lost, repeated = ROWS - len(counts), sum(count > 1 for count in counts.values())
     how = "ended" if job.in_good_order else "killed"
     found = f"{ROWS} rows, {job.ended} workers {how}: {lost} lost, {repeated} repeated"

@@ -62,13 +62,13 @@ def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
     assert writes_are_refused(group, fillable)
     assert group.member_ids() == ids
     assert group.committed() == {}
-    assert writer.is_alive(), "the producer tries again, and is told nothing that is not so"
+    assert writer.is_alive(), "the producer tries again, and gets no false acknowledgement"
     fillable.make_room()
     writer.join(DEADLINE_S)
     group.await_everything_read(*members)
     group.await_everything_committed(*members)
     assert group.member_ids() == ids
-    assert len(group.generations()) == generations, "nobody had to join again"
+    assert len(group.generations()) == generations, "no member had to join again"
     group.stop(*members)
 
 

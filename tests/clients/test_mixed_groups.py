@@ -35,7 +35,7 @@ def share_a_topic(group: Group, families: tuple[str, ...]) -> None:
     group.await_shared(returned, *others)
     group.write()
     seen = group.await_everything_read(leaver, returned, *others)
-    # Nobody crashed and every share was committed before it was handed on: exactly once, here.
+    # No member crashed and every share was committed before it was handed on: exactly once, here.
     assert set(seen.values()) == {1}
     group.await_everything_committed(returned, *others)
     group.stop(returned, *others)

@@ -1,4 +1,4 @@
-"""An actor: a client that speaks the group APIs by hand and remembers what it was told.
+"""An actor: a client that speaks the group APIs by hand and remembers what it was answered.
 
 Every verb sends one request as this client would, with any field changed that a script names; verbs that
 begin with `send_` leave the answer to `Run.answer`, the others await it and expect `error` (default: none).

@@ -226,7 +226,7 @@ class Run:
         return None if answer is None else answer.body
 
     async def restarted(self) -> None:
-        """The broker is restarted, and everybody has to connect again."""
+        """Restart the broker; every actor has to connect again."""
         restarts = self._the_restart()
         self.close()
         await restarts.restarted()
@@ -263,7 +263,7 @@ class Run:
             connection.close()
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections of all actors."""
         for actor in list(self._connections):
             self.hang_up(actor)
 

@@ -49,7 +49,7 @@ class Outcome:
     def is_equal(self) -> bool:
         """All as the script says on either side, and no difference but wanted ones.
 
-        A script promises only what both sides keep: what is wanted to differ is told in the table alone.
+        A script promises only what both sides keep: what is wanted to differ stands in the table alone.
         """
         return not self.failures and not self.unexpected and not self.broken_promises
 

@@ -37,7 +37,7 @@ from tests.conformance.connection import Connection
 from tests.conformance.registry import Ending
 
 DELAY_S: Final = 2
-"""Of the first join phase where it is delayed: long enough to tell a delay from a slow moment of the machine."""
+"""The initial rebalance delay where there is one: longer than any slow moment of the machine."""
 BASE: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -129,8 +129,8 @@ class Target:
         """The software that runs there: a broker of Kafka's says it in its own log."""
         if self.kind == "muster":
             return "Muster, this checkout"
-        told = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
-        return f"Apache Kafka {told[1] if told else '(version unknown)'}"
+        found = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
+        return f"Apache Kafka {found[1] if found else '(version unknown)'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ async def _elected_again(connection: Connection, before: dict[int, int]) -> dict
 
 
 async def _transactions_ready(connection: Connection) -> None:
-    """As above for transactions; and nobody else is given producer id 0, which is also what stands for none."""
+    """Wait until the transaction coordinator answers, and use up producer id 0, which also stands for none."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         keys = FindCoordinatorRequest(key_type=CoordinatorType.TRANSACTION, coordinator_keys=PROBES)

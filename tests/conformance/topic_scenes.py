@@ -16,7 +16,7 @@ ADMIN: Final = "admin"
 EVENTUALLY_S: Final = 20.0
 POLL_S: Final = 0.05
 AT_MS: Final = 1_700_000_000_000
-"""When records are from: told in answers, so the same on both sides; topics must keep it."""
+"""The records' timestamp: it is in answers, so the same on both sides; topics must keep it."""
 
 
 def topic_name(run: Run, suffix: str = "t") -> str:

@@ -67,7 +67,7 @@ class Writer:
         return writer
 
     async def _ready(self) -> None:
-        """Wait until all partitions are led, which is a while after everybody knows of them."""
+        """Wait until all partitions are led, which is a while after the metadata shows them."""
         connection = await self.run.free_connection("observer")
         asked = DescribeProducersRequest(
             topics=[DescribeProducersTopicRequest(name=self.topic, partition_indexes=list(range(PARTITIONS)))]

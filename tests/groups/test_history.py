@@ -1,4 +1,4 @@
-"""Why a group changed, told in full: each cause there is, provoked, and its event compared as a whole."""
+"""Why a group changed: each cause there is, provoked, and its event compared as a whole."""
 
 from __future__ import annotations
 

@@ -125,13 +125,13 @@ def written(log_dir: Path) -> list[tuple[bytes, bytes | None]]:
 
 def story(entries: list[tuple[bytes, bytes | None]]) -> dict[str, list[TransactionLogValue]]:
     """By transactional id what was stored, without times and producer ids."""
-    told: dict[str, list[TransactionLogValue]] = {}
+    values: dict[str, list[TransactionLogValue]] = {}
     for entry in entries:
         record = decode_record(*entry)
         assert record is not None
         assert isinstance(record.value, TransactionLogValue)
-        told.setdefault(record.key.transactional_id, []).append(_timeless(record.value))
-    return told
+        values.setdefault(record.key.transactional_id, []).append(_timeless(record.value))
+    return values
 
 
 def _timeless(value: TransactionLogValue) -> TransactionLogValue:

@@ -133,9 +133,9 @@ def committed(client: WireClient) -> tuple[int, int, list[tuple[int, int]]]:
         isolation_level=1,
         topics=[FetchTopic(topic=TOPIC, partitions=[part])],
     )
-    told = client.ask(request, 11).responses[0].partitions[0]
-    aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or []]
-    return told.high_watermark, told.last_stable_offset, aborted
+    partition = client.ask(request, 11).responses[0].partitions[0]
+    aborted = [(each.producer_id, each.first_offset) for each in partition.aborted_transactions or []]
+    return partition.high_watermark, partition.last_stable_offset, aborted
 
 
 def known_to(log: PartitionLog) -> Rows:
@@ -196,7 +196,7 @@ def test_each_goes_on_with_what_the_other_left(java: None, tmp_path: Path) -> No
         assert read_by_us(log) == seen
         assert len(seen[2]) == 1
         go_on(log)
-        told, read = known_to(log), read_by_us(log)
+        known, read = known_to(log), read_by_us(log)
         log.close()
         assert len(read[2]) == 2
         shutil.rmtree(kafka.log_dir / PARTITION)
@@ -204,7 +204,7 @@ def test_each_goes_on_with_what_the_other_left(java: None, tmp_path: Path) -> No
         kafka.start()
         with WireClient(kafka.bootstrap) as client:
             until(lambda: committed(client)[0] == read[0])
-            assert described(client) == told
+            assert described(client) == known
             assert committed(client) == read
             plain = batch_of(9_000_000, 3, 1, transactional=False)
             assert [produce(client, plain), produce(client, plain)] == [0, 0]

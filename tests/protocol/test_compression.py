@@ -1,4 +1,4 @@
-"""The codecs: what is deflated inflates, bombs are refused within their bound, damage is told."""
+"""The codecs: what is deflated inflates, bombs are refused within their bound, damage is reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_bomb_is_refused_before_it_takes_room(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_stream_cut_anywhere_does_not_inflate(codec: Codec) -> None:
-    """Cut inside snappy's frame too: at a block's end it looks whole, and the record count tells then."""
+    """Cut inside snappy's frame too: at a block's end it looks whole, and the record count shows the cut then."""
     deflated = compress(codec, os.urandom(300) + b"muster" * 100)
     for length in range(1, len(deflated)):
         if codec is Codec.SNAPPY and length == len(XERIAL_HEADER):

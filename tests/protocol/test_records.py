@@ -53,7 +53,7 @@ def patched(batch: bytes | bytearray, layout: str, position: int, value: int) ->
 @given(st.lists(records, min_size=1, max_size=5), st.sampled_from(Codec), st.integers(0, 2**62))
 @settings(max_examples=200, deadline=None)
 def test_records_come_back_as_written(written: list[Record], codec: Codec, base_offset: int) -> None:
-    """All codecs; also: offsets count up from the base, and the header tells the range."""
+    """All codecs; also: offsets count up from the base, and the header has the range."""
     data = encode_batch(written, base_offset=base_offset, codec=codec)
     batch = read_batch(data, 0)
     assert batch is not None
@@ -173,7 +173,7 @@ def test_a_negative_count_is_not_sound(position: int, name: str) -> None:
     assert read_batch(patched(encode_batch(THREE), ">i", position, -1), 0) is None, name
 
 
-def test_a_header_of_another_format_is_told_apart() -> None:
+def test_a_header_of_another_format_is_recognized() -> None:
     data = encode_batch(THREE)
     data[16] = 1
     with pytest.raises(UnsupportedMagic):

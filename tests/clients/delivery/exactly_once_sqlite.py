@@ -79,7 +79,7 @@ class Worker:
         self.next_offsets.update(ends)
 
     def show_progress(self, has_moved: bool) -> None:
-        """Commit to the group as well: for whoever looks at its lag. Nobody reads it to decide anything."""
+        """Commit to the group as well, so that tools show its lag. Nothing is decided by this offset."""
         if has_moved:
             self.consumer.commit(asynchronous=True)
 

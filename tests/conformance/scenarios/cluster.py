@@ -114,7 +114,7 @@ async def a_plain_listener_shakes_no_hands(run: Run, version: int) -> None:
 
 
 @scenario("6 SaslAuthenticate on a plain listener", versions=SASL_AUTHENTICATE)
-async def a_plain_listener_lets_everybody_in(run: Run, version: int) -> None:
+async def a_plain_listener_lets_every_client_in(run: Run, version: int) -> None:
     for auth_bytes in (b"", b"\0alice\0secret", bytes(1000)):
         await ask(run, SaslAuthenticateRequest(auth_bytes=auth_bytes), version, f"{len(auth_bytes)} bytes")
 

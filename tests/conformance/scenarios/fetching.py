@@ -29,7 +29,7 @@ STABLE_ONLY: Final = range(7, 11)
 async def fetch_of_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     nothing = await alice.fetch(version, [(TOPIC, 0), (TOPIC, 7), (OTHER_TOPIC, -1)])
-    run.expect(all(each == (-1, "", 0) for each in told_by(nothing)), "-1, no metadata, no error")
+    run.expect(all(each == (-1, "", 0) for each in offsets_in(nothing)), "-1, no metadata, no error")
     await alice.fetch(version, [])
     await alice.fetch(version, [(TOPIC, 0)], "")
     await run.describe("Dead")
@@ -44,8 +44,8 @@ async def fetch_of_all_of_a_group_that_is_not_there(run: Run, version: int) -> N
     await run.describe("Dead")
 
 
-def told_by(reply: OffsetFetchResponse) -> list[tuple[int, str | None, int]]:
-    """Of each partition in the answer: offset, metadata, error."""
+def offsets_in(reply: OffsetFetchResponse) -> list[tuple[int, str | None, int]]:
+    """(offset, metadata, error code) of each partition in the answer."""
     older = [
         (p.committed_offset, p.metadata, p.error_code) for topic in reply.topics for p in topic.partitions
     ]
@@ -64,7 +64,7 @@ async def fetch_of_partitions_without_an_offset(run: Run, version: int) -> None:
     )
     unknown_id = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else 0
     right = {(42, "", 0), (-1, "", 0), (-1, "", unknown_id)}
-    run.expect(set(told_by(reply)) == right, f"only what was committed: {told_by(reply)}")
+    run.expect(set(offsets_in(reply)) == right, f"only what was committed: {offsets_in(reply)}")
 
 
 @scenario("O27", versions=FETCH)
@@ -91,7 +91,7 @@ async def fetch_of_all_there_is(run: Run, version: int) -> None:
 
 
 @scenario("O9", versions=FETCH, choices=STATES, thin=True)
-async def fetch_asks_nobody_who_they_are(run: Run, version: int, state: str) -> None:
+async def fetch_does_not_check_the_member(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     if state in ("Stable", "PreparingRebalance"):
         await made.alice.commit()

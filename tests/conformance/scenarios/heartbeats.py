@@ -91,7 +91,7 @@ async def heartbeat_of_a_static_member_in_every_state(run: Run, version: int, st
     await alice.heartbeat(version, BY_STATE[state], note="as it should be")
     await alice.heartbeat(version, BY_STATE[state], group_instance_id=None, note="by its id alone")
     await alice.heartbeat(version, fenced, member_id="some-id", note="not its id")
-    await alice.heartbeat(version, fenced, member_id=bob.member_id or "x", note="somebody else's id")
+    await alice.heartbeat(version, fenced, member_id=bob.member_id or "x", note="another member's id")
     await alice.heartbeat(version, fenced, member_id="some-id", generation_id=77, note="82 before 22")
     await alice.heartbeat(
         version, ErrorCode.UNKNOWN_MEMBER_ID, group_instance_id="unknown", note="unknown instance"
@@ -293,7 +293,7 @@ async def a_rejoin_without_a_rebalance_does_not_change_the_session_timeout(run: 
 
 
 @scenario("3.56", versions=JOIN)
-async def the_session_starts_anew_with_the_join_answer(run: Run, version: int) -> None:
+async def the_session_starts_again_with_the_join_answer(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 1_500
     await stable(run, alice, bob)

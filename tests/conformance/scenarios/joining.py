@@ -315,7 +315,7 @@ async def join_with_the_wrong_id_for_a_static_member(run: Run, version: int, sta
     fenced = ErrorCode.UNKNOWN_MEMBER_ID if is_empty else ErrorCode.FENCED_INSTANCE_ID
     await made.alice.join(version, fenced, member_id="some-id", note="not its id")
     await made.alice.join(
-        version, fenced, member_id=made.bob.member_id or "bobs-id", note="somebody else's id"
+        version, fenced, member_id=made.bob.member_id or "bobs-id", note="another member's id"
     )
     await made.alice.join(
         version, ErrorCode.UNKNOWN_MEMBER_ID, group_instance_id="unknown", note="its id, an unknown instance"
