@@ -89,7 +89,7 @@ def test_sizes_leaders_and_reassignments(fleet: Fleet, observer: Observer, tmp_p
 def test_a_replica_is_reassigned_to_where_it_is(
     fleet: Fleet, observer: Observer, broker: ServerProcess, tmp_path: Path
 ) -> None:
-    """With the directory named, so that the tool alters replicas' directories as well."""
+    """The plan names the directory, so that the tool alters replicas' directories as well."""
     topic, tool = observer.create_topic("stays", 1), "reassign.ReassignPartitionsCommand"
     asked = tmp_path / "reassign.json"
     move = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(broker.log_dir)]}

@@ -38,5 +38,5 @@ def test_what_a_member_keeps_is_never_revoked_from_it(family: str, fleet: Fleet,
 
 
 def owned_since(member: Worker, reported_before: int) -> list[set[str]]:
-    """What the member owned then, and after each change since."""
+    """The partitions that the member owned at report `reported_before`, and after each change since."""
     return [set(event["partitions"]) for event in member.of("owns")[reported_before - 1 :]]

@@ -73,7 +73,7 @@ def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
 
 
 def writes_are_refused(group: Group, daemon: FaultyDaemon) -> bool:
-    """With errors that clients take for passing ones, while what is known is served."""
+    """Whether writes get an error that clients retry, while known state is served."""
     produced = produce_request(batch(b"refused"), group.topic)
     with WireClient(daemon.bootstrap) as client:
         answer = client.ask(produced, PRODUCE_VERSION).responses[0].partition_responses[0]

@@ -95,7 +95,7 @@ class Writer:
 
 @dataclass
 class TransactionLoop:
-    """One run of it, on a broker that is its own."""
+    """One run of the transaction loop, on a broker of its own."""
 
     broker: ServerProcess
     log_dir: Path

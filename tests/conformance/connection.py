@@ -56,7 +56,7 @@ class Connection:
         )
 
     def send_frame(self, frame: bytes, key: int, version: int) -> asyncio.Task[Any]:
-        """As `send`, with a frame that may be one our codec would refuse to write."""
+        """Send `frame` as `send` does; it may be one that our codec refuses to write."""
         assert not self.is_busy
         self.is_busy = True
         self._writer.write(frame)

@@ -27,7 +27,7 @@ class Scene:
 
 
 def cast(run: Run, *names: str, static: bool = False) -> list[Actor]:
-    """Actors by name; static ones have an instance id."""
+    """The actors of these names; static ones have an instance id."""
     return [Actor(run, name, instance_id=f"{name}-instance" if static else None) for name in names]
 
 
@@ -47,7 +47,7 @@ async def completing(run: Run, *members: Actor, version: int = 9) -> None:
 
 
 async def stable(run: Run, *members: Actor, version: int = 9) -> None:
-    """As `completing`, and all members synced: each is assigned the bytes of its own name."""
+    """Bring `members` into one Stable generation: each is assigned the bytes of its own name."""
     await completing(run, *members, version=version)
     await all_sync(run, *members)
 

@@ -21,15 +21,15 @@ from tests.conformance.scenarios.administration import LYING
 ROWS_MAX: Final = 10
 
 Value = Plain | Callable[[Any], bool]
-"""What a side says: just this, or what the call is true of."""
+"""A value that a side gives: this one, or any for which the call is true."""
 Offer = tuple[str, Value]
 """A member's id, and its metadata for the chosen protocol."""
 Fields = dict[str, tuple[Value, Value]]
-"""By path ("*" stands for any text): what Kafka says, and what Muster says."""
+"""What Kafka says and what Muster says, by path ("*" stands for any text)."""
 
 
 Steps = dict[str, Fields]
-"""By step ("*" stands for any text)."""
+"""The fields that differ, by step ("*" stands for any text)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Wanted:
     def _uses(
         self, case: str, difference: Difference, change: tuple[str, Any, Any]
     ) -> Iterator[tuple[str, str, str]]:
-        """Which of our fields `change` is."""
+        """The field of this row that `change` is."""
         path, kafka, muster = change
         for scenario, step, wanted_path, (of_kafka, of_muster) in self._fields():
             if (
@@ -93,7 +93,7 @@ def _says(wanted: Value, got: Plain) -> bool:
 
 
 def either(one: Value, other: Value) -> Callable[[Any], bool]:
-    """One thing in some versions, another in others."""
+    """Match one value in some versions, another in others."""
     return lambda got: _says(one, got) or _says(other, got)
 
 

@@ -99,7 +99,7 @@ class Writer:
         )
 
     async def ask(self, request: ProduceRequest, version: int, note: str) -> list[PartitionProduceResponse]:
-        """The answers by partition. In the transcript stands what software may rely on: no words for people."""
+        """Ask; return the answers by partition. The transcript has what software may rely on, no messages."""
         asked = await self.run.send("writer", request, version, note)
         reply = await asked.reply
         answers: list[PartitionProduceResponse] = []

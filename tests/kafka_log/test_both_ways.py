@@ -88,7 +88,7 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
 
 @pytest.fixture(scope="module")
 def by_muster(muster: MusterDaemon) -> Written:
-    """Asked for after the tests that need it alive."""
+    """What Muster wrote. This ends the daemon, so tests that need it alive come before."""
     written = Written(
         muster.log_dir, made.report(muster.bootstrap, CLASSIC_GROUPS), made.listed(muster.bootstrap)
     )
@@ -120,7 +120,7 @@ def test_muster_loads_what_kafka_wrote(by_kafka: Written, tmp_path: Path) -> Non
 
 
 def test_kafka_wrote_every_type_that_its_groups_have(by_kafka: Written) -> None:
-    """Or the test above would show less than it says. Left are a type that 4.3 only deletes, the oldest
+    """The test above rests on every type being there. Left out are a type that 4.3 only deletes, the oldest
     form of a commit, and the targets of a streams group, which come with its first task."""
     types = set(others_in(by_kafka.log_dir))
     assert {name.partition("Group")[0] for name in types} == {"Consumer", "Share", "Streams"}
@@ -280,7 +280,7 @@ def dumped(log_dir: Path) -> str:
 
 
 def test_inspect_decodes_records_of_all_kinds_as_kafka_does(by_kafka: Written) -> None:
-    """Field by field, but for what Kafka leaves out because it is the default."""
+    """Records are equal field by field, but for what Kafka leaves out because it is the default."""
     shown = re.findall(r" key: (\{.*?\}) payload: (.*)$", dumped(by_kafka.log_dir), re.MULTILINE)
     theirs = [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in shown]
     theirs = [pair for pair in theirs if pair[0]["type"] not in ("0", "1", "2")]
@@ -295,7 +295,7 @@ def test_inspect_decodes_records_of_all_kinds_as_kafka_does(by_kafka: Written) -
 
 
 def assert_same(ours: Any, theirs: Any, where: str) -> None:
-    """Equal, but for names in snake_case and defaults that Kafka does not show."""
+    """Assert equality but for names in snake_case and defaults that Kafka does not show."""
     if isinstance(ours, dict):
         names = {re.sub("_([a-z])", lambda found: found[1].upper(), name): name for name in ours}
         assert theirs.keys() <= names.keys(), where
@@ -370,7 +370,7 @@ def test_kafka_takes_an_import_through_the_wire(second_life: KafkaBroker, tmp_pa
 def test_what_kafka_leaves_when_it_is_killed_is_readable(
     second_life: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Last, as it ends Kafka: its indexes are then full of zeros that it allotted ahead, and nothing is closed."""
+    """Killed, Kafka leaves indexes full of zeros allotted ahead, and nothing closed. It has to come last."""
     second_life.kill()
     assert run(["log", "verify", str(second_life.log_dir)]) == 0
     capsys.readouterr()

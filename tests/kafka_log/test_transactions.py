@@ -34,7 +34,7 @@ CONFIG = LogConfig()
 pytestmark = [pytest.mark.xdist_group("kafka log"), pytest.mark.timeout(300)]
 
 Rows = dict[int, tuple[int, int, int, int, int]]
-"""By producer: epoch, last sequence, last timestamp, coordinator epoch, first offset of the open transaction."""
+"""Rows by producer: epoch, last sequence, last timestamp, coordinator epoch, first offset of what is open."""
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -159,7 +159,7 @@ def read_by_us(log: PartitionLog) -> tuple[int, int | None, list[tuple[int, int]
 
 
 def opened(directory: Path) -> PartitionLog:
-    """As a start after a clean stop does it; nothing but the snapshot is read."""
+    """The log opened as after a clean stop: nothing but the snapshot is read."""
     end_offset = max(snapshot_offsets(path.name for path in directory.iterdir()))
     log = PartitionLog.open(directory, CONFIG, Files(), recovery_point=end_offset, shut_down_cleanly=True)
     found = log.producers.read(int(time.time() * 1000))

@@ -46,7 +46,7 @@ class Worker:
         self.group = consumer.consumer_group_metadata()
 
     def transact(self, messages: list[Message]) -> None:
-        """All results of a batch and the offsets behind it, or nothing, and the batch is read again.
+        """Commit all results of a batch and the offsets behind it, or nothing, and read the batch again.
 
         Raises KafkaException where this worker can do no more: it was fenced, or the broker is away for long. It
         ends then, and its supervisor starts it again.
@@ -76,7 +76,7 @@ class Worker:
                     raise
 
     def rewind(self) -> None:
-        """Back to what is committed, in every partition that we have."""
+        """Seek to the committed offset in every partition that this worker owns."""
         for partition in self.consumer.committed(self.consumer.assignment(), OUTAGE_S):
             if partition.offset < 0:
                 partition.offset = OFFSET_BEGINNING
@@ -89,7 +89,7 @@ def next_offsets(messages: list[Message]) -> list[TopicPartition]:
 
 
 def end_of(message: Message) -> tuple[tuple[str, int], int]:
-    """Its partition, and the offset behind it."""
+    """The message's partition, and the offset behind it."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     if topic is None or partition is None or offset is None:
         raise AssertionError("only an error may lack them")

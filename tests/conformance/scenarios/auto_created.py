@@ -24,7 +24,7 @@ CREATION_FLAG_SINCE = 4
 
 
 def tidy(reply: Any) -> None:
-    """Each cluster has an id of its own."""
+    """Mask the cluster's id, which each cluster has of its own."""
     reply.cluster_id = "an id" if reply.cluster_id else reply.cluster_id
 
 

@@ -32,7 +32,7 @@ STATIC_COMMIT: Final = range(STATIC_COMMIT_SINCE, 11)
 
 
 def claiming(member_id: str, generation_id: int) -> dict[str, Any]:
-    """Who a commit says it is from."""
+    """The fields of a commit that name its member."""
     return {"member_id": member_id, "generation_id_or_member_epoch": generation_id}
 
 

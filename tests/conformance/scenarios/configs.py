@@ -43,7 +43,7 @@ def incremental(
 
 
 def replaced(kind: int, name: str, **values: str | None) -> AlterConfigsRequest:
-    """Option names with '_' for '.'."""
+    """An AlterConfigs; option names are written with '_' for '.'."""
     configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()]
     return AlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)]
@@ -155,7 +155,7 @@ async def settings_that_cannot_be_altered(run: Run, version: int) -> None:
 
 @scenario("6 IncrementalAlterConfigs: of the broker", versions=INCREMENTAL)
 async def the_brokers_settings_are_altered(run: Run, version: int) -> None:
-    """Only checked, but for those that are refused."""
+    """The changes are only validated, but for those that are refused."""
     for name in ("1", ""):
         for key, value in (
             ("log.retention.ms", "777"),

@@ -126,7 +126,7 @@ async def all_members_leave_during_the_delay(run: Run, version: int) -> None:
 
 @scenario("3.14", "3.4", on=DELAYED)
 async def a_pending_id_that_times_out_during_the_delay(run: Run) -> None:
-    """It ends the delay, unlike one that leaves."""
+    """An id that times out ends the delay, unlike one that leaves."""
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 200
     await alice.get_id()

@@ -53,7 +53,7 @@ class Reader:
         return made
 
     async def make_again(self, name: str) -> None:
-        """One topic; returns when all its partitions are read from, which is later than the metadata says."""
+        """Make one topic; return when all its partitions can be read, which is later than the metadata says."""
         self.run.topic_ids[name] = await make_topic(self.run, name)
         connection = await self.run.free_connection("admin")
         by_name = Reader(self.run, 12).request([(name, index, 0) for index in range(3)])
@@ -84,7 +84,7 @@ class Reader:
         asked: dict[str, Any] | None = None,
         **changed: Any,
     ) -> FetchRequest:
-        """Each partition a topic entry of its own, so that their order is what was written here."""
+        """A Fetch with a topic entry for each partition, so that their order is what was written here."""
         topics = [
             FetchTopic(
                 **self._named(topic),
@@ -121,7 +121,7 @@ class Reader:
         note: str = "",
         **given: Any,
     ) -> tuple[FetchResponse, int]:
-        """The answer, in the transcript, and the session's id as the broker knows it."""
+        """Fetch; return the answer, which is in the transcript, and the session's id as the broker knows it."""
         sent = await self.run.send("reader", self.request(wanted, session, **given), self.version, note)
         reply = await self.run.answer(sent)
         if not isinstance(reply, FetchResponse):
@@ -220,7 +220,7 @@ async def a_session_keeps_to_names_or_to_ids(run: Run, version: int) -> None:
 
 @scenario("F session: turns", versions=SESSIONS)
 async def partitions_take_turns(run: Run, version: int) -> None:
-    """With room for one, who has given records goes to the end."""
+    """With room for one partition, the one that has given records goes to the end."""
     reader = Reader(run, version)
     (topic,) = await reader.make("a")
     for partition in range(3):

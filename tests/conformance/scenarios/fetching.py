@@ -107,7 +107,7 @@ async def fetch_does_not_check_the_member(run: Run, version: int, state: str) ->
 
 @scenario("O10", versions=GROUPS)
 async def fetch_of_several_groups(run: Run, version: int) -> None:
-    """Named so that they lie on several partitions."""
+    """The groups are named so that they lie on several partitions."""
     groups = [f"{run.group}/{number}" for number in range(8)]
     (alice,) = cast(run, "alice")
     for number, group in enumerate(groups[:6]):
@@ -162,7 +162,7 @@ async def stable_offsets_are_those_without_a_transaction(run: Run, version: int)
 
 @scenario("O12", "O23", "O11")
 async def offsets_of_a_topic_that_is_made_again(run: Run) -> None:
-    """They go with the topic, and the new topic of the name has none."""
+    """Offsets go with their topic, and the new topic of the name has none."""
     (alice,) = cast(run, "alice")
     name = run.group.replace("/", "-")
     old_id = await make_topic(run, name)
@@ -201,7 +201,7 @@ async def make_topic(run: Run, name: str) -> bytes:
 
 
 async def until_gone(run: Run, name: str, reader: Actor) -> None:
-    """Until no offset of the topic is left, which is a while after the topic itself went."""
+    """Wait until no offset of the topic is left, which is a while after the topic itself went."""
     connection = await run.free_connection("observer")
     for _ in range(200):
         request = reader.fetch_request(9, None)

@@ -65,7 +65,7 @@ async def heartbeat_in_every_state(run: Run, version: int, state: str) -> None:
 
 @scenario("2.2 state Heartbeat/PreparingRebalance", "2.2 Heartbeat: wrong generation", versions=HEARTBEAT)
 async def a_rebalance_shows_in_heartbeats(run: Run, version: int) -> None:
-    """As 27 as long as there is time to rejoin; as 22 only to who is a member still and missed it."""
+    """Heartbeats answer 27 while there is time to rejoin, 22 only to one that missed it and is still a member."""
     alice, bob = cast(run, "alice", "bob", static=True)
     bob.rebalance_timeout_ms = alice.rebalance_timeout_ms = 700
     await stable(run, alice, bob)
@@ -147,7 +147,7 @@ async def a_member_expires_while_completing(run: Run) -> None:
 
 @scenario("3.53", versions=HEARTBEAT)
 async def heartbeats_between_join_and_sync(run: Run, version: int) -> None:
-    """Answered 0 to leader and followers, whether their SyncGroup is still to come or parked."""
+    """Leader and followers are answered 0, whether their SyncGroup is still to come or parked."""
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
     for who in (alice, bob):

@@ -47,7 +47,7 @@ UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def offers(*names: str, metadata: bytes = b"m") -> list[JoinGroupRequestProtocol]:
-    """What a JoinGroup may name."""
+    """Protocols of a JoinGroup with these names."""
     return [JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names]
 
 
@@ -91,7 +91,7 @@ async def join_with_negative_timeouts(run: Run, version: int) -> None:
 
 @scenario("bad input JoinGroup: negative timeouts", versions=JOIN)
 async def join_with_timeouts_that_make_no_sense_together(run: Run, version: int) -> None:
-    """A session longer than there is time to rejoin; the longest there may be."""
+    """The longest session timeout is refused; the longest rebalance timeout is taken."""
     (alice,) = cast(run, "alice")
     await alice.get_id(version)
     await alice.join(version, BAD_TIMEOUT, session_timeout_ms=2**31 - 1)

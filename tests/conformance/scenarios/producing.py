@@ -83,7 +83,7 @@ REFUSED: Final = {
 
 @scenario("P Produce: refused", versions=PRODUCE, choices=REFUSED, thin=True)
 async def produce_what_is_not(run: Run, version: int, what: str) -> None:
-    """The answer, and that the log is as it was."""
+    """A refused batch leaves the log as it was: a sound one goes behind it, and both are looked for."""
     writer = await Writer.begin(run)
     records, error = REFUSED[what]
     await writer.write(records, error, version=version, note=what)

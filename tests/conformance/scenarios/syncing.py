@@ -266,7 +266,7 @@ async def old_versions_are_not_asked_for_the_protocol(run: Run, version: int) ->
 
 @scenario("bad input SyncGroup: 10 MB", "3.87", versions=SYNC)
 async def sync_with_an_assignment_of_ten_megabytes(run: Run, version: int) -> None:
-    """It fits no record: the error of 3.87."""
+    """The assignment fits no record: the error of 3.87."""
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
     bobs = await bob.send_sync(version)

@@ -174,7 +174,7 @@ async def topics_are_deleted(run: Run, version: int) -> None:
 
 @scenario("6 a topic made again")
 async def a_topic_made_again_is_another(run: Run) -> None:
-    """Who asks by the old id learns that it is gone."""
+    """A request with the old id is answered that the topic is gone."""
     name = await make_topic(run)
     await produce(run, name, batch(b"old", at_ms=AT_MS))
 

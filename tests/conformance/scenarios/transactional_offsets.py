@@ -69,7 +69,7 @@ class Committer(Producer):
         metadata: str | None = "",
         **changed: Any,
     ) -> None:
-        """`errors` are those of all partitions in the answer's order; one number stands for each of them."""
+        """Commit; `errors` are expected of the partitions in the answer's order, one number of each of them."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (topic, index), offset in ({(TOPIC, 0): 42} if offsets is None else offsets).items():
             committed = TxnOffsetCommitRequestPartition(
@@ -308,7 +308,7 @@ async def what_does_not_exist_is_refused_by_itself(run: Run, version: int) -> No
 
 @scenario("2.3 TxnOffsetCommit: transaction", versions=TXN_COMMIT, **VERIFIED)
 async def producers_that_may_not(run: Run, version: int) -> None:
-    """Not begun, not added, fenced, unknown; then one that has ended."""
+    """Commits of producers not begun, not added, fenced, unknown; then one whose transaction has ended."""
     alice, producer = reader(run), Committer(run)
     await producer.commit(version, errors=None, note="an unknown member id")
     await producer.commit(

@@ -290,7 +290,7 @@ async def a_classic_producer_ends_its_transaction(run: Run, version: int, outcom
 
 @scenario("transactions EndTxn: every state", versions=range(5, 6), choices=OUTCOMES)
 async def a_producer_of_v2_ends_its_transaction(run: Run, version: int, outcome: str) -> None:
-    """With the present epoch, which is about the next transaction, and again with the one before."""
+    """EndTxn has the present epoch, which is of the next transaction, and again the one before."""
     state, _, word = outcome.partition("/")
     producer, commits = Producer(run), word == "commit"
     await producer.bring_to(state, version)
@@ -306,7 +306,7 @@ async def a_producer_of_v2_ends_its_transaction(run: Run, version: int, outcome:
 
 @scenario("transactions EndTxn: repeated", versions=range(5, 6), choices=OUTCOMES)
 async def a_producer_of_v2_repeats_itself(run: Run, version: int, outcome: str) -> None:
-    """With the epoch before the present one, from every state."""
+    """EndTxn has the epoch before the present one, from every state."""
     state, _, word = outcome.partition("/")
     producer, commits = Producer(run), word == "commit"
     await producer.bring_to(state, version)
