@@ -60,7 +60,7 @@ INTERPRETED = {
 
 
 def compiled() -> list[object]:
-    from mypyc.build import mypycify  # Only here: whoever builds pure Python need not have it.
+    from mypyc.build import mypycify  # Only here: a pure Python build does without it.
 
     files = sorted({path for pattern in COMPILED for path in glob(pattern)} - INTERPRETED)
     return list(mypycify(files, opt_level="2", debug_level="0"))

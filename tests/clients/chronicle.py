@@ -28,14 +28,14 @@ HISTORY_DEADLINE_S = 20
 
 @dataclass(frozen=True)
 class Generation:
-    """One as it was stored: each member's partitions, as "topic-0"."""
+    """A generation as it was stored: each member's partitions, as "topic-0"."""
 
     number: int
     shares: dict[str, frozenset[str]]
 
 
 def generations(observer: Observer, group: str) -> list[Generation]:
-    """Every one that was stored with members, oldest first; again for each static member replaced."""
+    """Every generation stored with members, oldest first; again for each static member replaced."""
     partition = partition_for(group, observer.partition_count(OFFSETS_TOPIC))
     values = _group_metadata(observer.read(OFFSETS_TOPIC, partition), group)
     return [Generation(value.generation, _shares(value)) for value in values if value.members]

@@ -36,13 +36,13 @@ class CommittedView:
         self._consumer.assign(self._partitions)
 
     def values(self) -> list[str]:
-        """The values of all records that can be had now, repeats kept."""
+        """The values of all records that can be read now, repeats kept."""
         while self._take(self._consumer.consume(1000, 0.1)):
             pass
         return [value_of(record).decode() for records in self.records.values() for record in records]
 
     def read_to_the_end(self) -> list[str]:
-        """As `values`, when no transaction is open any more: all that there is."""
+        """Wait until no transaction is open, read to the ends, and return `values`."""
         ends = wait_until(self._settled_ends, f"{self._partitions[0].topic} without transactions", SETTLED_S)
         wait_until(lambda: self._has_read(ends), f"read up to {ends}", TIMEOUT_S)
         return self.values()
@@ -55,7 +55,7 @@ class CommittedView:
         self._consumer.close()
 
     def _take(self, messages: Iterable[Message]) -> int:
-        """Keep the records; how many there were. Raises KafkaException for any error but an end."""
+        """Keep the records and return their number. Raises KafkaException for any error but an end."""
         count = 0
         for message in messages:
             error = message.error()
@@ -73,7 +73,7 @@ class CommittedView:
         return all(self._read_up_to[partition] >= end for partition, end in ends.items())
 
     def _settled_ends(self) -> dict[int, int] | None:
-        """Where each partition ends, once the last stable offsets are there as well; None before."""
+        """The end of each partition once its last stable offset has come there; None before."""
         ends = self._ends(IsolationLevel.READ_COMMITTED)
         return ends if ends == self._ends(IsolationLevel.READ_UNCOMMITTED) else None
 

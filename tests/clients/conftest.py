@@ -19,7 +19,7 @@ from tests.clients.fleet import FAMILIES, Fleet
 
 # The delay lets members that start together join together, yet a test with one member does not wait seconds.
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "auto.create.topics.enable": "false"}
-# For tests that kill members: who is dead is known soon, and so is a transaction that nobody will end.
+# For tests that kill members: a dead member expires soon, and so does a transaction that no producer will end.
 QUICK = {
     **SETTINGS,
     "group.initial.rebalance.delay.ms": "200",

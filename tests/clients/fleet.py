@@ -83,13 +83,13 @@ class Worker:
         return self.events
 
     def stop(self, deadline_s: float = DEADLINE_S) -> list[Event]:
-        """Ask it to close its client in good order; wait for that."""
+        """Ask the process to close its client in good order; wait for that."""
         self.request_stop()
         return self.finish(deadline_s)
 
     @property
     def status(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """The process's exit status; None while it runs."""
         return self._process.poll()
 
     @property
@@ -104,7 +104,7 @@ class Worker:
         return "\n".join(event["text"] for event in self.of("printed"))
 
     def write(self, *lines: str) -> None:
-        """Write lines to its stdin and close that."""
+        """Write lines to the process's stdin and close it."""
         self._write(*lines)
         self.request_stop()
 
@@ -120,13 +120,13 @@ class Worker:
         return status
 
     def request_stop(self) -> None:
-        """Close its stdin, which asks it to end; does not wait."""
+        """Close the process's stdin, which asks it to end; does not wait."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash: its client says goodbye to nobody."""
+        """SIGKILL, as a crash: its client leaves no group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(10)

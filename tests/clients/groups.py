@@ -110,7 +110,7 @@ class Group:
     def await_everything_committed(self, *members: Worker) -> None:
         """Wait until the committed offset of every partition is its log's end."""
         ends = self._observer.log_ends(self.topic, self._partitions)
-        ends = {partition: end for partition, end in ends.items() if end}  # Of nothing there is no commit.
+        ends = {partition: end for partition, end in ends.items() if end}  # An empty partition has no commit.
         _wait(lambda: self.committed() == ends, f"commits at the ends {ends}", members)
 
     def committed(self) -> dict[int, int]:
@@ -138,8 +138,8 @@ class Group:
         """Every generation the coordinator stored, oldest first."""
         return chronicle.generations(self._observer, self.name)
 
-    def look_anew(self) -> None:
-        """To be called when the broker is back from a restart."""
+    def reconnect(self) -> None:
+        """Connect the observer again, once the broker is back from a restart."""
         self._observer.connect()
 
     def history(self) -> list[GroupEvent]:

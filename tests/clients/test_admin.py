@@ -44,7 +44,7 @@ def test_every_admin_call_of_the_java_client_works(fleet: Fleet, observer: Obser
 
 
 def walk_admin(family: str, fleet: Fleet, observer: Observer) -> None:
-    """One group has a live member, one has a committed offset and nobody in it."""
+    """One group has a live member, one has a committed offset and no members."""
     topic, live, empty = observer.create_topic("admin", 2), unique("live"), unique("empty")
     base_ms = int(time.time() * 1000) - 3_600_000
     observer.write(topic, map(str, range(RECORDS)), 0, base_ms)

@@ -42,18 +42,18 @@ def test_configs_of_a_topic(fleet: Fleet, observer: Observer) -> None:
 
 
 def test_configs_of_the_broker(fleet: Fleet) -> None:
-    everybody = ("--entity-type", "brokers", "--entity-default")
+    all_brokers = ("--entity-type", "brokers", "--entity-default")
     key = "log.cleaner.delete.retention.ms"
-    altered(fleet, *everybody, "--add-config", f"{key}=77777777")
-    assert described(fleet, *everybody)[key] == "77777777"
-    altered(fleet, *everybody, "--delete-config", key)
-    assert key not in described(fleet, *everybody)
-    refused = fleet.start_tool(CONFIGS, "--alter", *everybody, "--add-config", "num.partitions=7")
+    altered(fleet, *all_brokers, "--add-config", f"{key}=77777777")
+    assert described(fleet, *all_brokers)[key] == "77777777"
+    altered(fleet, *all_brokers, "--delete-config", key)
+    assert key not in described(fleet, *all_brokers)
+    refused = fleet.start_tool(CONFIGS, "--alter", *all_brokers, "--add-config", "num.partitions=7")
     words = "Cannot update these configs dynamically: [num.partitions]"
     refused.wait_for(lambda: words in refused.story() + refused.text, "refusal", may_end=True)
 
 
-def test_records_are_deleted_and_offsets_told(fleet: Fleet, observer: Observer, tmp_path: Path) -> None:
+def test_records_are_deleted_and_offsets_listed(fleet: Fleet, observer: Observer, tmp_path: Path) -> None:
     topic = observer.create_topic("emptied", 2)
     observer.write(topic, map(str, range(RECORDS)), 0, base_ms=1_700_000_000_000)
     asked = tmp_path / "delete.json"
@@ -62,22 +62,22 @@ def test_records_are_deleted_and_offsets_told(fleet: Fleet, observer: Observer, 
     )
     assert "low_watermark: 4" in fleet.run_tool("DeleteRecordsCommand", "--offset-json-file", str(asked))
 
-    def told(moment: str) -> list[str]:
+    def listed(moment: str) -> list[str]:
         return fleet.run_tool(OFFSETS, "--topic", topic, "--time", moment).splitlines()
 
-    assert told("earliest") == [f"{topic}:0:4", f"{topic}:1:0"]
-    assert told("latest") == [f"{topic}:0:{RECORDS}", f"{topic}:1:0"]
-    assert told("max-timestamp") == [f"{topic}:0:{RECORDS - 1}"]
-    assert told("earliest-local") == told("earliest")
-    assert told("latest-tiered") == []
-    assert told("1700000006500") == [f"{topic}:0:7"]
+    assert listed("earliest") == [f"{topic}:0:4", f"{topic}:1:0"]
+    assert listed("latest") == [f"{topic}:0:{RECORDS}", f"{topic}:1:0"]
+    assert listed("max-timestamp") == [f"{topic}:0:{RECORDS - 1}"]
+    assert listed("earliest-local") == listed("earliest")
+    assert listed("latest-tiered") == []
+    assert listed("1700000006500") == [f"{topic}:0:7"]
 
 
 def test_sizes_leaders_and_reassignments(fleet: Fleet, observer: Observer, tmp_path: Path) -> None:
     topic = observer.create_topic("sized", 1)
     observer.write(topic, ["x" * 1000], 0)
-    told = fleet.run_tool("LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1]
-    ((directory,),) = (broker["logDirs"] for broker in json.loads(told)["brokers"])
+    described_dirs = fleet.run_tool("LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1]
+    ((directory,),) = (broker["logDirs"] for broker in json.loads(described_dirs)["brokers"])
     (partition,) = directory["partitions"]
     assert partition["partition"] == f"{topic}-0"
     assert partition["size"] > 1000
@@ -89,7 +89,7 @@ def test_sizes_leaders_and_reassignments(fleet: Fleet, observer: Observer, tmp_p
 def test_a_replica_is_reassigned_to_where_it_is(
     fleet: Fleet, observer: Observer, broker: ServerProcess, tmp_path: Path
 ) -> None:
-    """With the directory named, so that the tool alters replicas' directories as well."""
+    """The plan names the directory, so that the tool alters replicas' directories as well."""
     topic, tool = observer.create_topic("stays", 1), "reassign.ReassignPartitionsCommand"
     asked = tmp_path / "reassign.json"
     move = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(broker.log_dir)]}

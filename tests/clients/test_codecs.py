@@ -49,7 +49,7 @@ def test_a_python_library_reads_what_java_wrote(reader: str, by_java: Written, f
     read_everything(reader, by_java, fleet)
 
 
-def test_java_reads_what_everybody_wrote(by_python: Written, by_java: Written, fleet: Fleet) -> None:
+def test_java_reads_what_every_family_wrote(by_python: Written, by_java: Written, fleet: Fleet) -> None:
     read_everything("java", {**by_python, **by_java}, fleet)
 
 

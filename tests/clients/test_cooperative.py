@@ -21,13 +21,13 @@ def test_what_a_member_keeps_is_never_revoked_from_it(family: str, fleet: Fleet,
     staying = [group.start(family, **config) for _ in range(2)]
     group.await_shared(*staying)
     generations_before = group.generations()[-1].number
-    told_before = {member: len(member.of("owns")) for member in staying}
+    reported_before = {member: len(member.of("owns")) for member in staying}
     with group.steady_writer():
         joiner = group.start(family, **config)
         group.await_shared(*staying, joiner)
         joiner.wait_for(lambda: values_seen(joiner), "the joiner reads")
     for member in staying:
-        owned = owned_since(member, told_before[member])
+        owned = owned_since(member, reported_before[member])
         assert all(owned[-1] <= share for share in owned), member.story()
     generations = group.generations()
     assert generations[-1].number >= generations_before + 2
@@ -37,6 +37,6 @@ def test_what_a_member_keeps_is_never_revoked_from_it(family: str, fleet: Fleet,
     group.stop(*staying, joiner)
 
 
-def owned_since(member: Worker, told_before: int) -> list[set[str]]:
-    """What the member owned then, and after each change since."""
-    return [set(event["partitions"]) for event in member.of("owns")[told_before - 1 :]]
+def owned_since(member: Worker, reported_before: int) -> list[set[str]]:
+    """The partitions that the member owned at report `reported_before`, and after each change since."""
+    return [set(event["partitions"]) for event in member.of("owns")[reported_before - 1 :]]

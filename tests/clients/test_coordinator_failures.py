@@ -18,7 +18,7 @@ LEFT_MS = (
 )
 SLEEP_S = 8
 REBALANCING = "PREPARING_REBALANCING"
-# librdkafka gives up a session that was not answered for its length, and joins as somebody new. The others keep
+# librdkafka gives up a session that was not answered for its length, and joins as a new member. The others keep
 # their member id, look for the coordinator, and find that they still are in the group.
 REJOINS_BY_ITSELF = {"confluent"}
 
@@ -47,7 +47,7 @@ def test_a_coordinator_killed_in_the_middle_of_a_rebalance_comes_back(
     own_broker.kill()
     sleeper.resume()
     own_broker.start()
-    group.look_anew()
+    group.reconnect()
     group.await_shared(*members)
     group.write()
     group.await_everything_read(*members)
@@ -59,7 +59,7 @@ def test_a_coordinator_killed_in_the_middle_of_a_rebalance_comes_back(
 
 
 @pytest.mark.parametrize("family", ["java", "confluent"], indirect=True)
-def test_nobody_is_expired_for_the_coordinators_own_sleep(
+def test_no_member_is_expired_for_the_coordinators_own_sleep(
     family: str, group: Group, own_broker: ServerProcess, target: str
 ) -> None:
     members = [group.start(family) for _ in range(2)]

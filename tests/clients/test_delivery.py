@@ -59,7 +59,7 @@ class Job:
         self.rows = [f"row-{number}" for number in range(ROWS)]
 
     def run(self) -> Counter[str]:
-        """All rows, with kills; how often each was put out when the workers have come to the end."""
+        """Run all rows through kills; return how often each was put out once the workers have come to the end."""
         self.observer.write(self.topic, self.rows)
         self.workers = [self.start(number) for number in range(WORKERS)]
         for moment in sorted(self.chance.sample(range(ROWS // 20, ROWS * 3 // 4), KILLS)):
@@ -160,16 +160,16 @@ def test_exactly_once_by_transactions_neither_loses_nor_repeats(
 def test_workers_that_end_in_good_order_and_join_lose_and_repeat_nothing(
     fleet: Fleet, observer: Observer, tmp_path: Path, record_property: Record, example: str
 ) -> None:
-    """The other two have that by surviving kills."""
+    """The exactly-once examples need no such test: even kills lose and repeat nothing there."""
     output = tmp_path / "rows"
     job = Job(fleet, observer, example, lambda: lines(output), str(output), in_good_order=True)
     assert outcome(job, record_property) == (0, 0)
 
 
 def outcome(job: Job, record_property: Record) -> tuple[int, int]:
-    """Run it; how many rows were lost, and how many were put out more often than once."""
+    """Run the job; return how many rows were lost, and how many were put out more than once."""
     counts = job.run()
-    assert not counts.keys() - set(job.rows), "rows that nobody wrote"
+    assert not counts.keys() - set(job.rows), "rows that were never written"
     lost, repeated = ROWS - len(counts), sum(count > 1 for count in counts.values())
     how = "ended" if job.in_good_order else "killed"
     found = f"{ROWS} rows, {job.ended} workers {how}: {lost} lost, {repeated} repeated"

@@ -62,18 +62,18 @@ def test_a_full_disk_costs_a_group_neither_a_member_nor_a_commit_nor_a_record(
     assert writes_are_refused(group, fillable)
     assert group.member_ids() == ids
     assert group.committed() == {}
-    assert writer.is_alive(), "the producer tries again, and is told nothing that is not so"
+    assert writer.is_alive(), "the producer tries again, and gets no false acknowledgement"
     fillable.make_room()
     writer.join(DEADLINE_S)
     group.await_everything_read(*members)
     group.await_everything_committed(*members)
     assert group.member_ids() == ids
-    assert len(group.generations()) == generations, "nobody had to join again"
+    assert len(group.generations()) == generations, "no member had to join again"
     group.stop(*members)
 
 
 def writes_are_refused(group: Group, daemon: FaultyDaemon) -> bool:
-    """With errors that clients take for passing ones, while what is known is served."""
+    """Whether writes get an error that clients retry, while known state is served."""
     produced = produce_request(batch(b"refused"), group.topic)
     with WireClient(daemon.bootstrap) as client:
         answer = client.ask(produced, PRODUCE_VERSION).responses[0].partition_responses[0]

@@ -35,6 +35,6 @@ def run_with_a_kill_and_a_join(group: Group, family: str, **config: object) -> N
         group.await_shared(*members)
         joiner.wait_for(lambda: values_seen(joiner), "the joiner reads")
     seen = group.await_everything_read(victim, *members)
-    assert seen.keys() == set(group.written), "records that nobody wrote"
+    assert seen.keys() == set(group.written), "records that were never written"
     group.await_everything_committed(*members)
     group.stop(*members)

@@ -80,8 +80,8 @@ def test_the_verifiable_consumer_reads_what_the_verifiable_producer_wrote(
         ),
     )
     producer.finish()
-    (told,) = named(producer, "tool_data")
-    assert (told["sent"], told["acked"]) == (RECORDS, RECORDS)
+    (summary,) = named(producer, "tool_data")
+    assert (summary["sent"], summary["acked"]) == (RECORDS, RECORDS)
     consumer.finish()
     assert sum(event["count"] for event in named(consumer, "records_consumed")) == RECORDS
     assert all(event["success"] for event in named(consumer, "offsets_committed"))

@@ -22,7 +22,7 @@ def test_java_and_python_libraries_share_a_topic(
 
 
 def share_a_topic(group: Group, families: tuple[str, ...]) -> None:
-    """All read together; the first (often the leader) leaves, its share moves on; it comes back for one."""
+    """All members read; the first (often the leader) leaves and its share moves on; then it joins again."""
     leaver, *others = (group.start(family, assignor="range") for family in families)
     group.await_shared(leaver, *others)
     group.write()
@@ -35,7 +35,7 @@ def share_a_topic(group: Group, families: tuple[str, ...]) -> None:
     group.await_shared(returned, *others)
     group.write()
     seen = group.await_everything_read(leaver, returned, *others)
-    # Nobody crashed and every share was committed before it was handed on: exactly once, here.
+    # No member crashed and every share was committed before it was handed on: exactly once, here.
     assert set(seen.values()) == {1}
     group.await_everything_committed(returned, *others)
     group.stop(returned, *others)

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): one that restarts within its session goes on where it was, nobody rebalances."""
+"""Static members (KIP-345): one that restarts within its session goes on where it was, without a rebalance."""
 
 from __future__ import annotations
 

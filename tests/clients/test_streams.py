@@ -1,4 +1,4 @@
-"""Kafka Streams, the released jar: a word count with exactly_once_v2, killed and restarted, tells each once."""
+"""Kafka Streams, the released jar: a word count with exactly_once_v2, killed and restarted, writes each once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCES = Path(__file__).parent / "java_streams"
 def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
     streams_jars: Path, quick_fleet: Fleet, watcher: Observer, tmp_path: Path, record_property: Record
 ) -> None:
-    """Every update of every count is told exactly once: 1, 2, 3, ... for each word, in this order."""
+    """Every update of every count is written exactly once: 1, 2, 3, ... for each word, in this order."""
     chance = random.Random(SEED)
     lines = [" ".join(chance.choices(WORDS, k=4)) for _ in range(LINES)]
     expected = Counter(word for line in lines for word in line.split())
@@ -53,5 +53,7 @@ def test_a_word_count_is_right_though_it_is_killed_in_the_middle(
             counts[key_of(record).decode()].append(int(value_of(record)))
     assert counts == {word: list(range(1, expected[word] + 1)) for word in WORDS}
     view.close()
-    record_property("figure", f"streams: killed behind {seen} of {expected.total()} counts, each told once")
+    record_property(
+        "figure", f"streams: killed behind {seen} of {expected.total()} counts, each written once"
+    )
     wait_until(lambda: watcher.state(application) == "EMPTY", "the application has left", DEADLINE_S)

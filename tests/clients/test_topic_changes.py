@@ -20,7 +20,7 @@ OFFSET = 7
 def confluent_member(
     bootstrap: str, topic: str, group: str
 ) -> tuple[Callable[[], Set[int]], Callable[[], None]]:
-    """Polls once and tells which partitions it owns; and how to end it."""
+    """Return a call that polls once and returns the partitions owned, and one that closes the consumer."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -57,7 +57,7 @@ def kafka_python_member(
 def test_consumers_notice_partitions_that_are_added(
     member: Callable[[str, str, str], tuple[Callable[[], Set[int]], Callable[[], None]]], observer: Observer
 ) -> None:
-    """The fourth cause of a rebalance: the leader joins again when its metadata tells of more."""
+    """The fourth cause of a rebalance: the leader joins again when its metadata shows more."""
     topic = observer.create_topic("grows", 2)
     owned, close = member(observer.bootstrap, topic, unique("grown"))
     wait_until(lambda: owned() == {0, 1}, "both partitions", DEADLINE_S)
@@ -86,7 +86,7 @@ def test_offsets_go_with_their_topic(
     after_it_was_made_again: Callable[[ServerProcess], None],
     own_broker: ServerProcess,
 ) -> None:
-    """A topic of the same name is another: nobody begins in it where they left off in the old one (O12, O23)."""
+    """A topic of the same name is another: no member begins in it where it left off in the old one (O12, O23)."""
     observer, group, topic = Observer(own_broker.bootstrap), unique("left"), unique("made-again")
     kept = observer.create_topic("kept", 1)
     observer.create_named_topic(topic, 2)

@@ -23,5 +23,5 @@ def test_every_row_comes_through_exactly_once(
     target: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     with TARGETS[target](tmp_path / "broker", transaction_loop.SETTINGS) as broker:
-        told = TransactionLoop(broker, tmp_path, random.Random(SEED)).run(SECONDS)
-    record_property("figure", f"transaction loop, {SECONDS:g} s: {told}")
+        figures = TransactionLoop(broker, tmp_path, random.Random(SEED)).run(SECONDS)
+    record_property("figure", f"transaction loop, {SECONDS:g} s: {figures}")

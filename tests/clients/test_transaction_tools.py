@@ -15,14 +15,14 @@ from tests.clients.fleet import DEADLINE_S, Fleet
 
 TRANSACTIONS = "TransactionsCommand"
 TIMEOUT_S = 20
-TIMEOUT_MS = 600_000  # Of the transaction: nobody but the tool ends it.
+TIMEOUT_MS = 600_000  # The transaction's timeout: long enough that only the tool ends it.
 
 pytestmark = pytest.mark.usefixtures("java")
 
 
 @dataclass
 class Open:
-    """A transaction with one record in partition 0 of `topic`, which nobody will end."""
+    """A transaction with one record in partition 0 of `topic`, which its producer will not end."""
 
     topic: str
     transactional_id: str

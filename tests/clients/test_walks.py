@@ -61,5 +61,5 @@ def walk_consumer(family: str, fleet: Fleet, observer: Observer) -> None:
     )
     worker.finish(deadline_s=90)
     assert sorted(event["step"] for event in worker.of("step")) == sorted(CONSUMER_WALK)
-    # Closed, not crashed: the last member said goodbye, nobody waits for its session to end.
+    # Closed, not crashed: the last member left, so its session need not expire.
     assert observer.state(group) == "EMPTY"

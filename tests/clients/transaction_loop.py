@@ -83,20 +83,19 @@ class Writer:
     def _write(self) -> None:
         while not self._stop.wait(PAUSE_S):
             for _ in range(int(ROWS_A_SECOND * PAUSE_S)):
-                self._producer.produce(
-                    SOURCE, f"row-{self.written}", partition=self.written % PARTITIONS, on_delivery=self._told
-                )
+                row, partition = f"row-{self.written}", self.written % PARTITIONS
+                self._producer.produce(SOURCE, row, partition=partition, on_delivery=self._on_delivery)
                 self.written += 1
             self._producer.poll(0)
 
-    def _told(self, error: KafkaError | None, _: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self.failed.append(str(error))
 
 
 @dataclass
 class TransactionLoop:
-    """One run of it, on a broker that is its own."""
+    """One run of the transaction loop, on a broker of its own."""
 
     broker: ServerProcess
     log_dir: Path
@@ -134,7 +133,7 @@ class TransactionLoop:
             (strike,) = self.chance.choices(strikes, weights=(6, 1, 2, 3))
             name = strike.__name__.strip("_").replace("_", " ")
             self.blows[name] += 1
-            self._tell(name)
+            self._log(name)
             strike()
 
     def _kill_one(self) -> None:
@@ -145,7 +144,7 @@ class TransactionLoop:
             self._kill(number)
 
     def _kill(self, number: int) -> None:
-        self._tell(f"worker {number} is killed")
+        self._log(f"worker {number} is killed")
         self.workers[number].kill()
         self.workers[number] = self._start(number)
 
@@ -153,11 +152,11 @@ class TransactionLoop:
         """A worker sleeps: it may wake as one whose partitions are another's by now."""
         sleeper = self.workers[self.chance.randrange(WORKERS + 1)]
         if sleeper.status is None:
-            self._tell(f"worker {self.workers.index(sleeper)} sleeps")
+            self._log(f"worker {self.workers.index(sleeper)} sleeps")
             sleeper.pause()
             self._watch_for(self.chance.uniform(*STOPPED_S))
             sleeper.resume()
-            self._tell("and wakes")
+            self._log("and wakes")
 
     def _kill_broker(self) -> None:
         self._back_s = math.inf
@@ -165,9 +164,9 @@ class TransactionLoop:
         self._watch_for(self.chance.uniform(*DOWN_S))
         self.broker.start()
         self._back_s = time.monotonic()
-        self._tell("the broker is back")
+        self._log("the broker is back")
 
-    def _tell(self, what: str) -> None:
+    def _log(self, what: str) -> None:
         print(f"{time.monotonic() - self._begin:7.2f} s: {what}", flush=True)
 
     # The workers.
@@ -192,7 +191,7 @@ class TransactionLoop:
             if worker.status is not None:
                 assert self._found_no_broker(number), f"worker {number} ended by itself\n{worker.story()}"
                 self.deaths[f"{worker.name.rpartition('-')[0]}: {worker.last_words}"] += 1
-                self._tell(f"worker {number} ended by itself\n{worker.story()}")
+                self._log(f"worker {number} ended by itself\n{worker.story()}")
                 self.workers[number] = self._start(number)
 
     def _found_no_broker(self, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""An actor: a client that speaks the group APIs by hand and remembers what it was told.
+"""An actor: a client that speaks the group APIs by hand and remembers what it was answered.
 
 Every verb sends one request as this client would, with any field changed that a script names; verbs that
 begin with `send_` leave the answer to `Run.answer`, the others await it and expect `error` (default: none).
@@ -121,7 +121,7 @@ class Actor:
     async def joined(
         self, asked: Asked, error: int | None = ErrorCode.NONE, **expected: Any
     ) -> JoinGroupResponse:
-        """The answer to a JoinGroup; what it says of us is remembered."""
+        """Return the answer to a JoinGroup, and keep the id, generation and protocol in it."""
         reply: JoinGroupResponse = await self.run.answer(asked, error, **expected)
         if isinstance(reply, JoinGroupResponse) and reply.error_code == ErrorCode.NONE:
             self.member_id = reply.member_id
@@ -211,7 +211,7 @@ class Actor:
     def leave_request(
         self, version: int, members: Sequence[MemberIdentity] | None = None, **changed: Any
     ) -> LeaveGroupRequest:
-        """Leave, or (v3 on) remove `members`."""
+        """A LeaveGroup of this member, or (v3 on) of `members`."""
         given: dict[str, Any] = {"group_id": self.run.group}
         if version < STATIC_SINCE:
             given["member_id"] = self.member_id
@@ -238,7 +238,7 @@ class Actor:
         note: str = "",
         **changed: Any,
     ) -> LeaveGroupResponse:
-        """`error` is the request's own, `errors` are those of the members."""
+        """Leave; `error` is the error expected of the request, `errors` are those of its members."""
         asked = await self.send_leave(version, members, note, **changed)
         reply: LeaveGroupResponse = await self.run.answer(asked, error)
         if errors is not None and version >= STATIC_SINCE:
@@ -259,7 +259,7 @@ class Actor:
     def commit_request(
         self, version: int, offsets: Offsets, metadata: str | None = "", **changed: Any
     ) -> OffsetCommitRequest:
-        """Of `offsets` by topic and partition; from v10 on topics go by id."""
+        """An OffsetCommit of `offsets` by topic and partition; from v10 on topics go by id."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, index), offset in offsets.items():
             if topic not in topics:
@@ -292,7 +292,7 @@ class Actor:
         metadata: str | None = "",
         **changed: Any,
     ) -> OffsetCommitResponse:
-        """`errors` are those of all partitions in the answer's order; one number stands for each of them."""
+        """Commit; `errors` are expected of the partitions in the answer's order, one number of each of them."""
         wanted = {(TOPIC, 0): 42} if offsets is None else offsets
         request = self.commit_request(version, wanted, metadata, **changed)
         asked = await self._send(request, version, note)
@@ -306,7 +306,7 @@ class Actor:
     def fetch_request(
         self, version: int, offsets: Sequence[tuple[str, int]] | None, *groups: str, **changed: Any
     ) -> OffsetFetchRequest:
-        """Of `offsets` (None: all there are) of each of `groups` (default: the run's)."""
+        """An OffsetFetch of `offsets` (None: all there are) of each of `groups` (default: the run's)."""
         group_ids = groups or (self.run.group,)
         if version >= 8:
             wanted = [self._fetch_group(group_id, offsets, version, changed) for group_id in group_ids]
@@ -343,7 +343,7 @@ class Actor:
         note: str = "",
         **changed: Any,
     ) -> OffsetFetchResponse:
-        """A group's own error is left to the comparison; what is in force: everything."""
+        """Fetch; the comparison alone checks a group's error."""
         request = self.fetch_request(version, offsets, *groups, **changed)
         reply: OffsetFetchResponse = await self.run.answer(await self._send(request, version, note))
         return reply

@@ -62,7 +62,7 @@ UNORDERED_WHEN_ALL: Final = frozenset(
         ("OffsetFetchResponseTopics", "partitions"),
     }
 )
-"""Of an OffsetFetch that asks for whatever there is; one that names partitions is answered in its order."""
+"""Lists without an order in the answer to an OffsetFetch of everything; named partitions keep their order."""
 
 NOT_REACHED: Final = "(the script did not get here)"
 Plain = dict[str, Any] | list[Any] | str | int | bool | None
@@ -119,7 +119,7 @@ def normalised(entries: list[Entry], bootstrap: str) -> list[Step]:
 
 
 def differences(kafka: list[Step], muster: list[Step], tally: Tally | None = None) -> list[Difference]:
-    """Where two normalised transcripts differ, in their order; `tally` counts the answers in them."""
+    """The entries in which two normalised transcripts differ; `tally` counts the answers in them."""
     found: list[Difference] = []
     for theirs, ours in zip_longest(kafka, muster):
         if theirs is None or ours is None:

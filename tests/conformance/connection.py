@@ -1,7 +1,7 @@
 """One connection of a scenario's actor: a request goes out, its answer is awaited when the script wants it.
 
-At most one request is under way at a time, so a request that a broker parks blocks nothing else: whoever
-wants to ask meanwhile takes a second connection. Nothing is retried, nothing hidden.
+At most one request is under way at a time, so a request that a broker parks blocks nothing else: an actor
+that asks meanwhile takes a second connection. Nothing is retried, nothing hidden.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.conformance.answers import Answer, read_answer
 
 SIZE: Final = Struct(">i")
 OPEN_TIMEOUT_S: Final = 20.0
-CORRELATION_ID: Final = 7  # One request at a time: they need not be told apart.
+CORRELATION_ID: Final = 7  # One request at a time: they need no ids of their own.
 
 
 class Connection:
@@ -56,7 +56,7 @@ class Connection:
         )
 
     def send_frame(self, frame: bytes, key: int, version: int) -> asyncio.Task[Any]:
-        """As `send`, with a frame that may be one our codec would refuse to write."""
+        """Send `frame` as `send` does; it may be one that our codec refuses to write."""
         assert not self.is_busy
         self.is_busy = True
         self._writer.write(frame)

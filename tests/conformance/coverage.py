@@ -66,13 +66,13 @@ class Coverage:
 
 
 def _is_killed_amid(outcome: Outcome) -> bool:
-    """Whether the broker was killed while answers came; of what has not been played, whether it is to be."""
+    """Whether the broker was killed while answers came, or is to be where the case was not played."""
     played = all(run.was_ended_amid for run in outcome.runs.values())
     return outcome.case.ending is Ending.KILL and played
 
 
 def proofs_elsewhere(root: Path = ROOT) -> dict[str, list[str]]:
-    """By line of ELSEWHERE and SYNCED the ids of the tests that prove it, or its other half, in their source."""
+    """The ids of the tests that prove each line of ELSEWHERE and SYNCED, read from their source."""
     found: dict[str, list[str]] = {}
     for line, prefix in (ELSEWHERE | SYNCED).items():
         path, name = prefix.split("::")

@@ -1,4 +1,4 @@
-"""What of docs/kafka.md is to be covered: its numbered lines, and the cells of its tables of errors.
+"""The parts of docs/kafka.md that are to be covered: its numbered lines, and the cells of its tables of errors.
 
 A cell is one rule for one request, and says in which versions of that API the rule holds: it is covered when
 it was shown in each of them. Cells are named after their table, so that `--only 2.2` plays them all.
@@ -27,7 +27,7 @@ GROUP_LINES: Final = tuple(f"3.{number}" for number in (*range(1, 79), *range(85
 OFFSET_LINES: Final = tuple(f"O{number}" for number in range(1, 29))
 
 Cells = dict[str, tuple[int, ...]]
-"""By name, the versions in which the rule holds; none for APIs that have but one."""
+"""The versions in which each rule holds, by its name; none for APIs that have but one."""
 
 
 def _cells(table: str, rules: dict[str, Iterable[int]]) -> Cells:
@@ -311,7 +311,7 @@ DURABLE: Final = ("3.33", "3.44", "3.63", "3.64", "O8", "O15")
 answers, and by no others. A killed process leaves its page cache behind: that a disk has it, other tests show."""
 
 SYNCED: Final = {"O8": "tests/server/test_durability.py::test_a_commit_is_answered_after_its_fdatasync"}
-"""By durable line what the id of a test begins with that holds the disk's sync back, and with it the answer."""
+"""For a durable line the test (the beginning of its id) that holds back the sync, and so the answer."""
 
 BEYOND: Final = {
     "2.1 moved, stopping, and logs that fail": "see the lines shown elsewhere",
@@ -340,7 +340,7 @@ class Net(StrEnum):
 
 
 def net_of(line: str) -> Net:
-    """By which kind of net `line` is shown."""
+    """The kind of net that shows `line`."""
     if line in LATER:
         return Net.NONE
     if line in ELSEWHERE:

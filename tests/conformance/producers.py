@@ -63,7 +63,7 @@ def fenced(version: int, since: int) -> ErrorCode:
 
 @dataclass
 class Producer:
-    """Who writes under one transactional id of the run."""
+    """A producer that writes under one transactional id of the run."""
 
     run: Run
     name: str = "producer"
@@ -84,7 +84,7 @@ class Producer:
     async def init(
         self, version: int = 5, error: int = 0, note: str = "", **changed: Any
     ) -> InitProducerIdResponse:
-        """Begin; what is given is remembered."""
+        """Send InitProducerId; keep the id and epoch of the answer."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS
         )
@@ -94,7 +94,7 @@ class Producer:
         return reply
 
     async def resume(self, version: int = 5, error: int = 0, note: str = "", **changed: Any) -> Any:
-        """Begin again, naming the id and epoch of this producer (KIP-360)."""
+        """Send InitProducerId with the id and epoch of this producer (KIP-360)."""
         own = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
         return await self.init(version, error, note, **(own | changed))
 
@@ -166,7 +166,7 @@ class Producer:
         return state
 
     async def described(self, state: str) -> None:
-        """As `look`, in the transcript, once nothing moves any more; it should be in `state`."""
+        """Enter the transaction into the transcript once it is in `state`, which is expected."""
         deadline = time.monotonic() + SETTLED_WITHIN_S
         seen = await self.look()
         while seen.transaction_state != state:
@@ -180,7 +180,7 @@ class Producer:
         )
 
     async def bring_to(self, state: str, version: int = 4) -> None:
-        """From nothing to `state`, in the way of clients of EndTxn `version`."""
+        """Bring the transaction from nothing to `state`, in the way of clients of EndTxn `version`."""
         await self.init()
         if state == "Empty":
             return

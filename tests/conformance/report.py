@@ -32,8 +32,8 @@ def lines_of(outcomes: list[Outcome], *, verbose: bool) -> Iterator[str]:
 def _shape(outcome: Outcome) -> str:
     """What an outcome has in common with the same scenario's in other versions."""
     differing = [(difference.what, difference.fields) for difference in outcome.unexpected]
-    told = repr((sorted(outcome.failures), outcome.broken_promises, differing))
-    return outcome.case.scenario.name + re.sub(r"\bv\d+", "", told.replace(outcome.case.name, ""))
+    shape = repr((sorted(outcome.failures), outcome.broken_promises, differing))
+    return outcome.case.scenario.name + re.sub(r"\bv\d+", "", shape.replace(outcome.case.name, ""))
 
 
 def _one(outcome: Outcome) -> Iterator[str]:

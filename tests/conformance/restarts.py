@@ -14,18 +14,18 @@ Lane = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Restartable(Protocol):
-    """A broker."""
+    """A broker that can be ended and started again."""
 
     def end(self) -> None:
-        """Send it the signal that ends it; returns at once."""
+        """Send the signal that ends the broker; returns at once."""
         ...
 
     async def start_again(self) -> None:
-        """Start it when it has ended; returns when it accepts connections."""
+        """Start the broker when it has ended; returns when it accepts connections."""
         ...
 
     async def ready(self) -> None:
-        """Returns when it has loaded everything."""
+        """Returns when the broker has loaded everything."""
         ...
 
 
@@ -92,12 +92,12 @@ class Restarts:
                 self._lane_is_busy()
 
     def _lane_is_busy(self) -> None:
-        """The last of them ends the broker: here, in the very call that an answer made."""
+        """End the broker when the last lane is busy: here, in the very call that an answer made."""
         self._idle_lanes -= 1
         self._restart_if_all_are_ready()
 
     def _restart_if_all_are_ready(self) -> None:
-        """They are once: when the last script or lane has come to it."""
+        """Restart the broker once the last script or lane is ready."""
         if not self._missing and not self._idle_lanes:
             self._broker.end()
             self._restarting = asyncio.ensure_future(self._restart())

@@ -48,7 +48,7 @@ class Asked:
 
     @property
     def unordered(self) -> frozenset[tuple[str, str]]:
-        """The lists in its answer whose order depends on what was asked."""
+        """The lists in the answer whose order depends on what was asked."""
         if not isinstance(self.request, OffsetFetchRequest):
             return frozenset()
         asks_for_all = self.request.topics is None or any(
@@ -64,7 +64,7 @@ class Run:
     name: str
     bootstrap: str
     topic_ids: dict[str, bytes]
-    restarts: Restarts | None = None  # Of the broker; only for scenarios that restart it.
+    restarts: Restarts | None = None  # The broker's; only for scenarios that restart it.
     ending: Ending | None = None  # How that restart ends the broker.
     transcript: list[Entry] = field(default_factory=list)
     unmet: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Run:
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
     _answers: dict[int, Answer] = field(
         default_factory=dict
-    )  # By the id of the message, which they keep alive.
+    )  # Keyed by the id() of the message, which the answer keeps alive.
 
     @property
     def group(self) -> str:
@@ -91,7 +91,7 @@ class Run:
     async def send_from(
         self, actor: str, client_id: str | None, request: Any, version: int, note: str
     ) -> Asked:
-        """As `send`, with another client id than the actor's name."""
+        """Send as `send` does, with another client id than the actor's name."""
         key = spec(type(request)).api_key
         assert key is not None
         connection = await self.free_connection(actor)
@@ -100,7 +100,7 @@ class Run:
         return Asked(what, request, connection.send_frame(frame, key, version))
 
     async def send_frame(self, actor: str, frame: bytes, key: int, version: int, what: str) -> Asked:
-        """As `send`, with bytes that our own codec would not write."""
+        """Send a frame whose bytes our own codec would not write."""
         connection = await self.free_connection(actor)
         reply = connection.send_frame(frame, key, version)
         return Asked(f"{actor}: {what}", None, reply)
@@ -129,7 +129,7 @@ class Run:
         self.expect(not asked.reply.done(), f"{asked.what}: should be parked")
 
     async def answer_if_any(self, asked: Asked, within_s: float = 1.0) -> Any:
-        """For what a broker may leave hanging: its answer, or None after `within_s` without one."""
+        """The answer to a request that a broker may leave open, or None after `within_s` without one."""
         await asyncio.wait([asked.reply], timeout=within_s)
         if asked.reply.done():
             return await self.answer(asked)
@@ -159,7 +159,7 @@ class Run:
 
     @asynccontextmanager
     async def taking(self, at_least_s: float, at_most_s: float) -> AsyncIterator[None]:
-        """What is done inside must take so long; how long it took stays out of the transcript."""
+        """Expect the block to take that long; the time that it took stays out of the transcript."""
         start = time.monotonic()
         yield
         took = time.monotonic() - start
@@ -181,7 +181,7 @@ class Run:
         return response
 
     async def describe(self, state: str | None = None) -> DescribedGroup:
-        """As `look`, in the transcript."""
+        """Enter the group by DescribeGroups into the transcript."""
         response = await self._described()
         described = _only_group(response)
         self.transcript.append(Entry("the group described", described, body=self._body_of(response)))
@@ -226,19 +226,19 @@ class Run:
         return None if answer is None else answer.body
 
     async def restarted(self) -> None:
-        """The broker is restarted, and everybody has to connect again."""
+        """Restart the broker; every actor has to connect again."""
         restarts = self._the_restart()
         self.close()
         await restarts.restarted()
 
     async def restarted_just_now(self) -> None:
-        """As `restarted`, but as soon as a connection is accepted: the broker may be loading."""
+        """Restart the broker; return as soon as it accepts a connection, when it may still be loading."""
         restarts = self._the_restart()
         self.close()
         await restarts.restarted_just_now()
 
     async def ended_amid(self, *lanes: Lane) -> None:
-        """As `restarted`, with requests under way at the very end: each lane is run until it is cut off.
+        """Restart the broker with requests under way at the very end: each lane is run until it is cut off.
 
         A lane sends one request after the other for ever, and calls what it is given after each answer.
         """
@@ -253,7 +253,7 @@ class Run:
         return restarts
 
     def give_up_restart(self) -> None:
-        """For a script that broke off before its restart: the others must not wait for it."""
+        """Let the other scripts restart without this one, which broke off before its restart."""
         if self.restarts is not None:
             self.restarts.give_up()
 
@@ -263,7 +263,7 @@ class Run:
             connection.close()
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections of all actors."""
         for actor in list(self._connections):
             self.hang_up(actor)
 

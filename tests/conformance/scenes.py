@@ -18,7 +18,7 @@ STATES: Final = ("absent", "Empty", "PreparingRebalance", "CompletingRebalance",
 
 @dataclass
 class Scene:
-    """Alice leads and bob follows, where there are members. `waiting` is whoever is parked there."""
+    """Alice leads and bob follows, where there are members. `waiting` has the requests that are parked there."""
 
     alice: Actor
     bob: Actor
@@ -27,12 +27,12 @@ class Scene:
 
 
 def cast(run: Run, *names: str, static: bool = False) -> list[Actor]:
-    """Actors by name; static ones have an instance id."""
+    """The actors of these names; static ones have an instance id."""
     return [Actor(run, name, instance_id=f"{name}-instance" if static else None) for name in names]
 
 
 async def completing(run: Run, *members: Actor, version: int = 9) -> None:
-    """Bring `members` into one generation that nobody has synced yet; the first leads."""
+    """Bring `members` into one generation that no member has synced yet; the first leads."""
     leader = members[0]
     await leader.enter(version)
     joins: list[Asked] = []
@@ -47,13 +47,13 @@ async def completing(run: Run, *members: Actor, version: int = 9) -> None:
 
 
 async def stable(run: Run, *members: Actor, version: int = 9) -> None:
-    """As `completing`, and everybody synced: each is assigned the bytes of its own name."""
+    """Bring `members` into one Stable generation: each is assigned the bytes of its own name."""
     await completing(run, *members, version=version)
     await all_sync(run, *members)
 
 
 async def all_sync(run: Run, *members: Actor) -> None:
-    """The leader, who is first, assigns to everybody its name; all collect it."""
+    """The leader, which is first, assigns to each member its name; all collect it."""
     syncs = await asyncio.gather(*[member.send_sync() for member in members[1:]])
     assignments = {member.member_id: member.name.encode() for member in members}
     await members[0].sync(assignments=assignments)
@@ -62,7 +62,7 @@ async def all_sync(run: Run, *members: Actor) -> None:
 
 
 async def rejoin_all(run: Run, *members: Actor, version: int = 9) -> None:
-    """Everybody joins again, side by side, once a rebalance is on."""
+    """All members join again, side by side, once a rebalance is on."""
     joins = await asyncio.gather(*[member.send_join(version) for member in members])
     for member, asked in zip(members, joins, strict=True):
         await member.joined(asked)
@@ -86,7 +86,7 @@ async def scene(run: Run, state: str, static: bool = False) -> Scene:
 
 
 async def undisturbed(run: Run, *members: Actor) -> None:
-    """Nothing that happened has moved the group: it is Stable, and everybody's heartbeat is answered so."""
+    """Nothing that happened has moved the group: it is Stable, and each heartbeat is answered so."""
     described = await run.describe("Stable")
     run.expect(len(described.members) == len(members), f"{len(members)} members, as before")
     for member in members:

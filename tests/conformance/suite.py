@@ -34,7 +34,7 @@ class Outcome:
 
     case: Case
     runs: dict[str, Run] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)  # By kind of target: the script broke off.
+    failures: dict[str, str] = field(default_factory=dict)  # Why the script broke off, by kind of target.
     unexpected: list[Difference] = field(default_factory=list)
     wanted: list[tuple[Wanted, Difference]] = field(default_factory=list)
     at_first: Outcome | None = None  # What came of it beside others, where it was played again.
@@ -47,9 +47,9 @@ class Outcome:
 
     @property
     def is_equal(self) -> bool:
-        """All as the script says on either side, and no difference but wanted ones.
+        """Whether both sides did as the script says, without a difference but wanted ones.
 
-        A script promises only what both sides keep: what is wanted to differ is told in the table alone.
+        A script promises only what both sides keep: what is wanted to differ stands in the table alone.
         """
         return not self.failures and not self.unexpected and not self.broken_promises
 
@@ -117,7 +117,7 @@ class Replays:
         self._left = REPLAYS_MAX
 
     async def play(self, outcomes: list[Outcome], targets: list[Target]) -> list[Outcome]:
-        """Play those that differ once more, alone, unless they are too many."""
+        """Play the cases that differ once more, alone, unless they are too many."""
         different = sum(not outcome.is_equal for outcome in outcomes)
         if different > self._left:
             return outcomes
@@ -128,7 +128,7 @@ class Replays:
 
 
 async def _play_on_configuration(cases: list[Case], targets: list[Target], replays: Replays) -> list[Outcome]:
-    """Those that restart the broker come last, all together: one restart of each kind serves them all."""
+    """Play the cases; those that restart the broker come last, together: one restart of each kind serves all."""
     gate = asyncio.Semaphore(AT_A_TIME)
     turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -143,7 +143,7 @@ async def _play_on_configuration(cases: list[Case], targets: list[Target], repla
 
 
 async def _play_restarting(cases: list[Case], targets: list[Target]) -> list[Outcome]:
-    """One restart after the other; the scripts of the next begin while those of the last look at what is left.
+    """Play one restart after the other; the scripts of the next begin while those of the last check the rest.
 
     Each restart waits for all scripts that share it, and for us: until those of the one before have ended.
     """

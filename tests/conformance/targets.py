@@ -37,7 +37,7 @@ from tests.conformance.connection import Connection
 from tests.conformance.registry import Ending
 
 DELAY_S: Final = 2
-"""Of the first join phase where it is delayed: long enough to tell a delay from a slow moment of the machine."""
+"""The initial rebalance delay where there is one: longer than any slow moment of the machine."""
 BASE: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -82,7 +82,7 @@ class Target:
     configuration: str
     server: ServerProcess
     topic_ids: dict[str, bytes] = field(default_factory=dict)
-    _leader_epochs: dict[int, int] = field(default_factory=dict)  # Of the offsets partitions, in this life.
+    _leader_epochs: dict[int, int] = field(default_factory=dict)  # By offsets partition, in this life.
 
     @property
     def bootstrap(self) -> str:
@@ -104,7 +104,7 @@ class Target:
         os.killpg(self.server.pid, signal.Signals[ending])
 
     async def start_again(self, ending: Ending) -> None:
-        """Start when it has ended, on the same port and data, with the settings of AFTER_RESTART."""
+        """Start the broker when it has ended, on the same port and data, with the settings of AFTER_RESTART."""
         await asyncio.to_thread(self.server.kill if ending is Ending.KILL else self.server.terminate)
         self._settings().update(AFTER_RESTART.get(self.configuration, {}).get(ending, {}))
         await asyncio.to_thread(self.server.start)
@@ -129,8 +129,8 @@ class Target:
         """The software that runs there: a broker of Kafka's says it in its own log."""
         if self.kind == "muster":
             return "Muster, this checkout"
-        told = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
-        return f"Apache Kafka {told[1] if told else '(version unknown)'}"
+        found = re.search(r"Kafka version: (\S+)", self.server.log_path.read_text(errors="replace"))
+        return f"Apache Kafka {found[1] if found else '(version unknown)'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ async def _topic_ids(connection: Connection) -> dict[str, bytes]:
 
 
 async def _coordinator_ready(connection: Connection) -> None:
-    """The first look-up makes the offsets topic; wait until every partition of it is loaded."""
+    """Wait until every partition of the offsets topic, which the first look-up makes, is loaded."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         found = await connection.send(FindCoordinatorRequest(coordinator_keys=PROBES), 4)
@@ -200,7 +200,7 @@ async def _coordinator_ready(connection: Connection) -> None:
 
 
 async def _leader_epochs(connection: Connection) -> dict[int, int]:
-    """By offsets partition that has a leader, its leader's epoch."""
+    """The leader's epoch of each offsets partition that has one."""
     wanted = [MetadataRequestTopic(name=GROUP_METADATA_TOPIC)]
     (topic,) = (await connection.send(MetadataRequest(topics=wanted), 12)).topics
     return {each.partition_index: each.leader_epoch for each in topic.partitions if each.leader_id >= 0}
@@ -222,7 +222,7 @@ async def _elected_again(connection: Connection, before: dict[int, int]) -> dict
 
 
 async def _transactions_ready(connection: Connection) -> None:
-    """As above for transactions; and nobody else is given producer id 0, which is also what stands for none."""
+    """Wait until the transaction coordinator answers, and use up producer id 0, which also stands for none."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         keys = FindCoordinatorRequest(key_type=CoordinatorType.TRANSACTION, coordinator_keys=PROBES)

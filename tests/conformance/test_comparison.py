@@ -62,7 +62,7 @@ def test_the_address_is_the_brokers_own_or_a_difference() -> None:
     assert compare(found("", -1), found("", -1)) == []
 
 
-def test_described_members_are_told_apart_by_what_they_say() -> None:
+def test_described_members_are_matched_by_what_they_say() -> None:
     def described(*members: tuple[str, bytes]) -> Entry:
         listed = [
             DescribedGroupMember(member_id=m, client_id="c", client_host="/h", member_assignment=a)

@@ -32,7 +32,7 @@ def test_everything_is_covered() -> None:
 
 
 def test_every_version_that_is_served_is_compared() -> None:
-    """As docs/apis.md says: a cell without versions stands for an API that has but one."""
+    """docs/apis.md lists the versions: a cell without versions stands for an API that has but one."""
     missing = {}
     for key, versions in served().items():
         name = REQUESTS[key].__name__.removesuffix("Request")

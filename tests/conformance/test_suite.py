@@ -21,7 +21,7 @@ def different(case: Case) -> Outcome:
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
-    """The cases that are played again; all are equal then."""
+    """The cases that were played again, in a list that grows; each replay is equal."""
     again: list[Case] = []
 
     async def play(case: Case, targets: list[Target], restarts: object, at_first: Outcome) -> Outcome:

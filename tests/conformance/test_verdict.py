@@ -39,7 +39,7 @@ def a_difference() -> Difference:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """The command, of which the brokers and the playing are left out; its status."""
+    """Run the command without brokers and without playing; return its status."""
 
     def run(outcomes: list[Outcome], unlike: list[str] | None = None, *arguments: str) -> int:
         async def play(cases: list[Case], kinds: tuple[str, ...], keep: Path | None) -> Report:
@@ -54,7 +54,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> RunCommand:
 
 @pytest.fixture
 def nothing_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every wanted difference had been seen: a run that is made up has none."""
+    """Take every wanted difference for seen, since a run that is made up has none."""
 
     def none_stale(seen: list[tuple[str, Wanted, Difference]]) -> list[str]:
         return []
@@ -81,7 +81,7 @@ def breaks_a_promise(outcomes: list[Outcome]) -> None:
 
 
 def is_played_on_one_side(outcomes: list[Outcome]) -> None:
-    """There is nothing to compare it with, so nothing can differ."""
+    """A case that is played on one side has nothing that could differ."""
     del outcomes[3].runs["kafka"]
 
 

@@ -18,7 +18,7 @@ STEP = "bob: SyncGroup v5"
 
 
 def difference(what: str, kafka: object, muster: object) -> Difference:
-    """The one between two sides that saw these."""
+    """The difference between two sides that saw these."""
     theirs, ours = (normalised([Entry(what, seen)], "127.0.0.1:1") for seen in (kafka, muster))
     (found,) = differences(theirs, ours)
     return found

@@ -16,18 +16,18 @@ ADMIN: Final = "admin"
 EVENTUALLY_S: Final = 20.0
 POLL_S: Final = 0.05
 AT_MS: Final = 1_700_000_000_000
-"""When records are from: told in answers, so the same on both sides; topics must keep it."""
+"""The records' timestamp: it is in answers, so the same on both sides; topics must keep it."""
 
 
 def topic_name(run: Run, suffix: str = "t") -> str:
-    """Unique among runs, and the same on both sides."""
+    """A topic name that is unique among runs, and the same on both sides."""
     return f"{run.name.replace('/', '-')}-{suffix}"
 
 
 async def ask(
     run: Run, request: Any, version: int, note: str = "", tidy: Callable[[Any], None] | None = None
 ) -> Any:
-    """The answer, in the transcript; `tidy` takes out what each side must say for itself."""
+    """Ask, and enter the answer into the transcript; `tidy` takes out what each side must say for itself."""
     asked = await run.send(ADMIN, request, version, note)
     if tidy is None:
         return await run.answer(asked)
@@ -38,13 +38,13 @@ async def ask(
 
 
 async def quietly(run: Run, request: Any, version: int) -> Any:
-    """The answer, kept out of the transcript."""
+    """Ask, and keep the answer out of the transcript."""
     connection = await run.free_connection(ADMIN)
     return await connection.send(request, version)
 
 
 async def eventually(run: Run, request: Any, version: int, holds: Callable[[Any], bool]) -> Any:
-    """The first answer of which it holds: Kafka answers before a change is everywhere."""
+    """The first answer for which `holds` is true: Kafka answers before a change is everywhere."""
     deadline = time.monotonic() + EVENTUALLY_S
     while True:
         reply = await quietly(run, request, version)

@@ -21,15 +21,15 @@ from tests.conformance.scenarios.administration import LYING
 ROWS_MAX: Final = 10
 
 Value = Plain | Callable[[Any], bool]
-"""What a side says: just this, or what the call is true of."""
+"""A value that a side gives: this one, or any for which the call is true."""
 Offer = tuple[str, Value]
 """A member's id, and its metadata for the chosen protocol."""
 Fields = dict[str, tuple[Value, Value]]
-"""By path ("*" stands for any text): what Kafka says, and what Muster says."""
+"""What Kafka says and what Muster says, by path ("*" stands for any text)."""
 
 
 Steps = dict[str, Fields]
-"""By step ("*" stands for any text)."""
+"""The fields that differ, by step ("*" stands for any text)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Wanted:
     def _uses(
         self, case: str, difference: Difference, change: tuple[str, Any, Any]
     ) -> Iterator[tuple[str, str, str]]:
-        """Which of our fields `change` is."""
+        """The field of this row that `change` is."""
         path, kafka, muster = change
         for scenario, step, wanted_path, (of_kafka, of_muster) in self._fields():
             if (
@@ -93,7 +93,7 @@ def _says(wanted: Value, got: Plain) -> bool:
 
 
 def either(one: Value, other: Value) -> Callable[[Any], bool]:
-    """One thing in some versions, another in others."""
+    """Match one value in some versions, another in others."""
     return lambda got: _says(one, got) or _says(other, got)
 
 
@@ -139,7 +139,7 @@ def joined(generation_id: int, member_id: str, *offers: Offer) -> Callable[[Any]
 
 
 def join_refused(error: ErrorCode) -> Callable[[Any], bool]:
-    """JoinGroup's refusal of somebody without an id."""
+    """JoinGroup's refusal of a member without an id."""
     return lambda got: isinstance(got, dict) and (got["error_code"], got["member_id"]) == (int(error), "")
 
 
@@ -160,7 +160,7 @@ def sync_refused(error: ErrorCode) -> Callable[[Any], bool]:
 
 A, B, C, D = "alice-#1", "bob-#2", "carol-#3", "dave-#4"
 PHASE_ENDED: Final[Fields] = {"group_state": ("PreparingRebalance", "CompletingRebalance")}
-NOBODY_ANSWERED: Final = "its join phase throws and no JoinGroup is ever answered"
+NEVER_ANSWERED: Final = "its join phase throws and no JoinGroup is ever answered"
 FIRST_METADATA: Final = f"bytes {b'first'.hex()}"
 
 
@@ -171,8 +171,8 @@ def lying(got: Any) -> bool:
 
 WANTED: Final[list[Wanted]] = [
     Wanted(
-        "a protocol named twice counts once; Kafka counts it twice, so that nobody can choose it, members that "
-        f"were there before are refused, and where there is no other {NOBODY_ANSWERED}",
+        "a protocol named twice counts once; Kafka counts it twice, so that it is never chosen, members that "
+        f"were there before are refused, and where there is no other {NEVER_ANSWERED}",
         {
             "join_with_one_protocol_twice": {
                 "alice: JoinGroup v*": {
@@ -205,7 +205,7 @@ WANTED: Final[list[Wanted]] = [
     ),
     Wanted(
         "a subscription that cannot be read is one to everything (O21); where it claims more elements than it "
-        f"holds, Kafka goes wrong: {NOBODY_ANSWERED}",
+        f"holds, Kafka goes wrong: {NEVER_ANSWERED}",
         {
             "a_subscription_that_lies_about_its_size": {
                 "alice: JoinGroup v9": {"(all)": (PARKED, joined(1, A, (A, lying)))},
@@ -259,7 +259,7 @@ WANTED: Final[list[Wanted]] = [
         },
     ),
     Wanted(
-        "an absent group whose name leaves no room for a message is told without one (69), and the others of "
+        "an absent group whose name leaves no room for a message is answered without one (69), and the others of "
         "the request are described; Kafka answers -1 for them all",
         {
             "describe_with_long_ids": {
@@ -303,7 +303,7 @@ WANTED: Final[list[Wanted]] = [
     ),
 ]
 
-assert len(WANTED) <= ROWS_MAX, "more differences than anybody will remember the reasons of"
+assert len(WANTED) <= ROWS_MAX, "more differences than a reader will remember the reasons of"
 
 
 def reason_for(case: str, difference: Difference) -> Wanted | None:

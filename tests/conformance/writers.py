@@ -68,7 +68,7 @@ class Writer:
         return writer
 
     async def _ready(self) -> None:
-        """Wait until all partitions are led, which is a while after everybody knows of them."""
+        """Wait until all partitions are led, which is a while after the metadata shows them."""
         connection = await self.run.free_connection("observer")
         asked = DescribeProducersRequest(
             topics=[DescribeProducersTopicRequest(name=self.topic, partition_indexes=list(range(PARTITIONS)))]
@@ -100,7 +100,7 @@ class Writer:
         )
 
     async def ask(self, request: ProduceRequest, version: int, note: str) -> list[PartitionProduceResponse]:
-        """The answers by partition. In the transcript stands what software may rely on: no words for people."""
+        """Ask; return the answers by partition. The transcript has what software may rely on, no messages."""
         asked = await self.run.send("writer", request, version, note)
         reply = await asked.reply
         answers: list[PartitionProduceResponse] = []

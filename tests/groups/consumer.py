@@ -171,7 +171,7 @@ def form_group(driver: Driver, *consumers: Consumer) -> None:
 
 
 def finish_rebalance(driver: Driver, *consumers: Consumer) -> None:
-    """All of `consumers` have had their JoinGroup answered: collect, and sync to Stable."""
+    """Collect the answered JoinGroup of each of `consumers`, and sync to Stable."""
     for consumer in consumers:
         assert consumer.collect_join().error_code == ErrorCode.NONE
     tokens = {consumer.member_id: consumer.send_sync() for consumer in consumers}

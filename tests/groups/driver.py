@@ -64,7 +64,7 @@ class Driver(ClockedDriver[Shard]):
 
     @contextmanager
     def refusing_records(self, error: ErrorCode = ErrorCode.MESSAGE_TOO_LARGE) -> Iterator[None]:
-        """Meanwhile the log refuses every record: none is appended, none replayed."""
+        """Let the log refuse every record in the block: none is appended, none replayed."""
         self.refusal = error
         yield
         self.refusal = ErrorCode.NONE
@@ -73,7 +73,7 @@ class Driver(ClockedDriver[Shard]):
         return self.shard.groups[group_id]
 
     def accepted(self, event: Event, result: Result) -> Result:
-        """As the runtime does: if records are refused, the error to the request at hand, and to `then`."""
+        """Carry out a result as the runtime does: refused records give an error to the request and to `then`."""
         if not self.refusal or not result.records:
             return result
         replies = result.replies
@@ -86,11 +86,11 @@ class Driver(ClockedDriver[Shard]):
         return result._replace(records=(), replies=replies)
 
     def hold_disk(self) -> None:
-        """From now on nothing becomes durable until `flush`."""
+        """Let nothing become durable until `flush`."""
         self.disk_is_held = True
 
     def flush(self) -> None:
-        """The disk is done with all it was given."""
+        """Make all that was appended durable."""
         self.disk_is_held = False
         self._durable = len(self.log)
         self._release()
@@ -104,7 +104,7 @@ class Driver(ClockedDriver[Shard]):
                 self.handle(AppendFinished(one, self.refusal, self.wall_ms))
 
     def crash(self) -> None:
-        """Power loss: what is not durable is gone, and so is everything but the log."""
+        """Lose power: only the durable part of the log remains."""
         del self.log[self._durable :]
         self.disk_is_held = False
         self.restart()
@@ -120,7 +120,7 @@ class Driver(ClockedDriver[Shard]):
         return shard
 
     def assert_replay_agrees(self) -> None:
-        """What the log says is what the shard has stored."""
+        """Assert that a replay of the log gives what the shard has stored."""
         shadow = self.read_log()
         assert shadow.stored == self.shard.stored
         assert shadow.offsets == self.shard.offsets
@@ -156,7 +156,7 @@ class Driver(ClockedDriver[Shard]):
             self._durable = len(self.log)
 
     def end_transaction(self, producer_id: int, is_commit: bool = True, epoch: int = 0) -> None:
-        """A marker is written."""
+        """Write the marker that ends a transaction."""
         marker = Marker(producer_id, epoch, 0, is_commit)
         self.log.append(Entry(b"", None, marker=marker))
         self._durable = len(self.log)

@@ -73,7 +73,7 @@ def keep_alive(driver: Driver, ms: int, *consumers: Consumer) -> None:
             consumer.heartbeat()
 
 
-# Somebody came, went, or offers something else.
+# A member joined, left, or offers something else.
 
 
 @case(CauseKind.MEMBER_JOINED)

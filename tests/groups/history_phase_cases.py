@@ -28,7 +28,7 @@ from tests.groups.history_cases import (
 
 
 @case(CauseKind.ALL_MEMBERS_JOINED)
-def everybody_has_joined_again(driver: Driver) -> GroupEvent:
+def all_members_have_joined_again(driver: Driver) -> GroupEvent:
     leader, slow = group_of(driver, "a", "b")
     leader.join()
     driver.advance(700)

@@ -1,4 +1,4 @@
-"""Why a group changed, told in full: each cause there is, provoked, and its event compared as a whole."""
+"""Why a group changed: each cause there is, provoked, and its event compared as a whole."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_each_cause_yields_one_complete_event(name: str) -> None:
 
 
 def test_there_is_a_case_for_every_cause() -> None:
-    """All but the history's own, which no group can provoke."""
+    """Every cause has a case but the history's own, which no group can provoke."""
     assert {kind for kind, _ in CASES.values()} == set(CauseKind) - {CauseKind.EVENTS_DROPPED}
 
 
@@ -111,7 +111,7 @@ def test_an_event_names_a_few_of_the_many_it_removes_and_counts_all(driver: Driv
 
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_events_name_the_process_that_is_a_static_member_now(driver: Driver, is_stored: bool) -> None:
-    """DescribeGroups goes on to show the one that was it first, as Kafka's does."""
+    """DescribeGroups goes on to show the first process of the instance, as Kafka's does."""
     leader, old = group_of(driver, "a", "b", static=True)
     new = Consumer(driver, "b-again", instance_id="i-b")
     if is_stored:

@@ -319,7 +319,7 @@ def test_a_group_that_the_log_refuses_is_not_there_and_the_joiner_hears_why(driv
     assert driver.shard.groups == {}
 
 
-def test_a_rebalance_ends_with_everybody_in_the_next_generation(driver: Driver) -> None:
+def test_a_rebalance_ends_with_all_members_in_the_next_generation(driver: Driver) -> None:
     first, second = Consumer(driver, "a"), Consumer(driver, "b")
     form_group(driver, first)
     assert second.join() is None

@@ -22,7 +22,7 @@ def static(driver: Driver, instance_id: str, version: int = 9) -> Consumer:
 
 
 def restarted(consumer: Consumer) -> Consumer:
-    """The same instance as a new process: it knows its instance id only."""
+    """The consumer's instance as a new process: it knows its instance id only."""
     again = Consumer(
         consumer.driver, consumer.client_id, instance_id=consumer.instance_id, version=consumer.version
     )

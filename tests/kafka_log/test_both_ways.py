@@ -53,7 +53,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def kafka(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """Started by whoever needs it to live."""
+    """A Kafka that is not started yet: each test starts it where it needs it."""
     broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), SETTINGS)
     yield broker
     broker.kill()
@@ -88,7 +88,7 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterDaemon]:
 
 @pytest.fixture(scope="module")
 def by_muster(muster: MusterDaemon) -> Written:
-    """Asked for after the tests that need it alive."""
+    """What Muster wrote. This ends the daemon, so tests that need it alive come before."""
     written = Written(
         muster.log_dir, made.report(muster.bootstrap, CLASSIC_GROUPS), made.listed(muster.bootstrap)
     )
@@ -120,7 +120,7 @@ def test_muster_loads_what_kafka_wrote(by_kafka: Written, tmp_path: Path) -> Non
 
 
 def test_kafka_wrote_every_type_that_its_groups_have(by_kafka: Written) -> None:
-    """Or the test above would show less than it says. Left are a type that 4.3 only deletes, the oldest
+    """The test above rests on every type being there. Left out are a type that 4.3 only deletes, the oldest
     form of a commit, and the targets of a streams group, which come with its first task."""
     types = set(others_in(by_kafka.log_dir))
     assert {name.partition("Group")[0] for name in types} == {"Consumer", "Share", "Streams"}
@@ -181,7 +181,7 @@ def test_muster_log_takes_kafkas_directory_as_it_is(
             epoch,
             row["metadata"],
         )
-    assert found == {group: told[-1] for group, told in by_kafka.report.items()}
+    assert found == {group: row[-1] for group, row in by_kafka.report.items()}
 
 
 # What Muster wrote.
@@ -194,13 +194,13 @@ def test_the_console_consumers_formatters_read_us_through_the_wire(
     report = made.report(muster.bootstrap, CLASSIC_GROUPS)
     offsets = {
         (group, topic, partition): offset
-        for group, told in report.items()
-        for (topic, partition), (offset, *_) in told[-1].items()
+        for group, row in report.items()
+        for (topic, partition), (offset, *_) in row[-1].items()
     }
-    members = {group: sorted(told[3]) for group, told in report.items() if told[3]}
-    assert offsets_told(formatted("OffsetsMessageFormatter", muster, tmp_path)) == offsets
-    told = members_told(formatted("GroupMetadataMessageFormatter", muster, tmp_path))
-    assert {group: names for group, names in told.items() if group in CLASSIC_GROUPS and names} == members
+    members = {group: sorted(row[3]) for group, row in report.items() if row[3]}
+    assert printed_offsets(formatted("OffsetsMessageFormatter", muster, tmp_path)) == offsets
+    printed = printed_members(formatted("GroupMetadataMessageFormatter", muster, tmp_path))
+    assert {group: names for group, names in printed.items() if group in CLASSIC_GROUPS and names} == members
 
 
 def formatted(formatter: str, muster: MusterDaemon, tmp_path: Path) -> list[Any]:
@@ -220,16 +220,16 @@ def formatted(formatter: str, muster: MusterDaemon, tmp_path: Path) -> list[Any]
         fleet.close()
     decoder, found, position = json.JSONDecoder(), [], 0
     while position < len(text):
-        told, position = decoder.raw_decode(text, position)
-        found.append(told)
+        record, position = decoder.raw_decode(text, position)
+        found.append(record)
     return found
 
 
-def offsets_told(found: list[Any]) -> dict[tuple[str, str, int], int]:
+def printed_offsets(found: list[Any]) -> dict[tuple[str, str, int], int]:
     """What remains of the commits that the formatter printed."""
     offsets: dict[tuple[str, str, int], int] = {}
-    for told in found:
-        key, value = told["key"]["data"], told["value"]
+    for record in found:
+        key, value = record["key"]["data"], record["value"]
         where = (key["group"], key["topic"], key["partition"])
         if value is None:
             offsets.pop(where, None)
@@ -238,11 +238,11 @@ def offsets_told(found: list[Any]) -> dict[tuple[str, str, int], int]:
     return offsets
 
 
-def members_told(found: list[Any]) -> dict[str, list[str]]:
+def printed_members(found: list[Any]) -> dict[str, list[str]]:
     by_group: dict[str, list[str]] = {}
-    for told in found:
-        members = told["value"]["data"]["members"] if told["value"] else []
-        by_group[told["key"]["data"]["group"]] = sorted(member["memberId"] for member in members)
+    for record in found:
+        members = record["value"]["data"]["members"] if record["value"] else []
+        by_group[record["key"]["data"]["group"]] = sorted(member["memberId"] for member in members)
     return by_group
 
 
@@ -280,7 +280,7 @@ def dumped(log_dir: Path) -> str:
 
 
 def test_inspect_decodes_records_of_all_kinds_as_kafka_does(by_kafka: Written) -> None:
-    """Field by field, but for what Kafka leaves out because it is the default."""
+    """Records are equal field by field, but for what Kafka leaves out because it is the default."""
     shown = re.findall(r" key: (\{.*?\}) payload: (.*)$", dumped(by_kafka.log_dir), re.MULTILINE)
     theirs = [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in shown]
     theirs = [pair for pair in theirs if pair[0]["type"] not in ("0", "1", "2")]
@@ -295,7 +295,7 @@ def test_inspect_decodes_records_of_all_kinds_as_kafka_does(by_kafka: Written) -
 
 
 def assert_same(ours: Any, theirs: Any, where: str) -> None:
-    """Equal, but for names in snake_case and defaults that Kafka does not show."""
+    """Assert equality but for names in snake_case and defaults that Kafka does not show."""
     if isinstance(ours, dict):
         names = {re.sub("_([a-z])", lambda found: found[1].upper(), name): name for name in ours}
         assert theirs.keys() <= names.keys(), where
@@ -370,7 +370,7 @@ def test_kafka_takes_an_import_through_the_wire(second_life: KafkaBroker, tmp_pa
 def test_what_kafka_leaves_when_it_is_killed_is_readable(
     second_life: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Last, as it ends Kafka: its indexes are then full of zeros that it allotted ahead, and nothing is closed."""
+    """Killed, Kafka leaves indexes full of zeros allotted ahead, and nothing closed. It has to come last."""
     second_life.kill()
     assert run(["log", "verify", str(second_life.log_dir)]) == 0
     capsys.readouterr()

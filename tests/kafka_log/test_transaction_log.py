@@ -103,7 +103,7 @@ def play(client: WireClient) -> None:
         both.add(0, 2)
         both.add_offsets()
         both.end(version, committed=committed)
-    both.end(5, committed=False)  # Of nothing.
+    both.end(5, committed=False)  # An empty transaction.
     both.add(1)
     both.init()
     hasty = Producer(client, "hasty", timeout_ms=100)
@@ -124,14 +124,14 @@ def written(log_dir: Path) -> list[tuple[bytes, bytes | None]]:
 
 
 def story(entries: list[tuple[bytes, bytes | None]]) -> dict[str, list[TransactionLogValue]]:
-    """By transactional id what was stored, without times and producer ids."""
-    told: dict[str, list[TransactionLogValue]] = {}
+    """The stored values of each transactional id, without times and producer ids."""
+    values: dict[str, list[TransactionLogValue]] = {}
     for entry in entries:
         record = decode_record(*entry)
         assert record is not None
         assert isinstance(record.value, TransactionLogValue)
-        told.setdefault(record.key.transactional_id, []).append(_timeless(record.value))
-    return told
+        values.setdefault(record.key.transactional_id, []).append(_timeless(record.value))
+    return values
 
 
 def _timeless(value: TransactionLogValue) -> TransactionLogValue:
@@ -152,7 +152,7 @@ def _timeless(value: TransactionLogValue) -> TransactionLogValue:
 
 @pytest.fixture(scope="module")
 def logs(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[bytes, bytes | None]]]:
-    """What either of them wrote."""
+    """The records that Kafka and Muster wrote."""
     kafka, muster = tmp_path_factory.mktemp("kafka"), tmp_path_factory.mktemp("muster")
     servers: dict[str, KafkaBroker | MusterDaemon] = {
         "kafka": KafkaBroker(kafka, SETTINGS),

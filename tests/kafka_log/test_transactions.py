@@ -35,7 +35,7 @@ CONFIG = LogConfig()
 pytestmark = [pytest.mark.xdist_group("kafka log"), pytest.mark.timeout(300)]
 
 Rows = dict[int, tuple[int, int, int, int, int]]
-"""By producer: epoch, last sequence, last timestamp, coordinator epoch, first offset of the open transaction."""
+"""Rows by producer: epoch, last sequence, last timestamp, coordinator epoch, first offset of what is open."""
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -134,9 +134,9 @@ def committed(client: WireClient) -> tuple[int, int, list[tuple[int, int]]]:
         isolation_level=1,
         topics=[FetchTopic(topic=TOPIC, partitions=[part])],
     )
-    told = client.ask(request, 11).responses[0].partitions[0]
-    aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or []]
-    return told.high_watermark, told.last_stable_offset, aborted
+    partition = client.ask(request, 11).responses[0].partitions[0]
+    aborted = [(each.producer_id, each.first_offset) for each in partition.aborted_transactions or []]
+    return partition.high_watermark, partition.last_stable_offset, aborted
 
 
 def known_to(log: PartitionLog) -> Rows:
@@ -160,7 +160,7 @@ def read_by_us(log: PartitionLog) -> tuple[int, int | None, list[tuple[int, int]
 
 
 def opened(directory: Path) -> PartitionLog:
-    """As a start after a clean stop does it; nothing but the snapshot is read."""
+    """The log opened as after a clean stop: nothing but the snapshot is read."""
     end_offset = max(snapshot_offsets(path.name for path in directory.iterdir()))
     log = PartitionLog.open(directory, CONFIG, Files(), recovery_point=end_offset, shut_down_cleanly=True)
     found = log.producers.read(int(time.time() * 1000))
@@ -197,7 +197,7 @@ def test_each_goes_on_with_what_the_other_left(java: None, tmp_path: Path) -> No
         assert read_by_us(log) == seen
         assert len(seen[2]) == 1
         go_on(log)
-        told, read = known_to(log), read_by_us(log)
+        known, read = known_to(log), read_by_us(log)
         log.close()
         assert len(read[2]) == 2
         shutil.rmtree(kafka.log_dir / PARTITION)
@@ -205,7 +205,7 @@ def test_each_goes_on_with_what_the_other_left(java: None, tmp_path: Path) -> No
         kafka.start()
         with WireClient(kafka.bootstrap) as client:
             until(lambda: committed(client)[0] == read[0])
-            assert described(client) == told
+            assert described(client) == known
             assert committed(client) == read
             plain = batch_of(9_000_000, 3, 1, transactional=False)
             assert [produce(client, plain), produce(client, plain)] == [0, 0]

@@ -41,7 +41,7 @@ def commit(
 
 
 def play(requests: list[OffsetCommitRequest], version: int, is_packed: bool) -> tuple[Driver, list[Any]]:
-    """What the requests leave and are answered; as they come off the wire, or as lists."""
+    """Play the requests as they come off the wire, or as lists; return what they leave and are answered."""
     driver, answers = Driver(topics=Topics(orders=COUNT)), []
     for request in requests:
         if is_packed:
@@ -78,7 +78,7 @@ def test_packed_or_not_it_is_the_same(version: int, case: list[list[int]], note:
 
 
 def test_one_with_a_retention_of_its_own_is_stored_one_by_one() -> None:
-    """Its expiry is in no run (docs/kafka.md O1, O19)."""
+    """A run has no expiry for its commits (docs/kafka.md O1, O19)."""
     request = commit(4, list(range(COUNT)), retention_time_ms=5_000)
     packed, _ = play([request], 4, True)
     stored = packed.shard.offsets.get("g", "orders", 7)
@@ -108,7 +108,7 @@ runs = st.lists(st.tuples(st.lists(few, min_size=1, max_size=4), ids), max_size=
 def test_rows_of_a_run_are_put_as_single_ones(
     before: list[tuple[int, str, bytes, bool]], runs: list[tuple[list[int], bytes]]
 ) -> None:
-    """Whatever is there before: other partitions, notes, other topic ids, or rows that have gone again."""
+    """The rows are equal whatever was stored before: partitions, metadata, topic ids, removed rows."""
     at_once, one_by_one = TopicOffsets(), TopicOffsets()
     for each in (at_once, one_by_one):
         for partition, note, topic_id, goes in before:

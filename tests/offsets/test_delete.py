@@ -145,7 +145,7 @@ def test_a_load_keeps_offsets_of_topics_that_were_never_here(driver: Driver) -> 
 
 
 def test_a_load_keeps_offsets_that_name_no_topic_id(driver: Driver) -> None:
-    """Imported ones do not, and their topics may be made later."""
+    """Imported offsets name no topic id, and their topics may be made later."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=9)
     topic = OffsetCommitRequestTopic(name="clicks", partitions=[partition])
     driver.call(OffsetCommitRequest(group_id="old", topics=[topic], retention_time_ms=10_000), 2)

@@ -151,7 +151,7 @@ def test_any_history_reads_the_same_after_any_cleaning(log: PartitionLog, seed: 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_any_history_of_transactions_reads_the_same_after_any_cleaning(log: PartitionLog, seed: int) -> None:
-    """Also what is still open: its records and the markers of others that it stands between."""
+    """Open transactions read the same too: their records, and the markers of others between them."""
     chance = random.Random(seed)
     shadow = open_compacted(log.directory.with_name("shadow-0"))
     checkpoint, wall_ms = 0, NOW_MS

@@ -74,7 +74,7 @@ def in_transaction(
 
 
 def verified(driver: Driver, request: TxnOffsetCommitRequest) -> VerifiedCommit:
-    """As it comes to the shard when the transaction's coordinator knows of it."""
+    """The commit as the shard gets it once the transaction's coordinator has verified it."""
     verification = CommitVerification(request.producer_id)
     driver.shard.verifications.add(verification)
     return VerifiedCommit(request, ErrorCode.NONE, verification)
@@ -104,7 +104,7 @@ def fetched(driver: Driver, stable: bool = False, partition: int = 0) -> int | E
 
 
 def agrees(driver: Driver) -> Driver:
-    """Whatever a test did, a load says the same."""
+    """Assert that a load gives the same state as the test left."""
     driver.assert_replay_agrees()
     return driver
 
@@ -197,7 +197,7 @@ def delete_topic(driver: Driver) -> None:
 @pytest.mark.parametrize("was_committed", [True, False])
 @pytest.mark.parametrize("delete", [delete_offset, delete_group, delete_topic])
 def test_o16_a_tombstone_takes_along_what_is_held(driver: Driver, delete: Any, was_committed: bool) -> None:
-    """O23 to O25: and one is written for an offset that is only held."""
+    """O23 to O25: a tombstone is written for an offset that is only held, too."""
     if was_committed:
         commit(driver, 1)
     hold(driver, 5)
@@ -213,7 +213,7 @@ def test_o16_a_tombstone_takes_along_what_is_held(driver: Driver, delete: Any, w
 def test_o16_a_load_takes_along_what_is_held_of_a_topic_that_went_meanwhile(
     driver: Driver, was_committed: bool
 ) -> None:
-    """Its marker may come after the load: then no later deletion would find the offset."""
+    """The marker may come after the load: then no later deletion would find the offset."""
     if was_committed:
         commit(driver, 1)
     hold(driver, 5)

@@ -55,7 +55,7 @@ def _download(project: str, version: str, python: str | None, scratch: Path) -> 
 
 
 def librdkafka(version: str) -> Path:
-    """The shared library of that time. Raises CalledProcessError if its wheel cannot be had."""
+    """The shared library of that time. Raises CalledProcessError if its wheel cannot be downloaded."""
     (library,) = unpacked("confluent-kafka", version, LIBRDKAFKA[version]).rglob("librdkafka*.so*")
     return library
 

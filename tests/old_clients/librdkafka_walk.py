@@ -177,7 +177,7 @@ def poll(consumer: int) -> tuple[int, int] | None:
 
 
 def assigned(consumer: int) -> int:
-    """How many partitions it has."""
+    """Number of partitions that the consumer has."""
     listed = POINTER(TopicPartitions)()
     check(rd.rd_kafka_assignment(consumer, byref(listed)))
     count = int(listed.contents.cnt)

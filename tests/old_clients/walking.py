@@ -10,7 +10,7 @@ DEADLINE_S = 30.0
 
 
 def step(name: str, action: Callable[[], object]) -> None:
-    """Do it, and print what it returned, or the name of the error that it raised."""
+    """Do a step, and print what it returned, or the name of the error that it raised."""
     try:
         outcome = str(action())
     except Exception as error:  # Whatever the library raises is what the walk is about.
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 def wait_for(condition: Callable[[], object]) -> bool:
-    """Whether it became true in time; `condition` itself blocks a little, as a poll does."""
+    """Whether `condition` became true in time; it blocks a little itself, as a poll does."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         if condition():

@@ -45,12 +45,12 @@ Pair = tuple[type, int]
 
 
 def of_groups(pairs: Iterable[Pair]) -> list[Any]:
-    """Those of `pairs`, messages in a version, that belong to APIs of groups, as parameters of a test."""
+    """The `pairs` (messages in a version) of APIs of groups, as parameters of a test."""
     return [parameter(*pair) for pair in pairs if is_of_groups(pair)]
 
 
 def of_others(pairs: Iterable[Pair]) -> list[Any]:
-    """The rest of `pairs`, as parameters of a test."""
+    """The `pairs` of all other APIs, as parameters of a test."""
     return [parameter(*pair) for pair in pairs if not is_of_groups(pair)]
 
 

@@ -88,13 +88,13 @@ def _flip_bits(random: Random, body: bytearray) -> None:
 
 
 def _cut(random: Random, body: bytearray) -> None:
-    """At any length, the first and the last few as often as all the others."""
+    """Cut the body at any length; the first and the last few are as likely as all the others."""
     ends = (random.randrange(9), len(body) - random.randrange(9), random.randrange(len(body) + 1))
     del body[max(0, random.choice(ends)) :]
 
 
 def _claim_much(random: Random, body: bytearray) -> None:
-    """A length, or whatever stands there, becomes a large one."""
+    """Overwrite a length, or whatever stands there, with a large one."""
     large = random.choice((b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff", b"\x7f\xff"))
     at = random.randrange(len(body) + 1)
     body[at : at + len(large)] = large

@@ -53,13 +53,13 @@ def test_the_two_framings_of_snappy_are_both_among_them() -> None:
 
 
 @pytest.mark.parametrize("writer", ["java", "rd"])
-def test_an_idempotent_batch_tells_its_producer(writer: str) -> None:
+def test_an_idempotent_batch_names_its_producer(writer: str) -> None:
     batch = next(walk(SEGMENTS[f"{writer}-none"]))
     assert batch.producer_id >= 0
     assert (batch.producer_epoch, batch.base_sequence, batch.last_sequence) == (0, 0, 2)
 
 
-def test_transactions_and_their_markers_are_told_apart() -> None:
+def test_transactions_and_their_markers_are_distinguished() -> None:
     """A commit and an abort: a control batch holds one record; its key is the version, then 1 or 0."""
     segment = SEGMENTS["java-txn"]
     batches = list(walk(segment))

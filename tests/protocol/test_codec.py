@@ -243,7 +243,7 @@ class TestEncodingRefuses:
 
 
 class TestTextThatIsNotUtf8:
-    """It is read as Kafka reads it: what makes no sense becomes U+FFFD (the conformance suite compares)."""
+    """Text is read as Kafka reads it: what is not UTF-8 becomes U+FFFD (the conformance suite compares)."""
 
     @pytest.mark.parametrize("version", range(5))
     def test_it_is_replaced(self, version: int) -> None:
@@ -442,6 +442,6 @@ class TaggedStruct:
     ],
 )
 def test_a_null_struct_is_marked_by_0_in_a_tagged_field(encoded: bytes, inner: TaggedInner | None) -> None:
-    """And by -1 anywhere else: Kafka counts the mark of a tagged one as it counts lengths."""
+    """Anywhere else the mark is -1: Kafka counts the mark of a tagged struct as it counts lengths."""
     assert decode(TaggedStruct, 0, encoded) == TaggedStruct(inner=inner)
     assert decode(TaggedStruct, 0, encode(TaggedStruct(inner=inner), 0)) == TaggedStruct(inner=inner)

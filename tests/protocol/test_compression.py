@@ -60,7 +60,7 @@ def test_a_bomb_is_refused_before_it_takes_room(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_stream_cut_anywhere_does_not_inflate(codec: Codec) -> None:
-    """Cut inside snappy's frame too: at a block's end it looks whole, and the record count shows it then."""
+    """A cut at the end of a block in snappy's frame looks whole; there the record count shows it."""
     deflated = compress(codec, os.urandom(300) + b"muster" * 100)
     for length in range(1, len(deflated)):
         if codec is Codec.SNAPPY and length == len(XERIAL_HEADER):

@@ -39,7 +39,7 @@ def test_markers_of_other_kinds_end_no_transaction() -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
-def test_a_key_that_is_none_is_told(key: bytes | None) -> None:
+def test_a_key_of_the_wrong_size_is_refused(key: bytes | None) -> None:
     with pytest.raises(DecodeError):
         control_type(key)
     with pytest.raises(DecodeError):

@@ -34,7 +34,7 @@ def test_the_codes_are_those_of_the_jars() -> None:
 
 
 def test_only_none_is_false() -> None:
-    """So that `if error := ...` reads as it should."""
+    """Only NONE is false, so that `if error := ...` is true for an error."""
     assert [code for code in ErrorCode if not code] == [ErrorCode.NONE]
 
 

@@ -81,7 +81,7 @@ def plain(value: Any) -> Any:
     """A value of kafka-python's as we would have it."""
     if isinstance(value, uuid.UUID):
         return value.bytes
-    if isinstance(value, set):  # Of the bits that are set in the authorised operations.
+    if isinstance(value, set):  # The bits that are set in the authorised operations.
         return int.from_bytes(sum(1 << bit for bit in value).to_bytes(4, "big"), "big", signed=True)
     return value
 

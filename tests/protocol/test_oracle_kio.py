@@ -79,7 +79,7 @@ def from_kio(field: Any, value: Any, version: int, flexible: bool) -> Any:
     if value is None and getattr(field.type, "code", None) == "16s":
         return bytes(16)  # To kio the zero id is no id.
     if value is None and getattr(field.type, "code", None) == "q":
-        return -1  # And -1 no date.
+        return -1  # To kio -1 is no date.
     return plain(value, field.type, version, flexible)
 
 

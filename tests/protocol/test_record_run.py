@@ -29,7 +29,7 @@ def records_of(count: int, timestamp_ms: int = BASE_MS) -> list[Record]:
 @pytest.mark.parametrize("before", [0, 1, 62, 63, 64, 65, 8190, 8191, 8192])
 @pytest.mark.parametrize("count", [1, 2, 64, 200])
 def test_a_run_behind_so_many_records_is_what_its_records_are(before: int, count: int) -> None:
-    """Where an offset delta takes a byte more, so does the record's length."""
+    """The record's length grows where an offset delta takes a byte more."""
     first = [Record(None, b"before", BASE_MS - 70)] * before
     last = [Record(b"after", None, BASE_MS + 9000)]
     batch = encode_batch([*first, run_of(count), *last], base_offset=5)

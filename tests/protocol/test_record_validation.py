@@ -227,7 +227,7 @@ def zstd_bomb() -> bytes:
 
 
 def gzip_bomb() -> bytes:
-    """A quarter of that."""
+    """A quarter of a gibibyte of zeros."""
     squeeze = zlib.compressobj(6, wbits=31)
     return b"".join([squeeze.compress(bytes(1 << 20)) for _ in range(256)] + [squeeze.flush()])
 

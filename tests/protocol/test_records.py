@@ -53,7 +53,7 @@ def patched(batch: bytes | bytearray, layout: str, position: int, value: int) ->
 @given(st.lists(records, min_size=1, max_size=5), st.sampled_from(Codec), st.integers(0, 2**62))
 @settings(max_examples=200, deadline=None)
 def test_records_come_back_as_written(written: list[Record], codec: Codec, base_offset: int) -> None:
-    """All codecs; also: offsets count up from the base, and the header has the range."""
+    """With every codec, offsets count up from the base, and the header has the range."""
     data = encode_batch(written, base_offset=base_offset, codec=codec)
     batch = read_batch(data, 0)
     assert batch is not None
@@ -153,7 +153,7 @@ def test_no_prefix_of_a_batch_is_a_batch() -> None:
 
 
 def test_every_flipped_bit_under_the_checksum_is_seen() -> None:
-    """Only base offset and leader epoch are not covered, and the length by its effect."""
+    """The checksum leaves out base offset and leader epoch; a wrong length is seen by its effect."""
     data = encode_batch(THREE)
     for position in [*range(8, 12), *range(16, len(data))]:
         for bit in range(8):
@@ -173,7 +173,7 @@ def test_a_negative_count_is_not_sound(position: int, name: str) -> None:
     assert read_batch(patched(encode_batch(THREE), ">i", position, -1), 0) is None, name
 
 
-def test_a_header_of_another_format_is_told_apart() -> None:
+def test_a_header_of_another_format_is_recognized() -> None:
     data = encode_batch(THREE)
     data[16] = 1
     with pytest.raises(UnsupportedMagic):
@@ -267,7 +267,7 @@ def test_a_record_length_that_differs_from_its_content_is_corrupt(length: int) -
 
 
 def test_a_record_that_runs_over_the_end_is_never_handed_out() -> None:
-    """Its length and its last header agree, on more bytes than there are."""
+    """The record's length and its last header agree, on more bytes than there are."""
     data = single(b"\x7e\0\0\0\x01\x01\x02\x02h\x6cxxxxxxxx")
     with pytest.raises(CorruptBatch, match="left"):
         next(iter_records(data, parse_header(data)))

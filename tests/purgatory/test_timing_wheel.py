@@ -47,7 +47,7 @@ def run_dry(wheel: TimingWheel) -> list[tuple[int, list[TimerEntry]]]:
     return wakes
 
 
-def test_an_empty_wheel_never_wakes_anybody() -> None:
+def test_an_empty_wheel_never_wakes() -> None:
     wheel = TimingWheel(1000)
     assert wheel.next_deadline_ms() is None
     assert wheel.advance(10**9) == []

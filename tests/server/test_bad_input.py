@@ -1,4 +1,4 @@
-"""What a broken or hostile peer sends: it alone is answered or closed on; everybody else goes on."""
+"""What a broken or hostile peer sends: it alone is answered or closed on; all other clients go on."""
 
 from __future__ import annotations
 

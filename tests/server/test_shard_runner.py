@@ -246,7 +246,7 @@ def test_3_88_a_commit_that_is_not_durable_in_time_is_answered_15(world: ShardWo
     assert late.answers == []
     hang(world, 1)
     assert committed(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert in_time.answers == [], "it may wait as long as anybody"
+    assert in_time.answers == [], "it may wait as long as any other request"
     world.end_flush()
     world.end_flush()
     assert committed(in_time) == 0
@@ -270,7 +270,7 @@ def test_3_88_those_who_only_read_do_not_wait_for_ever_either(world: ShardWorld)
     assert reader.answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_3_88_an_assignment_that_is_not_stored_in_time_calls_everybody_to_join_again(
+def test_3_88_an_assignment_that_is_not_stored_in_time_calls_all_members_to_join_again(
     world: ShardWorld,
 ) -> None:
     joined = world.answer(join(), JOIN)

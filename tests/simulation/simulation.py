@@ -213,7 +213,7 @@ class Simulation:
             raise self._failure(self.witness.violations)
 
     def _unsettled(self) -> Iterator[str]:
-        """What is not yet as it should be when everybody behaves."""
+        """What is not yet as it should be without faults."""
         for runner in self.server.runners:
             if runner.shard is None:
                 yield f"partition {runner.partition} is {runner.state}"

@@ -148,7 +148,7 @@ class Stage:
         return self.send(request, OLD_JOIN if instance_id is None else JOIN)
 
     def sync(self, joined: Any, group_id: str = G, instance_id: str | None = None) -> Call:
-        """The leader gives everybody their own id."""
+        """The leader assigns every member an empty share."""
         given = [
             SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"")
             for member in joined.members

@@ -265,7 +265,7 @@ class Witness:
             self.story.on_server(happened)
 
     def on_loaded(self, shard: Shard, now_ms: int) -> None:
-        """Read from the log: what is stored is what the log says, and everybody gets a full session (3.65)."""
+        """Read from the log: what is stored is what the log says, and every member gets a full session (3.65)."""
         self._compare(shard)
         self.sights.on_loaded(shard)
         groups = set() if self.server is None else self.server.groups_of(shard.partition)

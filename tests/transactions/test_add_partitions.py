@@ -76,7 +76,9 @@ def test_only_brokers_may_add_the_offsets_topic(driver: Driver, version: int) ->
 
 
 @pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
-def test_while_a_transaction_is_being_ended_everybody_waits(driver: Driver, state: TransactionStatus) -> None:
+def test_while_a_transaction_is_being_ended_every_request_waits(
+    driver: Driver, state: TransactionStatus
+) -> None:
     producer = driver.bring_to(state)
     for other in (producer, (producer[0] + 1, 0), (producer[0], 9)):
         assert driver.add(other) == [CONCURRENT]

@@ -89,7 +89,9 @@ def test_a_transaction_under_way_is_aborted_first(driver: Driver, resumes: bool)
 
 
 @pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
-def test_while_a_transaction_is_being_ended_everybody_waits(driver: Driver, state: TransactionStatus) -> None:
+def test_while_a_transaction_is_being_ended_every_request_waits(
+    driver: Driver, state: TransactionStatus
+) -> None:
     driver.bring_to(state)
     assert driver.init() == (CONCURRENT, *NOTHING_GIVEN)
     assert driver.init(producer_id=99, producer_epoch=0) == (CONCURRENT, *NOTHING_GIVEN)

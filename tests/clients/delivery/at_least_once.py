@@ -51,7 +51,7 @@ def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
 
 
 def commit(consumer: Consumer) -> None:
-    """Commit what is processed. If the group refuses, the rows are somebody else's, who processes them again."""
+    """Commit what is processed. If the group refuses, another member owns the rows and processes them again."""
     try:
         consumer.commit(asynchronous=False)
     except KafkaException as error:

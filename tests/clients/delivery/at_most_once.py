@@ -3,7 +3,7 @@
     python at_most_once.py BOOTSTRAP TOPIC GROUP OUTPUT [NAME=VALUE ...]
 
 Appends the value of each row to the file OUTPUT; NAME=VALUE are further settings of the consumer. A worker that
-dies between the commit and the end of its batch takes the rest of the batch with it: nobody gets those rows again.
+dies between the commit and the end of its batch loses the rest of the batch: no worker gets those rows again.
 SIGTERM lets it finish its batch, and loses nothing.
 """
 
@@ -42,7 +42,7 @@ def main(bootstrap: str, topic: str, group: str, output: str, *settings: str) ->
 
 
 def is_committed(consumer: Consumer) -> bool:
-    """Commit what was read. If the group refuses, somebody else may get the rows: they are not ours."""
+    """Commit what was read. If the group refuses, another member may get the rows: they are not ours."""
     try:
         consumer.commit(asynchronous=False)
     except KafkaException as error:

@@ -65,7 +65,7 @@ class Worker:
         return partitions
 
     def store(self, messages: list[Message]) -> None:
-        """All results of a batch and how far it goes, or nothing. Raises Moved, and leaves it to roll back."""
+        """Store all results of a batch and how far it goes, or nothing. Raises Moved; the caller rolls back."""
         if not messages:
             return
         results = [(process(message),) for message in messages]  # Before the lock is held: others work, too.
@@ -79,13 +79,13 @@ class Worker:
         self.next_offsets.update(ends)
 
     def show_progress(self, has_moved: bool) -> None:
-        """Commit to the group as well: for whoever looks at its lag. Nobody reads it to decide anything."""
+        """Commit to the group as well, so that tools show its lag. Nothing is decided by this offset."""
         if has_moved:
             self.consumer.commit(asynchronous=True)
 
 
 def end_of(message: Message) -> tuple[tuple[str, int], int]:
-    """Its partition, and the offset behind it."""
+    """The message's partition, and the offset behind it."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     if topic is None or partition is None or offset is None:
         raise AssertionError("only an error may lack them")

@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 BATCH = 100
 TRANSACTION_TIMEOUT_MS = 30_000  # A worker that dies, and is not started again, holds up readers for so long.
 OUTAGE_S = 60  # A broker that is away for longer ends the worker.
-# After an outage librdkafka 2.16 starts anew from `bootstrap.servers`, and may then wait for ever, in
+# After an outage librdkafka 2.16 starts again from `bootstrap.servers`, and may then wait for ever, in
 # send_offsets_to_transaction, for a connection that it has given up: it is to keep the brokers that it knows.
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
@@ -46,10 +46,10 @@ class Worker:
         self.group = consumer.consumer_group_metadata()
 
     def transact(self, messages: list[Message]) -> None:
-        """All results of a batch and the offsets behind it, or nothing, and the batch is read again.
+        """Commit all results of a batch and the offsets behind it, or nothing, and read the batch again.
 
         Raises KafkaException where this worker can do no more: it was fenced, or the broker is away for long. It
-        ends then, and whoever watches over it starts it again.
+        ends then, and its supervisor starts it again.
         """
         self.producer.begin_transaction()
         try:
@@ -66,7 +66,7 @@ class Worker:
             self.rewind()
 
     def insist(self, call: Callable[..., None], *arguments: object) -> None:
-        """Call again while nobody knows the outcome: the producer goes on where it was."""
+        """Call again while the outcome is unknown: the producer goes on where it was."""
         deadline = time.monotonic() + OUTAGE_S
         while True:
             try:
@@ -76,7 +76,7 @@ class Worker:
                     raise
 
     def rewind(self) -> None:
-        """Back to what is committed, in every partition that we have."""
+        """Seek to the committed offset in every partition that this worker owns."""
         for partition in self.consumer.committed(self.consumer.assignment(), OUTAGE_S):
             if partition.offset < 0:
                 partition.offset = OFFSET_BEGINNING
@@ -89,7 +89,7 @@ def next_offsets(messages: list[Message]) -> list[TopicPartition]:
 
 
 def end_of(message: Message) -> tuple[tuple[str, int], int]:
-    """Its partition, and the offset behind it."""
+    """The message's partition, and the offset behind it."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     if topic is None or partition is None or offset is None:
         raise AssertionError("only an error may lack them")

@@ -13,7 +13,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** Writes and checks records of every codec and acks setting; what they hold is told in workers/payloads.py. */
+/** Writes and checks records of every codec and acks setting; what they hold is defined in workers/payloads.py. */
 final class Codecs {
     private static final int RECORDS_PER_LABEL = 41;
     private static final int VALUE_CHARS = 2_000;

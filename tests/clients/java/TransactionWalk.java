@@ -83,7 +83,7 @@ final class TransactionWalk {
     private void timeout() throws Exception {
         producer = newProducer("-late", 1_000);
         write("late");
-        Reporting.eventually("the coordinator aborts what nobody ends",
+        Reporting.eventually("the coordinator aborts what no producer ends",
             () -> end("read_committed") == end("read_uncommitted"));
         failure();
         List<String> values = read("read_committed", 3);

@@ -25,7 +25,7 @@ public final class WordCount {
         settings.put("replication.factor", "1");
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
-        settings.put("statestore.cache.max.bytes", "0");  // Every update is told, none is merged with the next.
+        settings.put("statestore.cache.max.bytes", "0");  // Every update is written, none is merged with the next.
         settings.put("dsl.store.suppliers.class", "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers");
         settings.put("commit.interval.ms", "500");
         settings.put("consumer.session.timeout.ms", "1500");

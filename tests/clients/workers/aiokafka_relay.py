@@ -1,6 +1,6 @@
 """aiokafka as one link of a chain: copies a topic to another in transactions, exactly once. SIGTERM ends it.
 
-aiokafka cannot tell the coordinator in which generation of a group it commits in a transaction (KIP-447), nor
+aiokafka cannot send the generation of the group in whose name it commits in a transaction (KIP-447), nor
 wait for offsets that another's transaction holds open. So it is one process for all partitions, with one
 transactional id: its next life ends what the last left open (`begin_transaction` waits for that), and only then
 looks where to go on.

@@ -43,7 +43,7 @@ class ConfluentWalk(TransactionWalk[Producer, Consumer]):
 
     @asynccontextmanager
     async def source_consumer(self) -> AsyncIterator[Consumer]:
-        """It has read all of the source, so it is a member of the group."""
+        """A consumer that has read all of the source, so it is a member of the group."""
         consumer = self.new_consumer(READ_COMMITTED)
         consumer.subscribe([self.config["source"]])
         eventually(lambda: self.is_read(consumer), "all records of the source")
@@ -69,7 +69,7 @@ class ConfluentWalk(TransactionWalk[Producer, Consumer]):
         require_equal(self.producer.flush(TIMEOUT_S), 0, "records that were not delivered")
 
     async def commit_one(self, value: str) -> None:
-        """The commit has to deliver the record as well."""
+        """Commit a transaction of one record that only the commit delivers."""
         self.producer.begin_transaction()
         self.producer.produce(self.topic, value)
         self.producer.commit_transaction(TIMEOUT_S)

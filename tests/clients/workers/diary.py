@@ -25,7 +25,7 @@ class Partition(Protocol):
 
 
 class Diary:
-    """One member's; may be written by a library's callback threads, one at a time."""
+    """One member's events; a library's callback threads may write them, one at a time."""
 
     def __init__(self, config: Config, number: int, go: threading.Semaphore) -> None:
         self.has_uncommitted = False
@@ -39,17 +39,17 @@ class Diary:
         report(event, member=self._number, **fields)
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
-        """It got `partitions` beside those it has."""
+        """Report that the member got `partitions` beside those it has."""
         self._owned |= _names(partitions)
         self.note("owns", partitions=sorted(self._owned))
 
     def gave_up(self, partitions: Iterable[Partition]) -> None:
-        """They were revoked, or lost."""
+        """Report that `partitions` were revoked, or lost."""
         self._owned -= _names(partitions)
         self.note("owns", partitions=sorted(self._owned))
 
     def read(self, values: list[str]) -> None:
-        """It got these records, and is yet to commit them; none is no news."""
+        """Report records that the member read and has yet to commit; without records there is no event."""
         if not values:
             return
         self.has_uncommitted = True
@@ -61,7 +61,7 @@ class Diary:
 
     @contextmanager
     def committing(self, *errors: type[Exception]) -> Iterator[None]:
-        """Around a commit of all it has read: one of `errors` is reported, and does not end the member."""
+        """Wrap a commit of all that was read: one of `errors` is reported, and does not end the member."""
         try:
             yield
         except errors as error:
@@ -70,7 +70,7 @@ class Diary:
             self.committed()
 
     def committed(self) -> None:
-        """All it has read is committed."""
+        """Note that all that the member read is committed."""
         self.has_uncommitted = False
 
     def refused(self, error: str, said: object = "") -> None:

@@ -23,7 +23,7 @@ class Member(Protocol):
 
 
 class AsyncMember(Protocol):
-    """As `Member`, for a library on asyncio."""
+    """A `Member` for a library on asyncio."""
 
     async def run(self, stop: threading.Event) -> None: ...
 
@@ -43,7 +43,7 @@ def host(config: Config, member: Callable[[Config, Diary], Member]) -> None:
 
 
 def host_async(config: Config, member: Callable[[Config, Diary], AsyncMember]) -> None:
-    """As `host`, all on one event loop."""
+    """Run the members as `host` does, all on one event loop."""
 
     async def run() -> None:
         go = threading.Semaphore(0)

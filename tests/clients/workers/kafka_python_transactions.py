@@ -42,7 +42,7 @@ class KafkaPythonWalk(TransactionWalk[KafkaProducer, KafkaConsumer]):
 
     @asynccontextmanager
     async def source_consumer(self) -> AsyncIterator[KafkaConsumer]:
-        """It has read some of the source, so it is a member of the group."""
+        """A consumer that has read some of the source, so it is a member of the group."""
         consumer = self.new_consumer(READ_COMMITTED, group_id=self.config["group"])
         consumer.subscribe([self.config["source"]])
         eventually(lambda: consumer.poll(200), "records of the source")

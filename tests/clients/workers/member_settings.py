@@ -8,7 +8,7 @@ from harness.reporting import Config
 
 
 def member_settings(config: Config, client_id: str) -> dict[str, Any]:
-    """All but the assignor; `client_id` unless the test has one."""
+    """A member's settings without the assignor; `client_id` is used unless the test has one."""
     settings = {
         "bootstrap_servers": config["bootstrap"],
         "client_id": config.get("client_id", client_id),

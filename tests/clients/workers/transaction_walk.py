@@ -19,7 +19,7 @@ C = TypeVar("C")  # and a consumer.
 
 
 class TransactionWalk(ABC, Generic[P, C]):
-    """`producer` is the one at hand."""
+    """The steps of a transactional producer in one library; `producer` is the present one."""
 
     producer: P
 
@@ -90,7 +90,7 @@ class TransactionWalk(ABC, Generic[P, C]):
         return await self.end(READ_COMMITTED) == await self.end(READ_UNCOMMITTED)
 
     async def commit_one(self, value: str) -> None:
-        """A transaction of one record."""
+        """Commit a transaction of one record."""
         await self.write(value)
         await self.commit_transaction()
 
@@ -122,7 +122,7 @@ class TransactionWalk(ABC, Generic[P, C]):
 
     @abstractmethod
     async def write(self, value: str) -> None:
-        """A record in a new transaction, delivered, and the transaction left open."""
+        """Deliver a record in a new transaction, and leave the transaction open."""
 
     @abstractmethod
     async def send_offsets(self, consumer: C, offset: int) -> None: ...
@@ -132,14 +132,14 @@ class TransactionWalk(ABC, Generic[P, C]):
 
     @abstractmethod
     async def commit_error(self) -> Any | None:
-        """What a commit is refused with."""
+        """The error that refuses a commit."""
 
     @abstractmethod
     def require_fenced(self, error: Any) -> None:
-        """The error says that another producer has begun."""
+        """Raise unless the error says that another producer has begun."""
 
     def require_overdue(self, error: Any) -> None:
-        """The error says that the time of the transaction was over; some libraries have no sign of that."""
+        """Raise unless the error says that the transaction timed out; some libraries do not say it."""
 
     @abstractmethod
     async def read(self, isolation: str, count: int) -> list[str]:

@@ -67,8 +67,10 @@ async def describe_in_every_state(run: Run, version: int, state: str) -> None:
         changed = {"include_authorized_operations": asks} if version >= 3 else {}
         reply = await ask(run, DescribeGroupsRequest(groups=[run.group], **changed), version)
         (group,) = reply.groups
-        told = bool(group.protocol_data) or any(member.member_metadata for member in group.members)
-        run.expect(told == (state == "Stable"), f"the protocol is told while Stable only: {group}")
+        has_protocol = bool(group.protocol_data) or any(member.member_metadata for member in group.members)
+        run.expect(
+            has_protocol == (state == "Stable"), f"the protocol is described while Stable only: {group}"
+        )
         if state == "absent":
             seen = (group.group_state, group.error_code)
             run.expect(seen == ("Dead", NOT_FOUND if version >= 6 else 0), f"Dead, an error since v6: {seen}")
@@ -185,7 +187,7 @@ async def list_simple_and_other_groups(run: Run, version: int) -> None:
 async def delete_in_every_state(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     if state == "Empty":
-        await Actor(run, "somebody").commit()
+        await Actor(run, "outsider").commit()
     reply = await ask(run, DeleteGroupsRequest(groups_names=[run.group]), version)
     error = {"absent": NOT_FOUND, "Empty": ErrorCode.NONE}.get(state, NON_EMPTY)
     got = reply.results[0].error_code
@@ -256,7 +258,7 @@ async def a_deleted_group_is_joined(run: Run, version: int) -> None:
     await alice.join(version, ErrorCode.UNKNOWN_MEMBER_ID, note="with its former id")
     await run.describe("Dead")
     await bob.enter(version)
-    run.expect(bob.generation_id == 1, "without an id, the group is made anew")
+    run.expect(bob.generation_id == 1, "without an id, the group is created again")
     await run.describe("CompletingRebalance")
 
 
@@ -312,7 +314,7 @@ async def commit_both(run: Run, made: Scene, state: str) -> None:
     """An offset of a topic that is read, and one of a topic that is not."""
     offsets = {(TOPIC, 0): 1, (OTHER_TOPIC, 0): 2, (TOPIC, 1): 3}
     if state == "Empty":
-        await Actor(run, "somebody").commit(offsets=offsets)
+        await Actor(run, "outsider").commit(offsets=offsets)
     elif state != "CompletingRebalance":
         await made.alice.commit(offsets=offsets)
 

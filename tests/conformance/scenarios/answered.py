@@ -43,7 +43,7 @@ from tests.conformance.targets import CONFIGURATIONS
 
 LANES: Final = 4
 GROUPS_OF_A_LANE: Final = 32
-"""All but their last request is sent before the end begins, so that nothing but that request is under way then."""
+"""All requests but the last are sent before the end begins, so that nothing but that one is under way then."""
 RECORDS_OF_A_LARGE_COMMIT: Final = 2_000
 COMMITTED: Final = 5
 OFFSETS_PARTITIONS: Final = int(CONFIGURATIONS["plain"]["offsets.topic.num.partitions"])
@@ -51,13 +51,13 @@ DYNAMIC: Final = 3  # The newest version of JoinGroup that gives an id without a
 STATIC: Final = 5
 
 Answered = dict[str, Any]
-"""By group, what has to be found of it."""
+"""What has to be found of each group."""
 Finish = Callable[[], Awaitable[Any]]
 """Sends the last request about a group; what is to be found later, or None if the broker refuses."""
 Prepare = Callable[[str, str], Awaitable[Finish]]
-"""All that comes before it, for a group, by a client of that name."""
+"""Sends all requests before the last, for a group, by a client of that name; returns what sends the last."""
 Find: TypeAlias = "Callable[[Client, Answered], Awaitable[Answered]]"
-"""What there is of these groups afterwards."""
+"""Looks up what there is of these groups after the restart."""
 
 
 class Client(Actor):
@@ -68,7 +68,7 @@ class Client(Actor):
         return await connection.send(request, version)
 
     def last(self, request: Any, version: int, error_of: Callable[[Any], int], found: Any) -> Finish:
-        """Ask that; `found` is what has to be there once it is answered without an error."""
+        """Send the group's last request; `found` has to be there once it is answered without an error."""
 
         async def finish() -> Any:
             return None if error_of(await self.ask(request, version)) else found
@@ -154,7 +154,7 @@ async def member_ids(looker: Client, answered: Answered) -> Answered:
 
 
 async def followers(looker: Client, answered: Answered) -> Answered:
-    """Of the member that was answered: its id and its assignment."""
+    """The id and the assignment of the member that was answered."""
     return {
         group.group_id: (member.member_id, member.member_assignment)
         for group in await described(looker, answered)

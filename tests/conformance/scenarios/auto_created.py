@@ -24,7 +24,7 @@ CREATION_FLAG_SINCE = 4
 
 
 def tidy(reply: Any) -> None:
-    """Each cluster has an id of its own."""
+    """Mask the cluster's id, which each cluster has of its own."""
     reply.cluster_id = "an id" if reply.cluster_id else reply.cluster_id
 
 
@@ -47,7 +47,7 @@ async def a_topic_is_made_behind_the_answer(run: Run, version: int) -> None:
 
 
 @scenario("6 Metadata: topics that are not made by being asked for", on=MAKING, versions=METADATA)
-async def a_topic_is_not_made_by_whoever_asks(run: Run, version: int) -> None:
+async def a_topic_is_not_made_where_the_request_is_refused(run: Run, version: int) -> None:
     """After each refusal a topic is made and found, so what was refused had its time."""
     there = await make_topic(run, "is.there", 1)
     names = ["a b", "..", "", "x" * 250, there.replace(".", "_"), CLUSTER_METADATA]

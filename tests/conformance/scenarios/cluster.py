@@ -57,7 +57,7 @@ DIRECTORY_ID: Final = b"\x01" * 16
 NO_DIRECTORY_ID: Final = bytes(16)
 
 SERVED_FEATURE: Final = "transaction.version"
-"""Of what Kafka finalizes the one that is served."""
+"""The one served feature of those that Kafka finalizes."""
 
 
 @scenario("6 ApiVersions: the table of APIs", versions=API_VERSIONS)
@@ -114,7 +114,7 @@ async def a_plain_listener_shakes_no_hands(run: Run, version: int) -> None:
 
 
 @scenario("6 SaslAuthenticate on a plain listener", versions=SASL_AUTHENTICATE)
-async def a_plain_listener_lets_everybody_in(run: Run, version: int) -> None:
+async def a_plain_listener_lets_every_client_in(run: Run, version: int) -> None:
     for auth_bytes in (b"", b"\0alice\0secret", bytes(1000)):
         await ask(run, SaslAuthenticateRequest(auth_bytes=auth_bytes), version, f"{len(auth_bytes)} bytes")
 
@@ -126,7 +126,7 @@ async def replicas_stay_in_the_one_directory(run: Run, version: int) -> None:
     here = described.results[0].log_dir
 
     def moved(*moves: tuple[str, str, list[int]]) -> AlterReplicaLogDirsRequest:
-        """Those to the same directory stand under it together."""
+        """The request that moves replicas; those to the same directory stand under it together."""
         dirs: dict[str, list[AlterReplicaLogDirTopic]] = {}
         for path, topic, partitions in moves:
             dirs.setdefault(path, []).append(AlterReplicaLogDirTopic(name=topic, partitions=partitions))
@@ -235,7 +235,7 @@ async def the_quorum_is_this_node(run: Run, version: int) -> None:
 
 
 def _as_words(part: Any, *names: str) -> None:
-    """Whether each of these numbers is above 0, 0 or below."""
+    """Replace each of these numbers by whether it is above 0, 0 or below."""
     for name in names:
         number = getattr(part, name)
         setattr(part, name, "some" if number > 0 else "zero" if number == 0 else "none")

@@ -32,7 +32,7 @@ STATIC_COMMIT: Final = range(STATIC_COMMIT_SINCE, 11)
 
 
 def claiming(member_id: str, generation_id: int) -> dict[str, Any]:
-    """Who a commit says it is from."""
+    """The fields of a commit that name its member."""
     return {"member_id": member_id, "generation_id_or_member_epoch": generation_id}
 
 
@@ -89,15 +89,15 @@ async def commit_of_a_static_member_in_every_state(run: Run, version: int, state
     generation = max(alice.generation_id, 1)
     for note, error, by in (
         ("not its id", fenced, claiming("some-id", generation)),
-        ("somebody else's id", fenced, claiming(bob.member_id or "bobs-id", generation)),
+        ("another member's id", fenced, claiming(bob.member_id or "bobs-id", generation)),
         ("82 before 22", fenced, claiming("some-id", 77)),
         ("an unknown instance", UNKNOWN, claiming("x", generation) | {"group_instance_id": "unknown"}),
     ):
         await alice.commit(version, errors=error, note=note, **by)
     await alice.commit(version, errors=None, note="an instance, no id", **claiming("", -1))
     await alice.commit(version, errors=None, note="an instance, no id, a generation", member_id="")
-    nobody = claiming("", -1) | {"group_instance_id": "unknown"}
-    await alice.commit(version, errors=None, note="an unknown instance alone", **nobody)
+    unknown_instance = claiming("", -1) | {"group_instance_id": "unknown"}
+    await alice.commit(version, errors=None, note="an unknown instance alone", **unknown_instance)
     await alice.fetch(offsets=None)
     await run.describe()
 
@@ -247,7 +247,9 @@ async def a_commit_that_fits_no_record_batch(run: Run, version: int) -> None:
 async def commit_nothing(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await alice.commit(version, topics=[])
-    await alice.commit(version, topics=[], member_id="x", generation_id_or_member_epoch=5, note="by nobody")
+    await alice.commit(
+        version, topics=[], member_id="x", generation_id_or_member_epoch=5, note="not a member"
+    )
     empty = alice.commit_request(version, {(TOPIC, 0): 1})
     empty.topics[0].partitions = []
     await run.answer(await run.send("alice", empty, version, "no partitions"))

@@ -43,7 +43,7 @@ def incremental(
 
 
 def replaced(kind: int, name: str, **values: str | None) -> AlterConfigsRequest:
-    """Option names with '_' for '.'."""
+    """An AlterConfigs; option names are written with '_' for '.'."""
     configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()]
     return AlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)]
@@ -119,7 +119,7 @@ async def settings_are_altered(run: Run, version: int) -> None:
     await ask(run, incremental(TOPIC, name, *several, validate_only=True), version, "only checked")
     await ask(run, described(TOPIC, name, *KEYS), 4)
     await ask(run, incremental(TOPIC, name), version, "nothing")
-    await ask(run, IncrementalAlterConfigsRequest(resources=[]), version, "nobody")
+    await ask(run, IncrementalAlterConfigsRequest(resources=[]), version, "no resource")
 
 
 @scenario("6 IncrementalAlterConfigs: refusals", versions=INCREMENTAL)
@@ -155,7 +155,7 @@ async def settings_that_cannot_be_altered(run: Run, version: int) -> None:
 
 @scenario("6 IncrementalAlterConfigs: of the broker", versions=INCREMENTAL)
 async def the_brokers_settings_are_altered(run: Run, version: int) -> None:
-    """Only checked, but for those that are refused."""
+    """The changes are only validated, but for those that are refused."""
     for name in ("1", ""):
         for key, value in (
             ("log.retention.ms", "777"),
@@ -188,7 +188,7 @@ async def the_brokers_settings_are_altered(run: Run, version: int) -> None:
 
 @scenario("6 settings in force at once")
 async def a_setting_is_in_force_at_once(run: Run) -> None:
-    """Written are records of the time at hand, and told only what is the same on both sides."""
+    """The records' times are of now; the transcript has only what is the same on both sides."""
     name = await make_topic(run)
 
     async def error(size: int, at_ms: int = AT_MS) -> int:

@@ -1,4 +1,4 @@
-"""Who asks twice, hangs up, or comes back on another connection (docs/kafka.md 3.26, 3.28, 3.89, 3.90)."""
+"""Clients that ask twice, hang up, or come back on another connection (docs/kafka.md 3.26, 3.28, 3.89, 3.90)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def the_first_member_waits_for_others(run: Run, version: int) -> None:
 
 
 @scenario("3.11", "3.16", versions=JOIN, on=DELAYED)
-async def outside_the_initial_delay_nobody_waits(run: Run, version: int) -> None:
+async def outside_the_initial_delay_no_join_waits(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await alice.enter(version)
     await alice.sync()
@@ -110,7 +110,7 @@ async def a_member_that_leaves_does_not_end_the_delay(run: Run, version: int) ->
 
 
 @scenario("3.14", versions=LEAVE, on=DELAYED)
-async def everybody_leaves_during_the_delay(run: Run, version: int) -> None:
+async def all_members_leave_during_the_delay(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     join = await alice.send_enter()
     await run.parked(join)
@@ -126,7 +126,7 @@ async def everybody_leaves_during_the_delay(run: Run, version: int) -> None:
 
 @scenario("3.14", "3.4", on=DELAYED)
 async def a_pending_id_that_times_out_during_the_delay(run: Run) -> None:
-    """It ends the delay, unlike one that leaves."""
+    """An id that times out ends the delay, unlike one that leaves."""
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 200
     await alice.get_id()

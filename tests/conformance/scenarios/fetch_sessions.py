@@ -1,4 +1,4 @@
-"""Fetch: sessions in all their turns (KIP-227), its limits, its errors, and what nobody should ask.
+"""Fetch: sessions in all their turns (KIP-227), its limits, its errors, and requests that no client should send.
 
 Session ids are made up by the broker, so they are renamed in the transcript in the order in which they come.
 How many bytes a limit lets through is not compared byte by byte: Kafka cuts the last batch, Muster does not.
@@ -53,12 +53,12 @@ class Reader:
         return made
 
     async def make_again(self, name: str) -> None:
-        """One topic; returns when all its partitions are read from, which is later than the metadata says."""
+        """Make one topic; return when all its partitions can be read, which is later than the metadata says."""
         self.run.topic_ids[name] = await make_topic(self.run, name)
         connection = await self.run.free_connection("admin")
         by_name = Reader(self.run, 12).request([(name, index, 0) for index in range(3)])
         for _ in range(500):
-            if not any(error for _, error in told(await connection.send(by_name, 12))):
+            if not any(error for _, error in errors_in(await connection.send(by_name, 12))):
                 return
             await asyncio.sleep(0.02)
         raise TimeoutError(f"{name} is not read from")
@@ -84,7 +84,7 @@ class Reader:
         asked: dict[str, Any] | None = None,
         **changed: Any,
     ) -> FetchRequest:
-        """Each partition a topic entry of its own, so that their order is what was written here."""
+        """A Fetch with a topic entry for each partition, so that their order is what was written here."""
         topics = [
             FetchTopic(
                 **self._named(topic),
@@ -121,7 +121,7 @@ class Reader:
         note: str = "",
         **given: Any,
     ) -> tuple[FetchResponse, int]:
-        """The answer, in the transcript, and the session's id as the broker knows it."""
+        """Fetch; return the answer, which is in the transcript, and the session's id as the broker knows it."""
         sent = await self.run.send("reader", self.request(wanted, session, **given), self.version, note)
         reply = await self.run.answer(sent)
         if not isinstance(reply, FetchResponse):
@@ -129,23 +129,25 @@ class Reader:
         return reply, reply.session_id
 
 
-def told(reply: FetchResponse) -> list[tuple[int, int]]:
-    """Of each partition in the answer its index and its error."""
+def errors_in(reply: FetchResponse) -> list[tuple[int, int]]:
+    """(index, error code) of each partition in the answer."""
     return [(each.partition_index, each.error_code) for topic in reply.responses for each in topic.partitions]
 
 
 @scenario("F session: only what is news", versions=SESSIONS)
-async def a_session_tells_only_what_is_news(run: Run, version: int) -> None:
+async def a_session_answers_only_what_is_new(run: Run, version: int) -> None:
     reader = Reader(run, version)
     (topic,) = await reader.make("a")
     await reader.write(topic, 0)
     reply, session = await reader.fetch([(topic, 0, 0), (topic, 1, 0)], (0, 0), note="open")
-    run.expect(session > 0 and len(told(reply)) == 2, "a session, and all partitions in its first answer")
+    run.expect(
+        session > 0 and len(errors_in(reply)) == 2, "a session, and all partitions in its first answer"
+    )
     reply, _ = await reader.fetch([(topic, 0, 1)], (session, 1), note="next offset")
-    run.expect(told(reply) == [], "nothing is new")
+    run.expect(errors_in(reply) == [], "nothing is new")
     await reader.write(topic, 1)
     reply, _ = await reader.fetch([], (session, 2), note="news of one")
-    run.expect(told(reply) == [(1, 0)], "only the partition with news")
+    run.expect(errors_in(reply) == [(1, 0)], "only the partition with news")
     await reader.fetch([], (session, 3), note="the same again, not asked to go on")
     await reader.fetch([(topic, 1, 1), (topic, 2, 0)], (session, 4), note="one more partition")
     await reader.write(topic, 2)
@@ -153,13 +155,13 @@ async def a_session_tells_only_what_is_news(run: Run, version: int) -> None:
 
 
 @scenario("F session: forgotten partitions", versions=SESSIONS)
-async def forgotten_partitions_are_not_told_of(run: Run, version: int) -> None:
+async def forgotten_partitions_are_not_answered(run: Run, version: int) -> None:
     reader = Reader(run, version)
     (topic,) = await reader.make("a")
     _, session = await reader.fetch([(topic, 0, 0), (topic, 1, 0)], (0, 0))
     await reader.write(topic, 0)
     reply, _ = await reader.fetch([], (session, 1), forgotten=[(topic, 0)], note="forget one")
-    run.expect(told(reply) == [], "what was forgotten is not told of")
+    run.expect(errors_in(reply) == [], "what was forgotten is not in the answer")
     await reader.fetch([], (session, 2), forgotten=[(topic, 0), (topic, 7)], note="forget what is not there")
     await reader.fetch([(topic, 0, 0)], (session, 3), forgotten=[(topic, 0)], note="add and forget in one")
     reply, closed = await reader.fetch([], (session, 4), forgotten=[(topic, 1)], note="forget the last")
@@ -182,12 +184,12 @@ async def session_ids_and_epochs_must_be_right(run: Run, version: int) -> None:
     await reader.fetch([], (session, 1), note="it goes on")
     reply, _ = await reader.fetch([], (session, 1), note="the same epoch again")
     run.expect(reply.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH, "71 for an epoch that has been")
-    await reader.fetch([(topic, 1, 0)], (session, 0), note="opened anew, which ends the first")
+    await reader.fetch([(topic, 1, 0)], (session, 0), note="opened again, which ends the first")
     reply, _ = await reader.fetch([], (session, 2), note="the first")
     run.expect(reply.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the first is gone")
     _, session = await reader.fetch([(topic, 0, 0)], (0, 0), note="open another")
     reply, none = await reader.fetch([(topic, 0, 0)], (session, -1), note="closed")
-    run.expect(none == 0 and told(reply) == [(0, 0)], "a last answer without a session")
+    run.expect(none == 0 and errors_in(reply) == [(0, 0)], "a last answer without a session")
     await reader.fetch([], (session, 1), note="closed before")
     await reader.fetch([], (0, 0), note="a session of nothing")
 
@@ -200,7 +202,7 @@ async def a_session_belongs_to_no_connection(run: Run, version: int) -> None:
     await reader.write(topic, 0)
     stranger = await run.send("stranger", reader.request([], (session, 1)), version)
     reply = await stranger.reply
-    run.saw("the stranger was told", [list(each) for each in told(reply)])
+    run.saw("the stranger was answered", [list(each) for each in errors_in(reply)])
     reply, _ = await reader.fetch([], (session, 1), note="the same epoch, by whom it belongs to")
     run.expect(reply.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH, "the stranger has used it")
 
@@ -218,7 +220,7 @@ async def a_session_keeps_to_names_or_to_ids(run: Run, version: int) -> None:
 
 @scenario("F session: turns", versions=SESSIONS)
 async def partitions_take_turns(run: Run, version: int) -> None:
-    """With room for one, who has given records goes to the end."""
+    """With room for one partition, the one that has given records goes to the end."""
     reader = Reader(run, version)
     (topic,) = await reader.make("a")
     for partition in range(3):
@@ -241,7 +243,7 @@ async def unknown_topics_and_partitions(run: Run, version: int) -> None:
     await reader.write(topic, 0)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     reply, _ = await reader.fetch([(NOWHERE, 0, 0)], note="unknown topic")
-    run.expect(told(reply) == [(0, unknown)], f"{unknown.name}")
+    run.expect(errors_in(reply) == [(0, unknown)], f"{unknown.name}")
     mixed = [(NOWHERE, 0, 0), (topic, 0, 0), (topic, 99, 0), (NOWHERE, 1, 0), (topic, -1, 0), (topic, 1, 0)]
     await reader.fetch(mixed, note="among others")
     if version >= 7:
@@ -328,7 +330,7 @@ async def a_fetch_waits_for_enough(run: Run, version: int) -> None:
     await run.parked(waiting)
     await reader.write(topic, 0, count=2)
     reply = await run.answer(waiting)
-    run.expect(told(reply) == [(0, 0)], "both batches")
+    run.expect(errors_in(reply) == [(0, 0)], "both batches")
     async with run.taking(0.2, 10.0):
         await reader.fetch([(topic, 2, 0)], max_wait_ms=250, note="nothing for 250 ms")
 
@@ -358,22 +360,22 @@ async def a_session_outlives_its_topic(run: Run, version: int) -> None:
     _, session = await reader.fetch([(topic, 0, 0), (stays, 0, 0)], (0, 0), note="open")
     admin = await run.free_connection("admin")
     await admin.send(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
-    epoch = await until_told(run, reader, session, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    epoch = await until_error(run, reader, session, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     await reader.fetch([], (session, epoch), note="gone")
     await reader.make_again(topic)
     await reader.write(topic, 0, count=2)
     reply, _ = await reader.fetch([], (session, epoch + 1), note="made again")
     wrong_id = ErrorCode.INCONSISTENT_TOPIC_ID if version >= 13 else 0
-    run.expect(told(reply) == [(0, wrong_id)], "by id it is another topic")
+    run.expect(errors_in(reply) == [(0, wrong_id)], "by id it is another topic")
     await reader.fetch([(topic, 0, 0)], (session, epoch + 2), note="asked for again")
 
 
-async def until_told(run: Run, reader: Reader, session: int, epoch: int, error: ErrorCode) -> int:
+async def until_error(run: Run, reader: Reader, session: int, epoch: int, error: ErrorCode) -> int:
     """Fetch, out of the transcript, until `error` is in an answer; the session's next epoch."""
     for later in range(epoch, epoch + 200):
         sent = await run.send("reader", reader.request([], (session, later)), reader.version)
         reply = await sent.reply
-        if error in [code for _, code in told(reply)]:
+        if error in [code for _, code in errors_in(reply)]:
             return later + 1
         await asyncio.sleep(0.02)
     raise TimeoutError(f"no {error.name} in 200 fetches")

@@ -29,7 +29,7 @@ STABLE_ONLY: Final = range(7, 11)
 async def fetch_of_a_group_that_is_not_there(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     nothing = await alice.fetch(version, [(TOPIC, 0), (TOPIC, 7), (OTHER_TOPIC, -1)])
-    run.expect(all(each == (-1, "", 0) for each in told_by(nothing)), "-1, no metadata, no error")
+    run.expect(all(each == (-1, "", 0) for each in offsets_in(nothing)), "-1, no metadata, no error")
     await alice.fetch(version, [])
     await alice.fetch(version, [(TOPIC, 0)], "")
     await run.describe("Dead")
@@ -44,8 +44,8 @@ async def fetch_of_all_of_a_group_that_is_not_there(run: Run, version: int) -> N
     await run.describe("Dead")
 
 
-def told_by(reply: OffsetFetchResponse) -> list[tuple[int, str | None, int]]:
-    """Of each partition in the answer: offset, metadata, error."""
+def offsets_in(reply: OffsetFetchResponse) -> list[tuple[int, str | None, int]]:
+    """(offset, metadata, error code) of each partition in the answer."""
     older = [
         (p.committed_offset, p.metadata, p.error_code) for topic in reply.topics for p in topic.partitions
     ]
@@ -64,7 +64,7 @@ async def fetch_of_partitions_without_an_offset(run: Run, version: int) -> None:
     )
     unknown_id = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else 0
     right = {(42, "", 0), (-1, "", 0), (-1, "", unknown_id)}
-    run.expect(set(told_by(reply)) == right, f"only what was committed: {told_by(reply)}")
+    run.expect(set(offsets_in(reply)) == right, f"only what was committed: {offsets_in(reply)}")
 
 
 @scenario("O27", versions=FETCH)
@@ -91,7 +91,7 @@ async def fetch_of_all_there_is(run: Run, version: int) -> None:
 
 
 @scenario("O9", versions=FETCH, choices=STATES, thin=True)
-async def fetch_asks_nobody_who_they_are(run: Run, version: int, state: str) -> None:
+async def fetch_does_not_check_the_member(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     if state in ("Stable", "PreparingRebalance"):
         await made.alice.commit()
@@ -107,7 +107,7 @@ async def fetch_asks_nobody_who_they_are(run: Run, version: int, state: str) -> 
 
 @scenario("O10", versions=GROUPS)
 async def fetch_of_several_groups(run: Run, version: int) -> None:
-    """Named so that they lie on several partitions."""
+    """The groups are named so that they lie on several partitions."""
     groups = [f"{run.group}/{number}" for number in range(8)]
     (alice,) = cast(run, "alice")
     for number, group in enumerate(groups[:6]):
@@ -162,7 +162,7 @@ async def stable_offsets_are_those_without_a_transaction(run: Run, version: int)
 
 @scenario("O12", "O23", "O11")
 async def offsets_of_a_topic_that_is_made_again(run: Run) -> None:
-    """They go with the topic, and the new topic of the name has none."""
+    """Offsets go with their topic, and the new topic of the name has none."""
     (alice,) = cast(run, "alice")
     name = run.group.replace("/", "-")
     old_id = await make_topic(run, name)
@@ -201,7 +201,7 @@ async def make_topic(run: Run, name: str) -> bytes:
 
 
 async def until_gone(run: Run, name: str, reader: Actor) -> None:
-    """Until no offset of the topic is left, which is a while after the topic itself went."""
+    """Wait until no offset of the topic is left, which is a while after the topic itself went."""
     connection = await run.free_connection("observer")
     for _ in range(200):
         request = reader.fetch_request(9, None)

@@ -65,7 +65,7 @@ async def heartbeat_in_every_state(run: Run, version: int, state: str) -> None:
 
 @scenario("2.2 state Heartbeat/PreparingRebalance", "2.2 Heartbeat: wrong generation", versions=HEARTBEAT)
 async def a_rebalance_shows_in_heartbeats(run: Run, version: int) -> None:
-    """As 27 as long as there is time to rejoin; as 22 only to who is a member still and missed it."""
+    """Heartbeats answer 27 while there is time to rejoin, 22 only to one that missed it and is still a member."""
     alice, bob = cast(run, "alice", "bob", static=True)
     bob.rebalance_timeout_ms = alice.rebalance_timeout_ms = 700
     await stable(run, alice, bob)
@@ -91,7 +91,7 @@ async def heartbeat_of_a_static_member_in_every_state(run: Run, version: int, st
     await alice.heartbeat(version, BY_STATE[state], note="as it should be")
     await alice.heartbeat(version, BY_STATE[state], group_instance_id=None, note="by its id alone")
     await alice.heartbeat(version, fenced, member_id="some-id", note="not its id")
-    await alice.heartbeat(version, fenced, member_id=bob.member_id or "x", note="somebody else's id")
+    await alice.heartbeat(version, fenced, member_id=bob.member_id or "x", note="another member's id")
     await alice.heartbeat(version, fenced, member_id="some-id", generation_id=77, note="82 before 22")
     await alice.heartbeat(
         version, ErrorCode.UNKNOWN_MEMBER_ID, group_instance_id="unknown", note="unknown instance"
@@ -147,7 +147,7 @@ async def a_member_expires_while_completing(run: Run) -> None:
 
 @scenario("3.53", versions=HEARTBEAT)
 async def heartbeats_between_join_and_sync(run: Run, version: int) -> None:
-    """Answered 0 to leader and followers, whether their SyncGroup is still to come or parked."""
+    """Leader and followers are answered 0, whether their SyncGroup is still to come or parked."""
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
     for who in (alice, bob):
@@ -293,7 +293,7 @@ async def a_rejoin_without_a_rebalance_does_not_change_the_session_timeout(run: 
 
 
 @scenario("3.56", versions=JOIN)
-async def the_session_starts_anew_with_the_join_answer(run: Run, version: int) -> None:
+async def the_session_starts_again_with_the_join_answer(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     bob.session_timeout_ms = 1_500
     await stable(run, alice, bob)

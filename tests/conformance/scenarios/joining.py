@@ -142,7 +142,7 @@ async def any_protocol_type_is_taken_when_empty(run: Run, version: int) -> None:
     "2.2 Join: id required", "2.2 state Join of a newcomer/{choice}", "3.3", versions=WITH_IDS, choices=STATES
 )
 async def a_newcomer_is_handed_an_id_first(run: Run, version: int, state: str) -> None:
-    """And in no state does the id alone begin a rebalance."""
+    """In no state does the id alone begin a rebalance."""
     await scene(run, state)
     dave = Actor(run, "dave")
     reply = await dave.join(version, ErrorCode.MEMBER_ID_REQUIRED)
@@ -315,7 +315,7 @@ async def join_with_the_wrong_id_for_a_static_member(run: Run, version: int, sta
     fenced = ErrorCode.UNKNOWN_MEMBER_ID if is_empty else ErrorCode.FENCED_INSTANCE_ID
     await made.alice.join(version, fenced, member_id="some-id", note="not its id")
     await made.alice.join(
-        version, fenced, member_id=made.bob.member_id or "bobs-id", note="somebody else's id"
+        version, fenced, member_id=made.bob.member_id or "bobs-id", note="another member's id"
     )
     await made.alice.join(
         version, ErrorCode.UNKNOWN_MEMBER_ID, group_instance_id="unknown", note="its id, an unknown instance"

@@ -70,7 +70,7 @@ async def a_batch_leaves_with_mixed_success(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol", static=True)
     await stable(run, alice, bob, carol)
     batch = [
-        MemberIdentity(member_id="nobody"),
+        MemberIdentity(member_id="unknown"),
         MemberIdentity(member_id=bob.member_id, group_instance_id=bob.instance_id),
         MemberIdentity(member_id="", group_instance_id="unknown"),
         MemberIdentity(member_id="", group_instance_id=carol.instance_id),
@@ -96,16 +96,16 @@ async def an_empty_batch_changes_nothing(run: Run, version: int) -> None:
 
 
 @scenario("3.60", versions=BATCH)
-async def everybody_leaves_in_one_batch(run: Run, version: int) -> None:
+async def all_members_leave_in_one_batch(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
-    everybody = [MemberIdentity(member_id=each.member_id) for each in (bob, alice)]
-    await alice.leave(version, everybody, errors=[0, 0])
+    both = [MemberIdentity(member_id=each.member_id) for each in (bob, alice)]
+    await alice.leave(version, both, errors=[0, 0])
     await run.describe("Empty")
 
 
 @scenario("3.60", versions=BATCH)
-async def a_batch_in_which_nobody_is_known_changes_nothing(run: Run, version: int) -> None:
+async def a_batch_of_unknown_members_changes_nothing(run: Run, version: int) -> None:
     (alice,) = cast(run, "alice")
     await stable(run, alice)
     await alice.leave(

@@ -63,15 +63,15 @@ async def offsets_are_listed(run: Run, version: int) -> None:
 
 @scenario("6 ListOffsets: append time", versions=LIST_OFFSETS)
 async def offsets_are_listed_by_append_time(run: Run, version: int) -> None:
-    """All records of a batch have one time; the first of the last batch is told for the largest."""
+    """All records of a batch have one time; the first of the last batch is listed for the largest."""
     name = await make_topic(run, message_timestamp_type="LogAppendTime")
     for _ in range(3):
         await produce(run, name, batch(b"a", b"b", at_ms=AT_MS))
         await asyncio.sleep(CLOCK_TICK_S)  # Else two batches may have one append time.
     for timestamp in (0, AT_MS, *((MAX_TIMESTAMP,) if version >= 7 else ())):
         reply = await quietly(run, asked_for(name, timestamp, 0, 1), version)
-        told = [(each.partition_index, each.error_code, each.offset) for each in reply.topics[0].partitions]
-        run.saw(f"{timestamp}", sorted(told))
+        listed = [(each.partition_index, each.error_code, each.offset) for each in reply.topics[0].partitions]
+        run.saw(f"{timestamp}", sorted(listed))
 
 
 @scenario("6 OffsetForLeaderEpoch", versions=LEADER_EPOCHS)

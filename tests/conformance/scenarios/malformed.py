@@ -47,7 +47,7 @@ UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def offers(*names: str, metadata: bytes = b"m") -> list[JoinGroupRequestProtocol]:
-    """What a JoinGroup may name."""
+    """Protocols of a JoinGroup with these names."""
     return [JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names]
 
 
@@ -91,7 +91,7 @@ async def join_with_negative_timeouts(run: Run, version: int) -> None:
 
 @scenario("bad input JoinGroup: negative timeouts", versions=JOIN)
 async def join_with_timeouts_that_make_no_sense_together(run: Run, version: int) -> None:
-    """A session longer than there is time to rejoin; the longest there may be."""
+    """The longest session timeout is refused; the longest rebalance timeout is taken."""
     (alice,) = cast(run, "alice")
     await alice.get_id(version)
     await alice.join(version, BAD_TIMEOUT, session_timeout_ms=2**31 - 1)
@@ -133,7 +133,7 @@ async def join_a_group_with_one_protocol_twice(run: Run, version: int) -> None:
 
 
 @scenario("bad input JoinGroup: duplicate protocols", versions=JOIN)
-async def join_with_one_protocol_twice_that_nobody_else_has(run: Run, version: int) -> None:
+async def join_with_one_protocol_twice_that_no_other_member_has(run: Run, version: int) -> None:
     alice, bob, dave = cast(run, "alice", "bob", "dave")
     await stable(run, alice, bob)
     for who in (dave, bob):
@@ -151,7 +151,7 @@ async def join_with_five_thousand_protocols(run: Run, version: int) -> None:
 
 
 @scenario("bad input JoinGroup: 5,000 protocols", versions=JOIN)
-async def join_with_five_thousand_protocols_that_nobody_else_has(run: Run, version: int) -> None:
+async def join_with_five_thousand_protocols_that_no_other_member_has(run: Run, version: int) -> None:
     alice, bob, dave = cast(run, "alice", "bob", "dave")
     await stable(run, alice, bob)
     many = offers(*[f"protocol-{number}" for number in range(5_000)])
@@ -231,7 +231,7 @@ async def sync_with_empty_ids(run: Run, version: int) -> None:
 
 @scenario("bad input SyncGroup: 10 MB", versions=SYNC)
 async def sync_again_with_an_assignment_of_ten_megabytes(run: Run, version: int) -> None:
-    """Once there is an assignment, nobody reads another."""
+    """Once there is an assignment, another is not read."""
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice, bob)
     for who in (alice, bob):
@@ -252,9 +252,9 @@ async def a_followers_ten_megabytes_count_for_nothing(run: Run, version: int) ->
 
 
 @scenario("3.43", "bad input SyncGroup: unknown members", versions=SYNC)
-async def assignments_for_nobody_known(run: Run, version: int) -> None:
+async def assignments_for_unknown_members(run: Run, version: int) -> None:
     made = await scene(run, "CompletingRebalance")
-    strange = {f"nobody-{number}": b"x" for number in range(1_000)} | {"": b"no id"}
+    strange = {f"unknown-{number}": b"x" for number in range(1_000)} | {"": b"no id"}
     await made.alice.sync(version, strange)
     await made.bob.sync(version)
     await undisturbed(run, made.alice, made.bob)
@@ -285,13 +285,13 @@ async def leave_with_empty_ids(run: Run, version: int) -> None:
     await alice.leave_with(UNKNOWN, version)
     alice.member_id = alices
     if version >= STATIC_SINCE:
-        nobody = [
+        strangers = [
             MemberIdentity(member_id="", group_instance_id=""),
             MemberIdentity(member_id=alices, group_instance_id=""),
-            *[MemberIdentity(member_id=f"nobody-{number}") for number in range(1_000)],
+            *[MemberIdentity(member_id=f"unknown-{number}") for number in range(1_000)],
         ]
-        await alice.leave(version, nobody, errors=[UNKNOWN] * len(nobody))
-        await alice.leave(version, [], errors=[], note="nobody at all")
+        await alice.leave(version, strangers, errors=[UNKNOWN] * len(strangers))
+        await alice.leave(version, [], errors=[], note="no member at all")
     await undisturbed(run, alice, bob)
 
 

@@ -180,7 +180,7 @@ async def join_with_text_that_is_not_utf_8(run: Run, version: int) -> None:
 
 @scenario("bad input Heartbeat: bytes too many", versions=HEARTBEAT)
 async def heartbeat_with_bytes_too_many(run: Run, version: int) -> None:
-    """They are not looked at."""
+    """Bytes behind the message are not read."""
     alice, bob = await two_members(run)
     body = body_of(alice.heartbeat_request(version), version)
     await beat(run, body + b"and more", version, "bytes too many", HeartbeatResponse)

@@ -83,7 +83,7 @@ REFUSED: Final = {
 
 @scenario("P Produce: refused", versions=PRODUCE, choices=REFUSED, thin=True)
 async def produce_what_is_not(run: Run, version: int, what: str) -> None:
-    """The answer, and that the log is as it was."""
+    """A refused batch leaves the log as it was: a sound one goes behind it, and both are looked for."""
     writer = await Writer.begin(run)
     records, error = REFUSED[what]
     await writer.write(records, error, version=version, note=what)
@@ -222,7 +222,7 @@ async def produce_outside_of_a_transaction(run: Run, version: int) -> None:
     stranger = batch(b"v", producer_id=99_999_999, producer_epoch=0, base_sequence=0, transactional=True)
     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     await writer.write(stranger, error, note="another producer", **own)
-    own["transactional_id"] = "nobody's"
+    own["transactional_id"] = "unknown"
     await writer.write(within(producer, 0), error, note="an unknown transactional id", **own)
     await writer.read()
     await writer.describe()

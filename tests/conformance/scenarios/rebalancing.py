@@ -15,7 +15,7 @@ STATIC_JOIN: Final = range(STATIC_JOIN_SINCE, 10)
 
 
 @scenario("3.19", "3.18", versions=JOIN)
-async def the_leader_alone_is_told_the_members(run: Run, version: int) -> None:
+async def the_leader_alone_gets_the_members(run: Run, version: int) -> None:
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     await completing(run, alice, bob, carol, version=version)
     run.expect(alice.leads and not bob.leads and not carol.leads, "the first one leads")
@@ -107,7 +107,7 @@ async def unchanged_members_rejoin_a_generation_that_is_not_synced(run: Run, ver
     await bob.join(version)
     reply = await alice.join(version)
     run.expect(alice.generation_id == 2 and alice.leads, "the same generation")
-    run.expect(len(reply.members) == 2, "the leader is told the members again")
+    run.expect(len(reply.members) == 2, "the leader gets the members again")
     await run.describe("CompletingRebalance")
 
 
@@ -180,7 +180,7 @@ async def a_member_changes_its_offer_while_preparing(run: Run, version: int) -> 
     reply = await made.alice.join(version)
     offered = {member.member_id: member.metadata for member in reply.members}
     run.expect(
-        offered[made.bob.member_id] == subscription("orders", "returns"), "the leader is told the new offer"
+        offered[made.bob.member_id] == subscription("orders", "returns"), "the leader gets the new offer"
     )
     await made.bob.joined(bobs)
     await made.carol.joined(made.waiting[0])
@@ -201,7 +201,7 @@ async def a_reason_shows_in_no_answer(run: Run, version: int) -> None:
 
 
 @scenario("3.19", versions=STATIC_JOIN)
-async def the_leader_is_told_the_instances(run: Run, version: int) -> None:
+async def the_leader_gets_the_instances(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob", static=True)
     carol = Actor(run, "carol")
     joins = []
@@ -214,7 +214,7 @@ async def the_leader_is_told_the_instances(run: Run, version: int) -> None:
     run.expect(got == {alice.instance_id, bob.instance_id, None}, f"the instances there are: {got}")
     for each, join in zip((bob, carol), joins, strict=True):
         followers = await each.joined(join)
-        run.expect(followers.members == [], "followers are told of nobody")
+        run.expect(followers.members == [], "followers get no members")
 
 
 @scenario("3.16", "3.17", versions=JOIN)
@@ -255,7 +255,7 @@ async def a_static_leader_that_does_not_rejoin_stays_and_leads_no_more(run: Run,
 
 
 @scenario("3.62", versions=range(6))
-async def a_parked_member_that_leaves_is_told_that_it_is_unknown(run: Run, version: int) -> None:
+async def a_parked_member_that_leaves_is_answered_unknown(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
     await bob.get_id()

@@ -80,7 +80,7 @@ async def sessions_are_full_again_after_a_restart(run: Run) -> None:
 
 
 @scenario("3.66", "3.64", versions=SYNC, on="restarted", restarts=BOTH)
-async def a_generation_that_nobody_synced_is_lost(run: Run, version: int) -> None:
+async def a_generation_that_no_member_synced_is_lost(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     await stable(run, alice)
     bobs = await bob.send_enter()
@@ -106,7 +106,7 @@ async def a_rebalance_that_was_on_is_lost(run: Run) -> None:
 
 
 @scenario("3.66", "3.64", on="restarted", restarts=BOTH)
-async def a_first_generation_that_nobody_synced_leaves_the_group_empty(run: Run) -> None:
+async def a_first_generation_that_no_member_synced_leaves_the_group_empty(run: Run) -> None:
     (alice,) = cast(run, "alice")
     await completing(run, alice)
     await run.restarted()

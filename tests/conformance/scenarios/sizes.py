@@ -17,7 +17,7 @@ WITH_IDS: Final = range(4, 10)
 STATIC_JOIN: Final = range(5, 10)
 RETENTION_S: Final = 60
 WITHOUT_ID: Final = 3
-"""A JoinGroup in which nobody asks for an id first: a group with nothing but such an id may be swept away."""
+"""A JoinGroup version in which no member asks for an id first: a group with only such an id may be swept away."""
 
 
 async def kept(run: Run) -> None:
@@ -32,7 +32,7 @@ async def kept(run: Run) -> None:
     on=SMALL,
     choices=("CompletingRebalance", "Stable"),
 )
-async def a_full_group_takes_nobody_else(run: Run, version: int, state: str) -> None:
+async def a_full_group_takes_no_other_member(run: Run, version: int, state: str) -> None:
     await kept(run)
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     await (stable if state == "Stable" else completing)(run, alice, bob)
@@ -121,7 +121,7 @@ async def a_group_with_a_pending_id_only_is_swept_away(run: Run) -> None:
 
 @scenario("O17", "O18", "O22", on=SMALL)
 async def offsets_expire(run: Run) -> None:
-    """Of an empty group: a while after it became empty; of a simple one: after each commit. Then it goes."""
+    """Offsets expire after their group became empty, or after a simple group's commit; then the group goes."""
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     simple, lived = f"{run.group}/simple", run.group
     await bob.commit(group_id=simple, offsets={(TOPIC, 0): 1})
@@ -176,8 +176,8 @@ async def offsets_of_a_subscription_that_cannot_be_read_do_not_expire(run: Run) 
 
 
 @scenario("3.30", "3.32", "3.13", versions=WITH_IDS, on=SMALL)
-async def an_empty_group_takes_whoever_comes(run: Run, version: int) -> None:
-    """However many ids are waiting to be used; nor do they hold up a first join without a delay."""
+async def an_empty_group_takes_any_member(run: Run, version: int) -> None:
+    """Ids that wait to be used, however many, keep no member out and hold up no first join without a delay."""
     await kept(run)
     alice, bob, carol = cast(run, "alice", "bob", "carol")
     for each in (alice, bob, carol):

@@ -229,7 +229,7 @@ async def a_static_member_that_misses_the_join_phase_stays(run: Run, version: in
 
 
 @scenario("3.18", "3.42")
-async def a_phase_that_nobody_joined_is_extended(run: Run) -> None:
+async def a_phase_that_no_member_joined_is_extended(run: Run) -> None:
     alice, bob = cast(run, "alice", "bob", static=True)
     carol = Actor(run, "carol")
     for each in (alice, bob, carol):

@@ -56,7 +56,7 @@ async def sync_in_a_group_that_is_not_there(run: Run, version: int) -> None:
     versions=SYNC,
     choices=STATES[1:],
 )
-async def sync_of_somebody_else_or_for_another_generation(run: Run, version: int, state: str) -> None:
+async def sync_of_another_member_or_for_another_generation(run: Run, version: int, state: str) -> None:
     made = await scene(run, state)
     alice, bob = made.alice, made.bob
     unknown, old = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
@@ -99,7 +99,7 @@ async def sync_of_a_static_member_under_the_wrong_id(run: Run, version: int, sta
     alice, bob = made.alice, made.bob
     fenced = ErrorCode.FENCED_INSTANCE_ID if state != "Empty" else ErrorCode.UNKNOWN_MEMBER_ID
     await alice.sync(version, error=fenced, member_id="some-id", note="not its id")
-    await alice.sync(version, error=fenced, member_id=bob.member_id or "x", note="somebody else's id")
+    await alice.sync(version, error=fenced, member_id=bob.member_id or "x", note="another member's id")
     await alice.sync(version, error=fenced, member_id="some-id", generation_id=77, note="82 before 22")
     await alice.sync(
         version, error=ErrorCode.UNKNOWN_MEMBER_ID, group_instance_id="unknown", note="unknown instance"
@@ -132,7 +132,11 @@ async def followers_wait_for_the_leaders_assignment(run: Run, version: int) -> N
     bobs = await bob.send_sync(version)
     await run.parked(bobs)
     await run.describe("CompletingRebalance")
-    assignments = {bob.member_id: b"for bob", "nobody": b"for nobody", alice.member_id: b"for alice"}
+    assignments = {
+        bob.member_id: b"for bob",
+        "unknown": b"for an unknown member",
+        alice.member_id: b"for alice",
+    }
     await alice.sync(version, assignments)
     reply = await run.answer(bobs, ErrorCode.NONE, assignment=b"for bob")
     run.expect(version < 5 or reply.protocol_name == "range", "v5 names the protocol")
@@ -230,7 +234,7 @@ async def a_leader_that_does_not_sync_in_time_is_out(run: Run, version: int) -> 
 
 
 @scenario("3.48", versions=SYNC)
-async def nobody_syncs_in_time(run: Run, version: int) -> None:
+async def no_member_syncs_in_time(run: Run, version: int) -> None:
     alice, bob = cast(run, "alice", "bob")
     for each in (alice, bob):
         each.rebalance_timeout_ms = 900
@@ -262,7 +266,7 @@ async def old_versions_are_not_asked_for_the_protocol(run: Run, version: int) ->
 
 @scenario("bad input SyncGroup: 10 MB", "3.87", versions=SYNC)
 async def sync_with_an_assignment_of_ten_megabytes(run: Run, version: int) -> None:
-    """It fits no record: the error of 3.87."""
+    """The assignment fits no record: the error of 3.87."""
     alice, bob = cast(run, "alice", "bob")
     await completing(run, alice, bob)
     bobs = await bob.send_sync(version)

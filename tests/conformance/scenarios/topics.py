@@ -85,7 +85,7 @@ def assigned(*brokers: int, first: int = 0) -> list[CreatableReplicaAssignment]:
 
 
 def tidy_created(reply: Any) -> None:
-    """Kafka tells of log directories where there are too few brokers; its own default is not ours."""
+    """Kafka speaks of log directories where there are too few brokers; its own default is not ours."""
     for topic in reply.topics:
         if topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
             topic.error_message = "no such factor"
@@ -174,7 +174,7 @@ async def topics_are_deleted(run: Run, version: int) -> None:
 
 @scenario("6 a topic made again")
 async def a_topic_made_again_is_another(run: Run) -> None:
-    """Who asks by the old id learns that it is gone."""
+    """A request with the old id is answered that the topic is gone."""
     name = await make_topic(run)
     await produce(run, name, batch(b"old", at_ms=AT_MS))
 
@@ -355,7 +355,7 @@ async def there_is_no_authorizer(run: Run, version: int) -> None:
 
 
 @scenario("6 DescribeClientQuotas", versions=QUOTAS)
-async def nobody_has_a_quota(run: Run, version: int) -> None:
+async def no_entity_has_a_quota(run: Run, version: int) -> None:
     for parts in (
         [],
         [("user", 0, "a")],
@@ -376,7 +376,7 @@ async def nobody_has_a_quota(run: Run, version: int) -> None:
 
 
 @scenario("6 DescribeUserScramCredentials")
-async def nobody_has_credentials(run: Run) -> None:
+async def no_user_has_credentials(run: Run) -> None:
     for names in (None, [], ["a", "b"], ["a", "a"], [""]):
         users = None if names is None else [UserName(name=name) for name in names]
         await ask(run, DescribeUserScramCredentialsRequest(users=users), 0, str(names))
@@ -388,8 +388,8 @@ async def what_has_settings_is_listed(run: Run, version: int) -> None:
     name = await make_topic(run)
     for kinds in ([], [2], [4], [2, 4]) if version else ([],):
         reply = await quietly(run, ListConfigResourcesRequest(resource_types=kinds), version)
-        told = {(each.resource_name, each.resource_type) for each in reply.config_resources}
-        run.saw(f"{kinds}", [reply.error_code, sorted(told & {(name, 2), (str(NODE), 4)})])
+        listed = {(each.resource_name, each.resource_type) for each in reply.config_resources}
+        run.saw(f"{kinds}", [reply.error_code, sorted(listed & {(name, 2), (str(NODE), 4)})])
     if version:
         for kind in (0, 1, 3, 99):
             await ask(run, ListConfigResourcesRequest(resource_types=[kind]), version, f"kind {kind}")

@@ -69,7 +69,7 @@ class Committer(Producer):
         metadata: str | None = "",
         **changed: Any,
     ) -> None:
-        """`errors` are those of all partitions in the answer's order; one number stands for each of them."""
+        """Commit; `errors` are expected of the partitions in the answer's order, one number of each of them."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (topic, index), offset in ({(TOPIC, 0): 42} if offsets is None else offsets).items():
             committed = TxnOffsetCommitRequestPartition(
@@ -147,7 +147,7 @@ async def a_commit_behind_it_outdoes_a_transaction(run: Run, version: int) -> No
 
 
 @scenario("O13", "2.3 OffsetFetch: open transaction", versions=STABLE_FETCH)
-async def stable_readers_are_told_of_an_open_transaction(run: Run, version: int) -> None:
+async def stable_readers_are_answered_unstable_offset_commit(run: Run, version: int) -> None:
     alice, producer = reader(run), Committer(run)
     await alice.commit(9, {(TOPIC, 0): 1, (TOPIC, 1): 2})
     await producer.ready(5)
@@ -198,7 +198,7 @@ async def a_marker_by_hand(run: Run, version: int, outcome: str) -> None:
     await write("bumped, transactions v2", transaction_version=version, producer_epoch=2)
     await alice.fetch(require_stable=True)
     await write("by an older coordinator", coordinator_epoch=6)
-    await write("of nobody", producer_id=10**13, transaction_result=False)
+    await write("of an unknown producer", producer_id=10**13, transaction_result=False)
     await write(
         "a partition that is not there",
         topics=[WritableTxnMarkerTopic(name=GROUP_METADATA_TOPIC, partition_indexes=[99])],
@@ -308,11 +308,11 @@ async def what_does_not_exist_is_refused_by_itself(run: Run, version: int) -> No
 
 @scenario("2.3 TxnOffsetCommit: transaction", versions=TXN_COMMIT, **VERIFIED)
 async def producers_that_may_not(run: Run, version: int) -> None:
-    """Not begun, not added, fenced, unknown; then one that has ended."""
+    """Commits of producers not begun, not added, fenced, unknown; then one whose transaction has ended."""
     alice, producer = reader(run), Committer(run)
-    await producer.commit(version, errors=None, note="an id of nobody")
+    await producer.commit(version, errors=None, note="an unknown member id")
     await producer.commit(
-        version, errors=None, note="a producer of nobody", producer_id=10**12, producer_epoch=0
+        version, errors=None, note="an unknown producer", producer_id=10**12, producer_epoch=0
     )
     await producer.init(note="once")
     await producer.init()
@@ -380,7 +380,7 @@ async def static_members_that_may_not(run: Run, version: int, state: str) -> Non
     for note, claimed_id, generation, instance in (
         ("as it should be", alice.member_id or "some-id", alice.generation_id, alice.instance_id),
         ("not its id", "some-id", alice.generation_id, alice.instance_id),
-        ("somebody else's id", bob.member_id or "bobs-id", alice.generation_id, alice.instance_id),
+        ("another member's id", bob.member_id or "bobs-id", alice.generation_id, alice.instance_id),
         ("82 before 22", "some-id", 77, alice.instance_id),
         ("an unknown instance", "x", max(alice.generation_id, 1), "unknown"),
         ("an instance, no id", "", -1, alice.instance_id),

@@ -84,14 +84,14 @@ async def a_producer_resumes(run: Run, version: int) -> None:
     await producer.resume(version, note="current epoch")
     run.expect(producer.producer_epoch == 1, "raised by one")
     await before.resume(version, note="repeated")
-    run.expect(before.producer_epoch == 1, "a repeated request is told the same")
+    run.expect(before.producer_epoch == 1, "a repeated request is answered the same")
     await producer.resume(version)
     await producer.resume(version, fenced(version, 4), "old epoch", producer_epoch=0)
     await producer.resume(version, fenced(version, 4), "future epoch", producer_epoch=77)
     await producer.resume(version, fenced(version, 4), "another's id", producer_id=10**12)
     await producer.resume(version, fenced(version, 4), "last epoch of another", producer_epoch=32766)
-    await producer.init(version, note="somebody else")
-    await producer.resume(version, fenced(version, 4), "epoch before somebody else", producer_epoch=2)
+    await producer.init(version, note="another client")
+    await producer.resume(version, fenced(version, 4), "epoch before another client", producer_epoch=2)
 
 
 @scenario("transactions InitProducerId: resumed", versions=RESUMING)
@@ -102,7 +102,7 @@ async def resuming_what_is_not_known_is_beginning(run: Run, version: int) -> Non
 
 
 @scenario("transactions InitProducerId: a transaction is under way", versions=INIT)
-async def whoever_begins_ends_what_was_under_way(run: Run, version: int) -> None:
+async def an_init_ends_what_was_under_way(run: Run, version: int) -> None:
     producer = Producer(run)
     await producer.bring_to("Ongoing")
     old = producer.twin()
@@ -170,7 +170,7 @@ async def no_partitions_begin_a_transaction(run: Run, version: int) -> None:
 @scenario("transactions AddPartitionsToTxn: refused", versions=ADD)
 async def adding_that_is_refused(run: Run, version: int) -> None:
     producer = Producer(run)
-    await producer.add(version, UNMAPPED, "nobody knows it", producer_id=10**12, producer_epoch=0)
+    await producer.add(version, UNMAPPED, "an unknown producer", producer_id=10**12, producer_epoch=0)
     await producer.init()
     await producer.add(version, INVALID, "empty id", transactional_id="")
     await producer.add(version, UNMAPPED, "another's id", producer_id=10**12)
@@ -260,7 +260,7 @@ async def verification_changes_nothing(run: Run, version: int) -> None:
 @scenario("transactions AddOffsetsToTxn: added, refused", versions=ADD_OFFSETS)
 async def offsets_are_added(run: Run, version: int) -> None:
     producer = Producer(run)
-    await producer.add_offsets(version, UNMAPPED, "nobody knows it", producer_id=10**12, producer_epoch=0)
+    await producer.add_offsets(version, UNMAPPED, "an unknown producer", producer_id=10**12, producer_epoch=0)
     await producer.init()
     await producer.add_offsets(version, INVALID, "empty id", transactional_id="")
     await producer.add_offsets(version, UNMAPPED, "another's id", producer_id=10**12)
@@ -290,7 +290,7 @@ async def a_classic_producer_ends_its_transaction(run: Run, version: int, outcom
 
 @scenario("transactions EndTxn: every state", versions=range(5, 6), choices=OUTCOMES)
 async def a_producer_of_v2_ends_its_transaction(run: Run, version: int, outcome: str) -> None:
-    """With the present epoch, which is about the next transaction, and again with the one before."""
+    """EndTxn has the present epoch, which is of the next transaction, and again the one before."""
     state, _, word = outcome.partition("/")
     producer, commits = Producer(run), word == "commit"
     await producer.bring_to(state, version)
@@ -301,12 +301,12 @@ async def a_producer_of_v2_ends_its_transaction(run: Run, version: int, outcome:
     if right:
         run.expect(producer.producer_epoch == old.producer_epoch + 1, "raised by one")
         await old.end(commits, version, note="repeated")
-        run.expect(old == producer, "a repeated request is told the same")
+        run.expect(old == producer, "a repeated request is answered the same")
 
 
 @scenario("transactions EndTxn: repeated", versions=range(5, 6), choices=OUTCOMES)
 async def a_producer_of_v2_repeats_itself(run: Run, version: int, outcome: str) -> None:
-    """With the epoch before the present one, from every state."""
+    """EndTxn has the epoch before the present one, from every state."""
     state, _, word = outcome.partition("/")
     producer, commits = Producer(run), word == "commit"
     await producer.bring_to(state, version)
@@ -321,7 +321,7 @@ async def a_producer_of_v2_repeats_itself(run: Run, version: int, outcome: str) 
 @scenario("transactions EndTxn: refused", versions=END)
 async def ending_that_is_refused(run: Run, version: int) -> None:
     producer = Producer(run)
-    await producer.end(True, version, UNMAPPED, "nobody knows it", producer_id=10**12, producer_epoch=0)
+    await producer.end(True, version, UNMAPPED, "an unknown producer", producer_id=10**12, producer_epoch=0)
     await producer.bring_to("Ongoing")
     await producer.end(True, version, INVALID, "empty id", transactional_id="")
     await producer.end(True, version, UNMAPPED, "another's id", producer_id=10**12)
@@ -350,7 +350,7 @@ async def transactions_are_described(run: Run) -> None:
     for producer in producers:
         await producer.bring_to(producer.name)
     names = [producer.transactional_id for producer in producers]
-    await ask(run, DescribeTransactionsRequest(transactional_ids=[*names, "nobody", "", names[0]]), 0)
+    await ask(run, DescribeTransactionsRequest(transactional_ids=[*names, "unknown", "", names[0]]), 0)
     await ask(run, DescribeTransactionsRequest(transactional_ids=[]), 0, "none")
 
 
@@ -466,7 +466,7 @@ async def a_transactional_id_expires(run: Run, state: str) -> None:
     await producer.described("")
     await producer.add(3, UNMAPPED)
     await producer.end(False, 5, UNMAPPED)
-    await producer.resume(5, note="is beginning anew")
+    await producer.resume(5, note="is beginning again")
     run.expect(producer.producer_epoch == 0, "the first epoch is 0")
 
 

@@ -182,9 +182,9 @@ public final class OldWalk {
             }
             return values.values().stream().mapToInt(List::size).sum() >= count;
         });
-        Map<Integer, String> told = new TreeMap<>();
-        values.forEach((partition, all) -> told.put(partition, all.size() + " " + new TreeSet<>(all)));
-        return told;
+        Map<Integer, String> summary = new TreeMap<>();
+        values.forEach((partition, all) -> summary.put(partition, all.size() + " " + new TreeSet<>(all)));
+        return summary;
     }
 
     private Object first(KafkaConsumer<String, String> consumer, TopicPartition partition) throws Exception {
