@@ -1,8 +1,8 @@
 """The whole daemon, composed from settings: directory, topics, shards, listeners; and how it stops.
 
-The order of the start is the order of trust: the directory is locked before anything is read, topics are
-opened before anything is served, and a shard answers "loading" until its log has been replayed. Rules of
-groups, topics or the wire do not belong here.
+At a start, the directory is locked before anything is read, topics are opened before clients are served, and a
+shard answers COORDINATOR_LOAD_IN_PROGRESS until its log has been replayed. Rules of groups, topics or the wire do
+not belong here.
 """
 
 from __future__ import annotations
@@ -67,28 +67,28 @@ from storage.log.config import FlushPolicy
 log = structlog.get_logger("muster.daemon")
 
 READER_THREADS = 2
-"""Fetches of data that is not in the page cache, side by side."""
+"""Threads for reads that wait for the disk, such as fetches of data that is not in the page cache."""
 LAST_ANSWERS_S = 1.0
-"""How long a stop waits for clients to take the answers that were sent to them; most do at once."""
-READ_OTHERWISE = frozenset(
+"""Longest time for which a stop waits for clients to read their last answers; most do at once."""
+CONVERTED_SETTINGS = frozenset(
     {
         *("cordoned_log_dirs", "log_cleanup_policy", "log_flush_interval_ms", "log_retention_ms"),
         *("log_roll_jitter_ms", "log_roll_ms"),
     }
 )
-"""Settings that the data plane knows in another form than they are given in."""
-NOT_SHOWN = frozenset({"producer_id_expiration_check_interval_ms"})
-"""Settings that Kafka accepts and DescribeConfigs does not show."""
+"""Settings that `topic_settings` converts, rather than copies, for the data plane."""
+HIDDEN_SETTINGS = frozenset({"producer_id_expiration_check_interval_ms"})
+"""Settings that Kafka accepts, but that DescribeConfigs does not show."""
 
 
 class StartupError(Exception):
-    """The daemon cannot start; the text is one sentence for the person who started it."""
+    """Raised if the daemon cannot start; the text is one sentence for the person who started it."""
 
 
 async def serve(
     settings: Settings, ready: Callable[[str], None], stop: asyncio.Event, files: Files | None = None
 ) -> None:
-    """Run the daemon until `stop` is set; `ready` is called with the address once clients are served.
+    """Run the daemon until `stop` is set; `ready` is called with the bound addresses once clients are served.
 
     Raises StartupError. After `stop`: parked requests are answered, what was appended is flushed, and the
     directory is left as a clean shutdown leaves it.
@@ -120,7 +120,7 @@ def open_directory(settings: Settings, files: Files) -> LogDirectory:
 
 
 class Daemon:
-    """All parts of the daemon, from their start to their stop, while the log directory is locked."""
+    """Makes, starts and stops all parts of the daemon; the log directory is locked meanwhile."""
 
     def __init__(self, settings: Settings, directory: LogDirectory, files: Files) -> None:
         loop = asyncio.get_running_loop()
@@ -130,7 +130,7 @@ class Daemon:
         self._transaction_settings = transaction_settings(settings)
         self._clock = Clock()
         self._flusher = Flusher(settings.muster_flush_threads, post)
-        self._history_flusher = Flusher(1, post)  # No commit is to queue behind its disk, which may be stuck.
+        self._history_flusher = Flusher(1, post)  # No commit waits for the history's disk, which may hang.
         self._workers = ThreadWorkers(1, post, "topics")
         self._readers = ThreadWorkers(READER_THREADS, post, "reader")
         self._encoder = ThreadWorkers(1, post, "encoder")  # Needs no disk: a stop can wait for it.
@@ -224,7 +224,7 @@ class Daemon:
         self._history.record(events)
 
     def _on_altered(self, settings: TopicSettings) -> None:
-        """Have the server, the cleaner and others follow settings that changed at run time."""
+        """Pass settings that changed at run time to the server, the cleaner and other parts."""
         self._cleaner.alter(settings)
         self.server.max_connections = settings.max_connections
         self.server.max_connections_per_ip = settings.max_connections_per_ip
@@ -242,7 +242,7 @@ class Daemon:
         try:
             runners = self._runners()
             self._history = self._open_history()
-            gc.freeze()  # These objects stay: a collection while shards load need not visit them.
+            gc.freeze()  # The objects made so far stay alive: collections while shards load need not visit them.
             self.runtime.open_shards(*runners)
             self.registry.on_deleted.append(self._on_topic_deleted)
             await self.server.listen(self._settings.endpoints)
@@ -267,7 +267,7 @@ class Daemon:
         return HistoryWriter(history, topic.partitions[0], asyncio.get_running_loop().call_soon)
 
     def _runners(self) -> tuple[list[GroupRunner], list[ShardRunner[TransactionShard]]]:
-        """Make the shards of groups and of transactions, each kind over an internal topic of its own."""
+        """Make the runners of the group shards and of the transaction shards, one for each internal partition."""
         topics = InternalTopics(self.registry, self.runtime, self._settings)
         groups = topics.group_runners(group_shards(self._new_shard))
         return groups, topics.transaction_runners(transaction_shards(self._new_transactions))
@@ -279,10 +279,10 @@ class Daemon:
     # The end.
 
     async def stop(self) -> None:
-        """Answer what can be answered, flush what was appended, close the connections."""
+        """Answer parked requests, flush all appended records, close the connections, and stop all parts."""
         await self.server.stop_listening()
         self.server.stop_reading()
-        await self._encoder.idle()  # Its results are appended, which needs the flusher.
+        await self._encoder.idle()  # Encoded batches are appended, which needs the flusher.
         if self._history is not None:
             self._history.close()
         self._cleaner.stop()
@@ -295,22 +295,22 @@ class Daemon:
 
 
 def group_settings(settings: Settings) -> GroupSettings:
-    """The settings of the groups' core."""
+    """Return the settings of the group coordinator."""
     return GroupSettings(**{name: getattr(settings, name) for name in GroupSettings.__dataclass_fields__})
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:
-    """The settings of the transactions' core."""
+    """Return the settings of the transaction coordinator; its largest record is derived from two size limits."""
     own = TransactionSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
     most_bytes = min(settings.message_max_bytes, settings.transaction_state_log_segment_bytes)
     return TransactionSettings(**{name: getattr(settings, name) for name in own}, max_record_bytes=most_bytes)
 
 
 def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
-    """The settings of the data plane; those that Muster does not offer keep Kafka's defaults."""
+    """Return the settings of the data plane; those that Muster does not offer keep Kafka's defaults."""
     own = TopicSettings.__dataclass_fields__.keys() & Settings.model_fields.keys()
     return TopicSettings(
-        **{name: getattr(settings, name) for name in own - READ_OTHERWISE},
+        **{name: getattr(settings, name) for name in own - CONVERTED_SETTINGS},
         cluster_id=cluster_id,
         rack=settings.broker_rack,
         cordoned_log_dirs=",".join(settings.cordoned_log_dirs),
@@ -323,10 +323,10 @@ def topic_settings(settings: Settings, cluster_id: str) -> TopicSettings:
 
 
 def shown_configs(settings: Settings) -> tuple[BrokerConfig, ...]:
-    """Every setting, as DescribeConfigs of the broker shows it."""
+    """Return every setting as DescribeConfigs of the broker shows it."""
     own = [
         broker_config(option_name(name), getattr(settings, name), field.default)
         for name, field in Settings.model_fields.items()
-        if name not in NOT_SHOWN
+        if name not in HIDDEN_SETTINGS
     ]
     return with_kafka_options(own, settings.node_id)

@@ -1,8 +1,9 @@
 """AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change the settings of topics and of the daemon.
 
-A change is checked whole, written to the disk, and then in force at once, on open logs too. Each resource stands
-for itself, and refusals are in Kafka's words. What has no settings here (groups, client metrics, loggers) is
-refused, and so is every setting of the daemon that would not do anything before the next start.
+A resource's change is checked as a whole and written to the disk, and then applies at once, to open logs too. If
+one resource is refused, the others are still changed. Refusals are in Kafka's words. Resources without settings
+here (groups, client metrics, loggers) are refused, and so is every setting of the daemon that would have no effect
+before the next start.
 """
 
 from __future__ import annotations
@@ -41,31 +42,31 @@ TUNABLE_WHEN_INTERNAL: Final = frozenset(
         *("min.compaction.lag.ms", "max.compaction.lag.ms"),
     }
 )
-"""Settings of the daemon's own topics that may be changed: how they are cleaned. Coordinators rely on the rest."""
+"""Settings of internal topics that may be changed: those of cleaning. Coordinators rely on the others."""
 
 ELECTED_BY: Final = "min.insync.replicas"
-"""A setting that elections go by: Kafka lets it be set for all nodes together, and for no single one."""
+"""A setting that elections depend on: Kafka lets it be set for all nodes together, but not for a single one."""
 
 BeginChange = Callable[[OnDone], None]
-"""Begins a change, and calls what it is given with the outcome. Raises Refused."""
+"""Begins a change, and calls its argument with the outcome later. Raises Refused."""
 
 
 def handle(broker: Broker, request: AlterConfigsRequest, pending: ClientRequest) -> None:
-    """Replace all settings of each resource. Errors are those of `_alter`."""
+    """AlterConfigs: replace all settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, AlterConfigsResponse(), replacement)
 
 
 def handle_incremental(
     broker: Broker, request: IncrementalAlterConfigsRequest, pending: ClientRequest
 ) -> None:
-    """Change some settings of each resource. Errors are those of `_alter`."""
+    """IncrementalAlterConfigs: change some settings of each resource. Errors are those of `_alter`."""
     _alter(broker, request, pending, IncrementalAlterConfigsResponse(), incremental_change)
 
 
 def _alter(
     broker: Broker, request: Any, pending: ClientRequest, response: Any, change_of: Callable[[Any], Change]
 ) -> None:
-    """Change each resource, or only check the change, and answer after the last.
+    """Change each resource, or only check the change, and answer after the last one.
 
     Errors per resource: INVALID_REQUEST (named twice, a setting twice, a null value, an unknown operation or
     kind of resource, another broker, a setting of the daemon that cannot be changed or have that value),
@@ -82,7 +83,7 @@ def _alter(
         try:
             if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            attempt = _attempt(broker, kind, name, change_of(asked.configs), request.validate_only)
+            attempt = _change_starter(broker, kind, name, change_of(asked.configs), request.validate_only)
             busy = name if kind == ConfigResourceType.TOPIC else DEFAULTS
             _begin(broker.registry, busy, attempt, result, countdown)
         except Refused as refused:
@@ -97,7 +98,7 @@ def _begin(
     result: AlterConfigsResourceResponse,
     countdown: Countdown,
 ) -> None:
-    """Begin the change once no other of the same topic, or of the daemon's settings, is under way."""
+    """Begin the change when no other of the same topic, or of the daemon's settings, is under way."""
     if registry.is_changing(busy):
         registry.when_changed(busy, lambda _: _begin(registry, busy, attempt, result, countdown))
         return
@@ -117,8 +118,8 @@ def _refuse(result: AlterConfigsResourceResponse, refused: Refused, countdown: C
     countdown.end()
 
 
-def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only: bool) -> BeginChange:
-    """Raises Refused."""
+def _change_starter(broker: Broker, kind: int, name: str, change: Change, validate_only: bool) -> BeginChange:
+    """Check the resource's kind and name, and return the function that begins its change. Raises Refused."""
     registry = broker.registry
     if kind == ConfigResourceType.TOPIC:
         return lambda done: _alter_topic(registry, name, change, validate_only, done)
@@ -134,7 +135,7 @@ def _attempt(broker: Broker, kind: int, name: str, change: Change, validate_only
 def _alter_topic(
     registry: TopicRegistry, name: str, change: Change, validate_only: bool, done: OnDone
 ) -> None:
-    """Check in Kafka's order: the name, the settings, whether the topic exists; then alter it. Raises Refused."""
+    """Check, in Kafka's order, name, settings and that the topic exists; then alter the topic. Raises Refused."""
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if problem := name_problem(name):
@@ -182,7 +183,7 @@ def _check_internal(topic: Topic, overrides: Mapping[str, str]) -> None:
 
 
 def _check_broker(name: str, node_id: int) -> None:
-    """An empty name stands for all brokers."""
+    """Raise Refused unless `name` is this node's id, or empty, which stands for all brokers."""
     if not name:
         return
     try:
@@ -198,7 +199,7 @@ def _check_broker(name: str, node_id: int) -> None:
 def _alter_defaults(
     registry: TopicRegistry, of_node: bool, change: Change, validate_only: bool, done: OnDone
 ) -> None:
-    """Change what was set for this node, or for all. Raises Refused."""
+    """Change the dynamic settings of this node (`of_node`), or those of all nodes. Raises Refused."""
     before = registry.settings.dynamic
     texts = change(before.of_node if of_node else before.of_all, _broker_list_default)
     dynamic = DynamicSettings(texts, before.of_all) if of_node else DynamicSettings(before.of_node, texts)

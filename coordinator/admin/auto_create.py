@@ -1,7 +1,7 @@
-"""Making a topic because a client asked for its metadata (`auto.create.topics.enable`).
+"""Creates topics because a client asked for their metadata (`auto.create.topics.enable`).
 
-The client was answered UNKNOWN_TOPIC_OR_PARTITION already and asks again, as it does with Kafka: clients have
-code, and tests, for that answer. So nothing here waits, and what could not be made is for the log alone.
+The client has been answered UNKNOWN_TOPIC_OR_PARTITION already and retries, as it does with Kafka: clients have
+code, and tests, for that answer. So nothing here waits, and failures are only logged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ log = structlog.get_logger("muster.topics")
 
 
 def create_missing(registry: TopicRegistry, names: Sequence[str]) -> None:
-    """Begin to make those of `names` that are not there and may be made, with the settings' defaults.
+    """Begin to create the topics in `names` that do not exist and may be created, with the default settings.
 
-    A name whose topic is being made already is left alone, so a burst of requests for it makes it once.
+    A topic that is being created already is skipped, so a burst of requests for it creates it once.
     """
     for name in names:
         if registry.get(name) is None and not registry.is_changing(name):

@@ -1,6 +1,6 @@
-"""A client's change of one resource's settings, as a change of their texts. Checks no value.
+"""A client's change of one resource's settings, as a function of their texts. Checks no value.
 
-Settings go by name; a list is a text with commas. Knows neither topics nor where anything is kept.
+Settings are texts by name; a list is a text with commas. Knows neither topics nor where settings are kept.
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from protocol.messages.incremental_alter_configs import ConfigOperation
 from protocol.messages.incremental_alter_configs import IncrementalAlterableConfig as ConfigOperationAsked
 
 ListDefault = Callable[[str, ConfigOperation], str]
-"""The default of a setting that is a list; raises Refused where it is none."""
+"""Returns the default of a list setting, by name; raises Refused if the setting is not a list."""
 
 Change = Callable[[Mapping[str, str], ListDefault], dict[str, str]]
-"""Makes the settings that a resource shall have from those it was given. Raises Refused."""
+"""Returns the settings that a resource gets, from those that it was given before. Raises Refused."""
 
 MAX_VALUE_BYTES: Final = 32_767
-"""Size of one value: a list may be appended to again and again, and has to fit a string of the protocol."""
+"""Most bytes of one value: a list may be appended to repeatedly, and has to fit a string of the protocol."""
 
 OPERATIONS: Final = frozenset(ConfigOperation)
 
 
 def replacement(configs: Sequence[AlterableConfig]) -> Change:
-    """A change that drops all settings given before. Raises Refused: INVALID_REQUEST."""
+    """Return the change that replaces all settings by `configs`. Raises Refused: INVALID_REQUEST."""
     values = {config.name: config.value for config in configs}
-    _check([config.name for config in configs], [name for name, value in values.items() if value is None])
-    return lambda _current, _list_default: _bounded({name: value or "" for name, value in values.items()})
+    _check_names(
+        [config.name for config in configs], [name for name, value in values.items() if value is None]
+    )
+    return lambda _current, _list_default: _checked_sizes(
+        {name: value or "" for name, value in values.items()}
+    )
 
 
 def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
-    """A change that keeps the settings it does not name. Raises Refused: INVALID_REQUEST."""
+    """Return the change that applies `configs` and keeps all other settings. Raises Refused: INVALID_REQUEST."""
     for config in configs:
         if config.config_operation not in OPERATIONS:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
@@ -43,7 +47,7 @@ def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
         for config in configs
         if config.value is None and config.config_operation != ConfigOperation.DELETE
     ]
-    _check([config.name for config in configs], nulls)
+    _check_names([config.name for config in configs], nulls)
 
     def change(current: Mapping[str, str], list_default: ListDefault) -> dict[str, str]:
         changed = dict(current)
@@ -56,14 +60,16 @@ def incremental_change(configs: Sequence[ConfigOperationAsked]) -> Change:
             else:
                 before = changed.get(config.name)
                 default = list_default(config.name, operation)
-                parts = _parts(default if before is None else before)
-                changed[config.name] = ",".join(_changed_list(parts, operation, _parts(config.value or "")))
-        return _bounded(changed)
+                parts = _list_items(default if before is None else before)
+                changed[config.name] = ",".join(
+                    _changed_list(parts, operation, _list_items(config.value or ""))
+                )
+        return _checked_sizes(changed)
 
     return change
 
 
-def _bounded(values: dict[str, str]) -> dict[str, str]:
+def _checked_sizes(values: dict[str, str]) -> dict[str, str]:
     for name, value in values.items():
         if len(value.encode()) > MAX_VALUE_BYTES:
             words = f"The value of {name} is longer than {MAX_VALUE_BYTES} bytes."
@@ -71,14 +77,14 @@ def _bounded(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-def _check(names: Sequence[str], nulls: Sequence[str]) -> None:
+def _check_names(names: Sequence[str], nulls: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if nulls:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _parts(text: str) -> list[str]:
+def _list_items(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
 
 

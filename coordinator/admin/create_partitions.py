@@ -22,7 +22,7 @@ def handle(broker: Broker, request: CreatePartitionsRequest, pending: ClientRequ
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal), INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST (named twice), POLICY_VIOLATION (`max_partitions`),
-    REASSIGNMENT_IN_PROGRESS (it is being changed already), KAFKA_STORAGE_ERROR.
+    REASSIGNMENT_IN_PROGRESS (the topic is being changed already), KAFKA_STORAGE_ERROR.
     """
     named = Counter(asked.name for asked in request.topics)
     once = {asked.name: asked for asked in request.topics}
@@ -55,9 +55,9 @@ def _checked(broker: Broker, asked: CreatePartitionsTopic) -> Topic:
     topic = broker.registry.get(asked.name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if topic.is_internal:  # Groups are spread over its partitions by their number.
+    if topic.is_internal:  # Groups and transactional ids are spread over its partitions by their number.
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' keeps its partitions.")
-    added = _added(topic, asked)
+    added = _added_count(topic, asked)
     _check_assignments(broker, asked, added)
     if not broker.registry.has_room_for(added):
         raise Refused(
@@ -69,7 +69,7 @@ def _checked(broker: Broker, asked: CreatePartitionsTopic) -> Topic:
     return topic
 
 
-def _added(topic: Topic, asked: CreatePartitionsTopic) -> int:
+def _added_count(topic: Topic, asked: CreatePartitionsTopic) -> int:
     current = len(topic.partitions)
     if asked.count == current:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")

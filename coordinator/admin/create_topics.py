@@ -1,7 +1,7 @@
-"""CreateTopics (key 19): make topics, or only check whether they could be made.
+"""CreateTopics (key 19): create topics, or only check whether they could be created.
 
-Each topic stands for itself: those that are wrong are refused in Kafka's words, the others are made. There is
-one node, so a replication factor other than 1 cannot be had, and assignments can name that node only.
+If one topic is refused, in Kafka's words, the others are still created. There is one node, so the replication
+factor is 1, and assignments can name that node only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NODES: Final = 1
 
 
 def handle(broker: Broker, request: CreateTopicsRequest, pending: ClientRequest) -> None:
-    """Make the topics, and answer when they are durable.
+    """Create the topics, and answer when they are durable.
 
     Errors per topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST (named twice; numbers
     with assignments; the metadata log's name), INVALID_CONFIG, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
@@ -59,7 +59,7 @@ def _create(
     result: CreatableTopicResult,
     countdown: Countdown,
 ) -> None:
-    """Check everything, then make the topic unless it is only to be checked. Raises Refused."""
+    """Check the request for one topic, then create it, unless `validate_only`. Raises Refused."""
     _check_name(broker, asked.name)
     config = _config(broker, asked)
     partitions = _partitions(broker, asked)
@@ -115,7 +115,7 @@ def _config(broker: Broker, asked: CreatableTopic) -> TopicConfig:
 
 
 def _partitions(broker: Broker, asked: CreatableTopic) -> int:
-    """How many partitions the topic shall have. Raises Refused if they cannot be placed."""
+    """Return the number of partitions that the topic gets. Raises Refused if they cannot be placed."""
     if asked.assignments:
         return _assigned_partitions(broker, asked)
     if asked.replication_factor < DEFAULT or asked.replication_factor == 0:
@@ -169,7 +169,7 @@ def _assigned_partitions(broker: Broker, asked: CreatableTopic) -> int:
 
 
 def _describe(result: CreatableTopicResult, topic_id: bytes, partitions: int, config: TopicConfig) -> None:
-    """Say what was made, or would be (from version 5)."""
+    """Fill `result` with the topic that was, or would be, created (from version 5)."""
     result.topic_id = topic_id
     result.num_partitions = partitions
     result.replication_factor = NODES

@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): delete topics by name or, from version 6, by id.
 
-A deleted topic is gone for all clients when the answer leaves; the registry reports it to the groups, whose
-offsets for it go as well (docs/kafka.md O23). The daemon's own topics cannot be deleted.
+A deleted topic is gone for all clients when the answer leaves; the registry reports it to the groups, which delete
+their offsets for it (docs/kafka.md O23). Internal topics cannot be deleted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from protocol.messages.delete_topics import (
 )
 
 TOPIC_STATES_SINCE = 6
-DISABLED_SINCE = 3  # Before it, clients do not know TOPIC_DELETION_DISABLED.
+DISABLED_SINCE = 3  # Before this version, clients do not know TOPIC_DELETION_DISABLED.
 NO_TOPIC = "This server does not host this topic-partition."
 NO_TOPIC_ID = "This server does not host this topic ID."
 
 
 def handle(broker: Broker, request: DeleteTopicsRequest, pending: ClientRequest) -> None:
-    """Delete the topics, and answer when that is durable.
+    """Delete the topics, and answer when their deletion is durable.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (both name and id,
     neither, or named twice), INVALID_TOPIC_EXCEPTION (internal), TOPIC_DELETION_DISABLED
-    (delete.topic.enable), REASSIGNMENT_IN_PROGRESS (it is being changed already), KAFKA_STORAGE_ERROR.
+    (delete.topic.enable), REASSIGNMENT_IN_PROGRESS (the topic is being changed already), KAFKA_STORAGE_ERROR.
     """
     if pending.api_version >= TOPIC_STATES_SINCE:
         asked = request.topics
@@ -62,7 +62,7 @@ def _on_deleted(result: DeletableTopicResult, countdown: Countdown) -> OnDone:
 
 
 def _checked(broker: Broker, name: str | None, topic_id: bytes, times_named: int, version: int) -> Topic:
-    """The topic, if it may be deleted. Raises Refused."""
+    """Return the topic if it may be deleted. Raises Refused."""
     if not broker.settings.delete_topic_enable:
         error = ErrorCode.TOPIC_DELETION_DISABLED if version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         raise Refused(error, "Topic deletion is disabled.")

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): the one node, at the address of the listener that was asked (KIP-700, 919)."""
+"""DescribeCluster (key 60): the one node, at the address of the request's listener (KIP-700, KIP-919)."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ from protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-WHOLE_CLUSTER: Final = ""  # As a broker's name: settings that apply to every broker.
+WHOLE_CLUSTER: Final = ""  # In place of a broker's id: settings that apply to every broker.
 OLDER_NAMES: Final = {
     "log.retention.ms": ("log.retention.hours", "168"),
     "log.roll.ms": ("log.roll.hours", "168"),
     "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", "9223372036854775807"),
 }
-"""Where Kafka's default of a setting stands that is null by itself."""
+"""Settings whose own default is null in Kafka, and the older setting that has the default instead."""
 
 
 def handle(broker: Broker, request: DescribeConfigsRequest, pending: ClientRequest) -> None:
@@ -56,7 +56,7 @@ def _result(
     except Refused as refused:
         result.error_code, result.error_message = refused.error, refused.message
         return result
-    wanted = set(asked.configuration_keys or ())  # Null and empty both ask for all.
+    wanted = set(asked.configuration_keys or ())  # Null and empty both stand for all.
     result.configs = [config for config in configs if not wanted or config.name in wanted]
     for config in result.configs:
         if not request.include_synonyms:
@@ -93,7 +93,7 @@ def _topic_setting(config: TopicConfig, name: str) -> DescribeConfigsResourceRes
 
 
 def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynonym]:
-    """The topic's own value if it has one, then the daemon's values, the one in force first."""
+    """Return the topic's own value if it has one, then the daemon's values, the current one first."""
     key, settings = TOPIC_KEYS[name], config.settings
     synonyms: list[DescribeConfigsSynonym] = []
     if name in config.overrides:
@@ -104,7 +104,10 @@ def _topic_synonyms(config: TopicConfig, name: str) -> list[DescribeConfigsSynon
 
 
 def _synonyms_of(name: str, settings: TopicSettings) -> list[DescribeConfigsSynonym]:
-    """The values by source, the one in force first; Kafka's default under an older name in other units is last."""
+    """Return the values of a broker setting by source: the current one first, Kafka's default last.
+
+    Kafka's default may stand under an older name, in other units.
+    """
     older = OLDER_NAMES.get(name)
     synonyms = [
         _synonym(name, text, source)
@@ -174,7 +177,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _concealed(shown: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:
-    """`shown` without the values of a secret: clients learn only that it is set."""
+    """Return `shown` without its values if the setting is secret: clients learn only that it is set."""
     if shown.config_type == ConfigType.PASSWORD:
         shown.is_sensitive, shown.value = True, None
         for synonym in shown.synonyms:

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35): where the partitions are kept, how large they are, and what room is left.
+"""DescribeLogDirs (key 35): the log directory, the size of its partitions, and the free space of the volume.
 
-There is one directory and one replica of everything, so nothing lags and nothing is on its way elsewhere. The
-volume is asked from a reader thread.
+There is one log directory and one replica of each partition, so no replica lags or moves. A reader thread asks the
+system for the free space.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = structlog.get_logger("muster.topics")
 
 
 def handle(broker: Broker, request: DescribeLogDirsRequest, pending: ClientRequest) -> None:
-    """Describe the partitions asked for, null being all; those that are not there are left out.
+    """Describe the partitions asked for (null: all); those that do not exist are left out.
 
     Error of the directory: KAFKA_STORAGE_ERROR (the volume does not answer).
     """
@@ -41,14 +41,14 @@ def handle(broker: Broker, request: DescribeLogDirsRequest, pending: ClientReque
             log.error("log directory cannot be described", error=str(error))
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
-            result.topics = list(_topics(broker.registry, request))
+            result.topics = list(_described_topics(broker.registry, request))
         pending.reply(DescribeLogDirsResponse(results=[result]))
 
     broker.readers.submit(broker.registry.space, on_asked)
 
 
-def _topics(topics: TopicLookup, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
-    """Topics of which at least one partition is asked for."""
+def _described_topics(topics: TopicLookup, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
+    """Yield the topics of which at least one partition is asked for."""
     asked: dict[str, set[int]] | None = None
     if request.topics is not None:
         asked = {}

@@ -17,7 +17,7 @@ from protocol.messages.describe_producers import (
 
 
 def handle(broker: Broker, request: DescribeProducersRequest, pending: ClientRequest) -> None:
-    """Answer per partition, once its producers are known.
+    """Answer with the producers of each partition, once they are known.
 
     Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
     """
@@ -41,18 +41,18 @@ def _fill(answer: PartitionResponse, topic: str, partition: Partition | None, co
         countdown.end()
         return
 
-    def when_known() -> None:
+    def on_known() -> None:
         if partition.producers is None:
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
             answer.active_producers = producers_of(partition)
         countdown.end()
 
-    partition.when_known(when_known)
+    partition.when_producers_known(on_known)
 
 
 def producers_of(partition: Partition) -> list[DescribedProducer]:
-    """Every producer of the partition, once these are known."""
+    """Return every producer of the partition; empty while the partition's producers are not known."""
     known = partition.producers.items() if partition.producers is not None else ()
     return [
         DescribedProducer(

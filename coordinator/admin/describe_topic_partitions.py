@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75): topics in the order of their names, in pages (KIP-966).
 
-A page holds so many partitions; where it ends within the list, a cursor says where the next one begins. A
-topic that is not known takes no room.
+The number of partitions on a page is limited; if there are more, a cursor says where the next page begins. An
+unknown topic does not count.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from protocol.messages.describe_topic_partitions import (
 )
 
 MAX_PAGE_PARTITIONS: Final = 2000
-"""Partitions in one answer, whatever the request says (max.request.partition.size.limit)."""
+"""Most partitions in one answer, whatever the request says (max.request.partition.size.limit)."""
 
 
 def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: ClientRequest) -> None:
-    """Describe a page.
+    """Answer with one page of topics and their partitions.
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
     """
-    names = _names(broker, request)
+    names = _wanted_names(broker, request)
     cursor = request.cursor
     if cursor is not None and (
         cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
@@ -59,8 +59,8 @@ def handle(broker: Broker, request: DescribeTopicPartitionsRequest, pending: Cli
     pending.reply(response)
 
 
-def _names(broker: Broker, request: DescribeTopicPartitionsRequest) -> set[str]:
-    """The topics asked for (none named: all) that do not come before the cursor."""
+def _wanted_names(broker: Broker, request: DescribeTopicPartitionsRequest) -> set[str]:
+    """Return the topics asked for (all, if none is named) that do not come before the cursor."""
     names = {asked.name for asked in request.topics} or {topic.name for topic in broker.registry.all()}
     begin = request.cursor.topic_name if request.cursor is not None else ""
     return {name for name in names if name >= begin}

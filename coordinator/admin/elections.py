@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43), as one node that leads all answers it."""
+"""ElectLeaders (key 43), answered as by a Kafka of one node, which leads all partitions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ NOT_NEEDED = "Leader election not needed for topic partition."
 
 
 def elect_leaders(broker: Broker, request: ElectLeadersRequest, pending: ClientRequest) -> None:
-    """ElectLeaders (key 43): no election is ever needed. An answer for all partitions has topics only, as Kafka's.
+    """Answer that no election is needed. If all partitions are asked for, the answer has topics only, as Kafka's.
 
     Errors: INVALID_REQUEST (kind of election). Per partition: ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION.
     """
     topics, kind = broker.registry, request.election_type
     error = ErrorCode.NONE if kind in ELECTION_TYPES else ErrorCode.INVALID_REQUEST
     if request.topic_partitions is not None:
-        results = [_elected(topics, kind, each.topic, each.partitions) for each in request.topic_partitions]
+        results = [
+            _topic_result(topics, kind, each.topic, each.partitions) for each in request.topic_partitions
+        ]
     else:
         results = [] if error else [ReplicaElectionResult(topic=topic.name) for topic in topics.all()]
     pending.reply(ElectLeadersResponse(error_code=error, replica_election_results=results))
 
 
-def _elected(topics: TopicLookup, kind: int, name: str, partitions: Sequence[int]) -> ReplicaElectionResult:
+def _topic_result(
+    topics: TopicLookup, kind: int, name: str, partitions: Sequence[int]
+) -> ReplicaElectionResult:
     result = ReplicaElectionResult(topic=name)
     for index in partitions:
         error, words = _outcome(topics, kind, name, index)

@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): what has settings that DescribeConfigs shows: the topics and the one broker."""
+"""ListConfigResources (key 74): the resources that DescribeConfigs describes: all topics and the one broker."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-KINDS_SINCE: Final = 1  # Before it, only client metrics subscriptions could be asked for; there are none.
+KINDS_SINCE: Final = 1  # Version 0 lists client metrics subscriptions only; there are none.
 KINDS: Final = frozenset(ConfigResourceType)
 
 
 def handle(broker: Broker, request: ListConfigResourcesRequest, pending: ClientRequest) -> None:
-    """List the kinds asked for; none asks for all. Error: UNSUPPORTED_VERSION (an unknown kind)."""
+    """List the resources of the kinds asked for (none: all kinds). Error: UNSUPPORTED_VERSION (unknown kind)."""
     asked = set(request.resource_types)
     if pending.api_version < KINDS_SINCE:
         pending.reply(ListConfigResourcesResponse())

@@ -1,8 +1,8 @@
-"""Metadata (key 3): the brokers, and which of them have the partitions of topics.
+"""Metadata (key 3): the brokers, and the leader and replicas of each partition.
 
-There is one broker, which leads everything; its address is that of the listener that was asked. Asking for
-a topic by name has it made behind the answer, if client and settings both allow that: the answer itself says
-that it is unknown, as Kafka's does, and the client asks again.
+There is one broker, which leads all partitions; its address is that of the request's listener. A topic that is
+asked for by name and does not exist is created after the answer, if both client and settings allow that: the
+answer itself reports it as unknown, as in Kafka, and the client retries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IDS_SINCE: Final = 12  # Versions 10 and 11 have the field, but Kafka refuses id
 
 
 def handle(broker: Broker, request: MetadataRequest, pending: ClientRequest) -> None:
-    """Describe the topics asked for: null is all, an empty list none (in version 0: all).
+    """Describe the topics asked for: null stands for all, an empty list for none (in version 0: for all).
 
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
     """
@@ -39,7 +39,7 @@ def handle(broker: Broker, request: MetadataRequest, pending: ClientRequest) -> 
     elif pending.api_version < IDS_SINCE and any(_is_by_id(asked) for asked in request.topics):
         pending.reply(MetadataResponse(topics=[_malformed(asked) for asked in request.topics]))
     elif any(asked.topic_id != ZERO_UUID for asked in request.topics):
-        _reply(broker, request, pending, [_by_id(broker, asked) for asked in request.topics])
+        _reply(broker, request, pending, [_describe_by_id(broker, asked) for asked in request.topics])
     else:
         _answer_by_name(broker, request, request.topics, pending)
 
@@ -48,7 +48,7 @@ def _answer_by_name(
     broker: Broker, request: MetadataRequest, asked: list[MetadataRequestTopic], pending: ClientRequest
 ) -> None:
     names = list(dict.fromkeys(topic.name or "" for topic in asked))
-    _reply(broker, request, pending, [_by_name(broker, name) for name in names])
+    _reply(broker, request, pending, [_describe_by_name(broker, name) for name in names])
     if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
         create_missing(broker.registry, names)
 
@@ -63,7 +63,7 @@ def _malformed(asked: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def _by_id(broker: Broker, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _describe_by_id(broker: Broker, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     topic = broker.registry.by_id(asked.topic_id)
     if topic is None:
         return MetadataResponseTopic(
@@ -72,7 +72,7 @@ def _by_id(broker: Broker, asked: MetadataRequestTopic) -> MetadataResponseTopic
     return _describe(broker, topic)
 
 
-def _by_name(broker: Broker, name: str) -> MetadataResponseTopic:
+def _describe_by_name(broker: Broker, name: str) -> MetadataResponseTopic:
     topic = broker.registry.get(name)
     if topic is not None:
         return _describe(broker, topic)

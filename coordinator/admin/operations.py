@@ -1,4 +1,4 @@
-"""The operations that a client may do, as a bit field (KIP-430): all that apply, since there is no authorizer.
+"""The operations that clients are authorized to do, as bit fields (KIP-430): all, since there is no authorizer.
 
 Bit n stands for the ACL operation of code n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8,
 CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.

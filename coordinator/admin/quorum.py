@@ -1,4 +1,4 @@
-"""The quorum of the cluster's metadata, which is this node, as a Kafka of one node with a static voter answers.
+"""The quorum of the cluster's metadata, answered as by a Kafka of one node that is the only, static, voter.
 
 DescribeQuorum (key 55), UnregisterBroker (64), AddRaftVoter (80), RemoveRaftVoter (81). Topics and settings are
 kept in files, not in a metadata log: that log is shown as empty, in its first epoch, and without a listener.
@@ -34,13 +34,15 @@ EPOCH: Final = 0
 LOG_END: Final = 0
 NOT_HOSTED: Final = "This server does not host this topic-partition."
 CONTROLLER_LISTENER: Final = "CONTROLLER"
-"""What Kafka's own configuration calls the listener of controllers; a voter must have one of that name."""
+"""The name of the controllers' listener in Kafka's own configuration; a voter must have a listener so named."""
 MAX_WORDS: Final = 1000
-"""Characters of a refusal that repeats what the client sent."""
+"""Most characters of a refusal's message, which may repeat text of the client's."""
 
 
 def describe_quorum(broker: Broker, request: DescribeQuorumRequest, pending: ClientRequest) -> None:
-    """The one voter is the leader. As in Kafka, the metadata's partition is described if it alone is asked for.
+    """DescribeQuorum (key 55): this node is the only voter, and the leader.
+
+    As in Kafka, the metadata's partition is described only if no other partition is asked for.
 
     Errors per partition: UNKNOWN_TOPIC_OR_PARTITION.
     """
@@ -67,7 +69,7 @@ def _unknown(index: int) -> QuorumPartition:
 
 
 def _metadata_log(broker: Broker) -> QuorumPartition:
-    """The leader has always just fetched, and has all there is."""
+    """Return the state of the metadata log: the leader has just fetched, and has the whole log."""
     now_ms, node_id = broker.wall_ms(), broker.settings.node_id
     voter = QuorumReplica(
         replica_id=node_id,
@@ -85,7 +87,9 @@ def _metadata_log(broker: Broker) -> QuorumPartition:
 
 
 def unregister_broker(broker: Broker, request: UnregisterBrokerRequest, pending: ClientRequest) -> None:
-    """No other broker is registered, and this one stays: Kafka's would serve no client until its next start.
+    """UnregisterBroker (key 64), always refused: no other broker is registered, and this one must stay.
+
+    A broker of Kafka that unregisters itself serves no client until its next start.
 
     Errors: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (this node).
     """
@@ -97,7 +101,7 @@ def unregister_broker(broker: Broker, request: UnregisterBrokerRequest, pending:
 
 
 def add_voter(broker: Broker, request: AddRaftVoterRequest, pending: ClientRequest) -> None:
-    """Refused like where `kraft.version` is 0: the voters are those of the configuration.
+    """AddRaftVoter (key 80), always refused, as by Kafka at `kraft.version` 0: the configuration names the voters.
 
     Errors: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION.
     """
@@ -107,22 +111,25 @@ def add_voter(broker: Broker, request: AddRaftVoterRequest, pending: ClientReque
             words = f"Add voter request didn't include the endpoint ({_endpoints(request.listeners)}) "
             words += f"for the default listener ListenerName({CONTROLLER_LISTENER})"
             raise Refused(ErrorCode.INVALID_REQUEST, words)
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _unsupported("adding"))
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _unsupported_text("adding"))
     except Refused as refused:
-        pending.reply(AddRaftVoterResponse(error_code=refused.error, error_message=_bounded(refused)))
+        pending.reply(AddRaftVoterResponse(error_code=refused.error, error_message=_message_of(refused)))
 
 
 def remove_voter(broker: Broker, request: RemoveRaftVoterRequest, pending: ClientRequest) -> None:
-    """Refused as `add_voter` does. Errors: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """RemoveRaftVoter (key 81), always refused, as AddRaftVoter is.
+
+    Errors: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION.
+    """
     try:
         _check_voter(broker, request, "Remove")
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _unsupported("removing"))
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, _unsupported_text("removing"))
     except Refused as refused:
-        pending.reply(RemoveRaftVoterResponse(error_code=refused.error, error_message=_bounded(refused)))
+        pending.reply(RemoveRaftVoterResponse(error_code=refused.error, error_message=_message_of(refused)))
 
 
 def _check_voter(broker: Broker, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str) -> None:
-    """Raises Refused."""
+    """Raise Refused if the request names another cluster or an invalid voter; `what` is for the message."""
     own = broker.settings.cluster_id
     if request.cluster_id not in (None, own):
         words = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{own}"'
@@ -137,9 +144,9 @@ def _endpoints(listeners: list[ControllerListener]) -> str:
     return f"Endpoints(endpoints={{{shown}}})"
 
 
-def _unsupported(doing: str) -> str:
+def _unsupported_text(doing: str) -> str:
     return f"Cluster doesn't support {doing} voter because the kraft.version feature is 0"
 
 
-def _bounded(refused: Refused) -> str:
+def _message_of(refused: Refused) -> str:
     return (refused.message or "")[:MAX_WORDS]

@@ -1,7 +1,7 @@
-"""Where replicas are kept, on one node with one log directory: nothing can move, and nothing moves.
+"""Reassignments of replicas, on one node with one log directory: no replica can move.
 
-AlterReplicaLogDirs (key 34), AlterPartitionReassignments (45), ListPartitionReassignments (46): what is where it
-shall be is done, anywhere else is refused, as a Kafka of one node does.
+AlterReplicaLogDirs (key 34), AlterPartitionReassignments (45), ListPartitionReassignments (46): a move to where
+the replica already is succeeds, any other is refused, as by a Kafka of one node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_DIRECTORY_NAME_LENGTH: Final = 255
 def alter_replica_log_dirs(
     broker: Broker, request: AlterReplicaLogDirsRequest, pending: ClientRequest
 ) -> None:
-    """AlterReplicaLogDirs (key 34): there is one directory. Of a partition named twice the last counts.
+    """AlterReplicaLogDirs (key 34): only the one log directory is accepted; for a partition named twice, the last.
 
     Errors per partition: INVALID_TOPIC_EXCEPTION (too long a name), LOG_DIR_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION.
@@ -76,10 +76,10 @@ def _move_error(registry: TopicRegistry, name: str, index: int, path: str) -> Er
 def alter_reassignments(
     broker: Broker, request: AlterPartitionReassignmentsRequest, pending: ClientRequest
 ) -> None:
-    """A reassignment to this node alone is done as it is asked for, one to any other node is refused.
+    """AlterPartitionReassignments (key 45): a reassignment to this node alone succeeds, any other is refused.
 
-    Errors, of all where there is no time to wait: REQUEST_TIMED_OUT. Per partition: UNKNOWN_TOPIC_OR_PARTITION,
-    INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (to be given up).
+    Errors of the whole request: REQUEST_TIMED_OUT (no time to wait). Per partition: UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (for a cancellation).
     """
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -103,7 +103,7 @@ def alter_reassignments(
 
 
 def _reassigned(broker: Broker, name: str, asked: ReassignablePartition) -> tuple[ErrorCode, str | None]:
-    """The outcome for one partition: an error, and its message."""
+    """Return the outcome for one partition: its error and the message."""
     if broker.registry.get(name) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
     if broker.registry.partition(name, asked.partition_index) is None:
@@ -119,5 +119,5 @@ def _reassigned(broker: Broker, name: str, asked: ReassignablePartition) -> tupl
 def list_reassignments(
     _broker: Broker, _request: ListPartitionReassignmentsRequest, pending: ClientRequest
 ) -> None:
-    """ListPartitionReassignments (key 46): none, since no replica can move."""
+    """ListPartitionReassignments (key 46): answer with an empty list, since no replica can move."""
     pending.reply(ListPartitionReassignmentsResponse(error_message=None))

@@ -1,8 +1,8 @@
-"""What a node without authentication, authorizer, quotas and SCRAM users answers when asked about them.
+"""APIs of authentication, ACLs, quotas and SCRAM users, answered as by a Kafka node that has none of these.
 
 SaslHandshake (key 17), SaslAuthenticate (36), DescribeAcls (29), CreateAcls (30), DeleteAcls (31),
-DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. What would have to
-be kept is not served.
+DescribeClientQuotas (48) and DescribeUserScramCredentials (50): true answers, in Kafka's words. APIs that would
+store quotas or users are not served.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAut
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 NO_AUTHORIZER: Final = "No Authorizer is configured"
-EXACT, DEFAULT, ANY = range(3)  # How a part of a quota's entity is matched.
+EXACT, DEFAULT, ANY = range(3)  # Ways in which a component of a quota's entity is matched.
 ENTITY_TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
 def sasl_handshake(_broker: Broker, _request: SaslHandshakeRequest, pending: ClientRequest) -> None:
-    """A plain listener has no mechanisms. Error: ILLEGAL_SASL_STATE; the connection stays open."""
+    """SaslHandshake (key 17), refused on a plain listener: ILLEGAL_SASL_STATE. The connection stays open."""
     pending.reply(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
 
 
 def sasl_authenticate(_broker: Broker, _request: SaslAuthenticateRequest, pending: ClientRequest) -> None:
-    """A plain listener needs no authentication. Error: ILLEGAL_SASL_STATE."""
+    """SaslAuthenticate (key 36), refused on a plain listener: ILLEGAL_SASL_STATE."""
     words = "SaslAuthenticate request received after successful authentication"
     pending.reply(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=words))
 
 
 def describe_acls(_broker: Broker, _request: DescribeAclsRequest, pending: ClientRequest) -> None:
-    """DescribeAcls (key 29) always fails. Error: SECURITY_DISABLED."""
+    """DescribeAcls (key 29), always refused: SECURITY_DISABLED."""
     words = f"{NO_AUTHORIZER} on the broker"
     pending.reply(DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=words))
 
 
 def create_acls(_broker: Broker, request: CreateAclsRequest, pending: ClientRequest) -> None:
-    """CreateAcls (key 30) always fails. Error of each: SECURITY_DISABLED."""
+    """CreateAcls (key 30): every creation is refused with SECURITY_DISABLED."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=f"{NO_AUTHORIZER}.")
     pending.reply(CreateAclsResponse(results=[refused] * len(request.creations)))
 
 
 def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: ClientRequest) -> None:
-    """DeleteAcls (key 31) always fails. Error of each: SECURITY_DISABLED."""
+    """DeleteAcls (key 31): every filter is refused with SECURITY_DISABLED."""
     error, words = ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}."
     refused = DeleteAclsFilterResult(error_code=error, error_message=words)
     pending.reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
@@ -75,7 +75,10 @@ def delete_acls(_broker: Broker, request: DeleteAclsRequest, pending: ClientRequ
 def describe_client_quotas(
     _broker: Broker, request: DescribeClientQuotasRequest, pending: ClientRequest
 ) -> None:
-    """No entity has a quota. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka lacks)."""
+    """DescribeClientQuotas (key 48): no entity has a quota.
+
+    Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (a kind of entity that Kafka does not know).
+    """
     try:
         _check_filter(request.components)
     except Refused as refused:
@@ -121,7 +124,10 @@ def _match_problem(match_type: int, match: str | None) -> str | None:
 def describe_scram_credentials(
     _broker: Broker, request: DescribeUserScramCredentialsRequest, pending: ClientRequest
 ) -> None:
-    """No user has credentials. Errors of each user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice)."""
+    """DescribeUserScramCredentials (key 50): no user has credentials.
+
+    Errors per user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice).
+    """
     named = Counter(user.name for user in request.users or ())
     response = DescribeUserScramCredentialsResponse(error_message="")
     for name, times_named in named.items():

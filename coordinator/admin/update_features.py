@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): raise or lower the finalized levels of features (KIP-584), in Kafka's words.
 
-One update that is refused refuses them all. What the levels mean stands in `feature_levels`.
+If one update is refused, all are. `feature_levels` explains the levels.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from protocol.messages.update_features import (
 )
 
 KINDS: Final = frozenset({UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE})
-KINDS_SINCE: Final = 1  # Before, a flag allowed a lower level.
+KINDS_SINCE: Final = 1  # In version 0, a flag allowed a lower level.
 
 
 def update_features(broker: Broker, request: UpdateFeaturesRequest, pending: ClientRequest) -> None:
-    """Change the levels, or only check that they could be; an answer leaves when they are on the disk.
+    """Change the levels, or only check the change; answer when the levels are on the disk.
 
     Errors of the whole request: INVALID_UPDATE_VERSION, KAFKA_STORAGE_ERROR.
     """
@@ -61,7 +61,7 @@ def _answer(request: UpdateFeaturesRequest, error: ErrorCode) -> UpdateFeaturesR
 
 
 def _new_levels(registry: TopicRegistry, request: UpdateFeaturesRequest, api_version: int) -> dict[str, int]:
-    """All levels after the update; of two updates of one feature the last counts. Raises Refused."""
+    """Return all levels after the update; of two updates of one feature the last counts. Raises Refused."""
     before = registry.features.levels
     levels = dict(before)
     for update in request.feature_updates:
@@ -79,7 +79,7 @@ def _new_levels(registry: TopicRegistry, request: UpdateFeaturesRequest, api_ver
 
 
 def _problem(update: FeatureUpdateKey, kind: int, before: Mapping[str, int], node_id: int) -> str | None:
-    """The reason why the update is refused; None if it is not."""
+    """Return the reason why the update is refused; None if it is not refused."""
     level, supported = update.max_version_level, SUPPORTED_FEATURES.get(update.feature)
     if kind not in KINDS:
         return "The controller does not support the given upgrade type."

@@ -1,7 +1,7 @@
-"""What every API handler of the data plane gets: the topics, the services they need, and the server's address.
+"""The context of the data plane's API handlers: the topics, the services they need, and the server's address.
 
 A handler is `handle(broker, request, pending)` and runs on the event-loop thread; it answers through
-`pending`, now or later. Nothing here knows a socket or a clock: the runtime passes in what it has.
+`pending`, now or later. Nothing here knows a socket or a clock: the runtime passes in functions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClientRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The context of the data plane's handlers. One per daemon."""
+    """The topics and services that every handler of the data plane gets; one per daemon."""
 
     settings: TopicSettings
     registry: TopicRegistry
@@ -53,12 +53,12 @@ class Broker:
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
     arm: Callable[[int], None]
-    """Have the timing wheel turned by this time (monotonic milliseconds) at the latest."""
+    """Has the timing wheel advanced at this time (monotonic milliseconds) at the latest."""
     endpoint_for: Callable[[str], tuple[str, int]]
-    """The host and port that clients of the named listener shall connect to."""
+    """Returns the advertised host and port of the named listener."""
     markers: Markers
     """Ends transactions on any partition."""
     verifier: TransactionVerifier | None = None
     """The transaction coordinator; without one, transactions are not verified."""
     broker_configs: tuple[BrokerConfig, ...] = ()
-    """All settings, for DescribeConfigs; without them it shows those in `settings`."""
+    """All settings of the broker, for DescribeConfigs; if empty, it shows those in `settings`."""

@@ -1,8 +1,8 @@
 """A parked Fetch: completes when enough bytes have become durable, or when its time is up (`max_wait_ms`).
 
-It is watched under its partitions; each flush of one lets it count what came since it was parked, without
-reading. Whatever ends the wait, the fetch goes on and reads the partitions again. A fetch whose
-connection is gone is dropped at the next occasion, and waits in slices so that there is one soon.
+The purgatory watches it under each of its partitions; when one is flushed, the fetch counts the bytes that became
+durable since it was parked, without reading them. Whatever ends the wait, the partitions are read again. A fetch
+whose connection is gone is dropped when it is next looked at, at the latest when its slice of the wait ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Mark:
     stable_offset: int | None  # None for a fetch that reads uncommitted records too.
 
     def new_bytes(self) -> int | None:
-        """Number of new bytes that this fetch may read; None if the wait must end."""
+        """Return the number of new bytes that this fetch may read; None if the wait must end."""
         partition = self.partition
         if partition.is_deleted or partition.high_watermark < self.high_watermark:
             return None
@@ -38,12 +38,12 @@ class Mark:
             return 0
         came_bytes = partition.flushed_bytes - self.flushed_bytes
         if came_bytes <= 0:
-            return None  # Flushed, but the loop has not heard of it: not counted yet.
+            return None  # Flushed, but the outcome has not reached the loop: the bytes are not counted yet.
         return min(came_bytes, self.max_bytes)
 
 
 def mark(target: Target, is_read_committed: bool) -> Mark | None:
-    """The mark of a target, if it has a partition."""
+    """Return the present state of the target's partition; None if the target has no partition."""
     partition = target.partition
     if partition is None:
         return None
@@ -53,11 +53,11 @@ def mark(target: Target, is_read_committed: bool) -> Mark | None:
 
 
 SLICE_MS: Final = 30_000
-"""A wait is cut into slices of this length: the request of a client that is gone is kept no longer than that."""
+"""A wait is cut into slices of this length, so the request of a client that is gone is kept no longer."""
 
 
 class DelayedFetch(DelayedOperation):
-    """One parked fetch. `wanted_bytes` is what is still missing of `min_bytes`."""
+    """One parked fetch. `wanted_bytes` is the number of bytes that are missing to `min_bytes`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DelayedFetch(DelayedOperation):
         return (not self._pending.is_open or self.has_enough()) and self.force_complete()
 
     def has_enough(self) -> bool:
-        """Whether the wait must end: enough bytes came, or a partition changed otherwise."""
+        """Whether the wait must end: enough bytes are new, or a partition has changed in another way."""
         came_bytes = 0
         for each in self._marks:
             new_bytes = each.new_bytes()

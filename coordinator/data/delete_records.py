@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): delete the records below an offset (KIP-107).
 
-The new start is on the disk when the answer leaves: records that were said to be gone do not come back with a
-restart. There is one replica, so nothing is waited for but the disk.
+The new log start is on the disk when the answer leaves, so deleted records do not come back with a restart. There
+is one replica, so the answer waits for the disk alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_MOVED = -1  # The low watermark in an answer with an error.
 
 
 def handle(broker: Broker, request: DeleteRecordsRequest, pending: ClientRequest) -> None:
-    """Move the partitions' starts; of a partition named twice the last offset counts, as in Kafka.
+    """Move the partitions' log starts; for a partition named twice the last offset counts, as in Kafka.
 
     Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (internal), POLICY_VIOLATION
     (only compacted), OFFSET_OUT_OF_RANGE (negative, or beyond the high watermark), KAFKA_STORAGE_ERROR.
@@ -50,7 +50,7 @@ def handle(broker: Broker, request: DeleteRecordsRequest, pending: ClientRequest
 
 
 def _checked(registry: TopicRegistry, name: str, index: int, offset: int) -> Partition:
-    """The partition, if its records may be deleted. Raises Refused."""
+    """Return the partition if its records below `offset` may be deleted. Raises Refused."""
     topic = registry.get(name)
     partition = None if topic is None else topic.partition(index)
     if topic is None or partition is None:

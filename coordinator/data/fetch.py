@@ -1,8 +1,9 @@
 """Fetch (key 1): records from partitions, at once or when there are enough (KIP-74, KIP-227, KIP-320).
 
-What is wanted comes from the request, or from the session it carries on. It is read; with fewer bytes than
-`min_bytes` and time to wait, the request is parked and read once more when it wakes. With READ_COMMITTED a
-partition is read up to its last stable offset, and the answer names the aborted transactions before that.
+The request, or the session that it continues, names the wanted partitions. They are read; if that gives fewer
+bytes than `min_bytes` and there is time to wait, the request is parked, and they are read once more when it wakes.
+With READ_COMMITTED a partition is read up to its last stable offset, and the answer names the aborted transactions
+before that.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TOPIC_IDS_SINCE = 13
 
 
 def handle(broker: Broker, request: FetchRequest, pending: ClientRequest) -> None:
-    """Answer with record batches.
+    """Answer with record batches, at once or when there are enough.
 
     Errors of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
     FETCH_SESSION_TOPIC_ID_ERROR. Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
@@ -43,23 +44,23 @@ def handle(broker: Broker, request: FetchRequest, pending: ClientRequest) -> Non
 
 def _context(broker: Broker, request: FetchRequest, version: int) -> FetchContext:
     uses_topic_ids = version >= TOPIC_IDS_SINCE
-    asked = _asked(request)
+    asked = _wanted_partitions(request)
     now_ms = broker.now_ms()
     sessions = broker.fetch_sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        return sessions.full(request.session_id, request.session_epoch, asked, uses_topic_ids, now_ms)
+        return sessions.full_fetch(request.session_id, request.session_epoch, asked, uses_topic_ids, now_ms)
     forgotten: list[Key] = [
         (topic.topic_id, topic.topic, index)
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    return sessions.incremental(
+    return sessions.incremental_fetch(
         request.session_id, request.session_epoch, asked, forgotten, uses_topic_ids, now_ms
     )
 
 
-def _asked(request: FetchRequest) -> list[WantedPartition]:
-    """The partitions of the request; of one that is named twice the last counts, in the place of the first."""
+def _wanted_partitions(request: FetchRequest) -> list[WantedPartition]:
+    """Return the request's partitions; of one named twice the last entry counts, in the place of the first."""
     asked: dict[Key, WantedPartition] = {}
     for topic in request.topics:
         for partition in topic.partitions:
@@ -80,7 +81,7 @@ def _limits(broker: Broker, request: FetchRequest) -> FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """One fetch on its way from reading over parking to the answer."""
+    """One fetch from the first read, through parking, to the answer."""
 
     broker: Broker
     context: FetchContext
@@ -88,20 +89,20 @@ class _Fetch:
     pending: ClientRequest
 
     def start(self) -> None:
-        """Read, once the transactions of all partitions are known, if they matter."""
+        """Read; with READ_COMMITTED, once the open transactions of all partitions are known."""
         deadline_ms = self.broker.now_ms() + self.limits.max_wait_ms
         known = Countdown(lambda: self._read(deadline_ms))
         for wanted in self.context.partitions if self.limits.is_read_committed else ():
             partition = self._resolved(wanted).partition
             if partition is not None and partition.is_readable:
                 known.begin()
-                partition.when_known(known.end)
+                partition.when_producers_known(known.end)
         known.seal()
 
     def _read(self, deadline_ms: int | None) -> None:
-        """Read everything; with a deadline, wait until then if it is not enough."""
+        """Read all partitions; if there are too few bytes, park until `deadline_ms`, unless it is None."""
         targets = [self._resolved(wanted) for wanted in self.context.partitions]
-        # Taken before the read, so that what comes while it runs is not missed.
+        # Made before the read, so that bytes that are flushed while it runs are not missed.
         is_read_committed = self.limits.is_read_committed
         marks = [each for target in targets if (each := mark(target, is_read_committed)) is not None]
         reading = FetchRead(targets, self.limits)

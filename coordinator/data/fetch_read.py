@@ -1,10 +1,10 @@
 """The reading half of Fetch: from partitions and offsets to record batches and errors, within byte limits.
 
-The bytes themselves are not read here: what is found is a range of a segment's file, which the connection
-reads as its peer takes it. A `FetchRead` begins on the event loop, as long as all it has to look at is in
-memory; the rest, if any, is found on a thread that may wait for the disk. Limits are Kafka's: the first
-partition that has anything gives at least one batch, however large; after it, whole batches within the
-request's and the partition's limits.
+The records themselves are not read here: the result is a range of a segment's file, which the connection reads
+as its peer takes it. A `FetchRead` begins on the event loop, as long as the indexes it needs are in memory; the
+rest, if any, is looked up on a thread that may wait for the disk. Limits are Kafka's: the first partition that
+has records gives at least one batch, however large; after it, whole batches within the request's and the
+partition's limits.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from storage.log.log_reader import OffsetOutOfRange
 from storage.log.segment_read import WouldBlock, end_of
 
 INLINE_FINDS: Final = 64
-"""Partitions whose batches are looked up on the event loop per fetch, some 20 us each. The rest is a thread's."""
+"""Partitions per fetch that are looked up on the event loop, some 20 us each; a thread looks up the rest."""
 
 UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The errors of what cannot be read at all, in the order in which Kafka answers them behind all others."""
+"""Errors of partitions that do not exist; Kafka answers them after all others, in this order."""
 
 log = structlog.get_logger("muster.topics")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A wanted partition with the partition that was found, or the error that there is none."""
+    """A wanted partition, with the partition that was found, or with None and the error that says why."""
 
     wanted: WantedPartition
     partition: Partition | None
@@ -45,12 +45,12 @@ class Target:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is nothing to read: such targets are answered last, and do not end the wait of a fetch."""
+        """Whether the partition does not exist: such targets are answered last, and do not end a fetch's wait."""
         return self.error in UNKNOWN
 
     @property
     def is_unchanged_for_session(self) -> bool:
-        """Whether the client of a session has been sent all there is: most of many are, and are passed over."""
+        """Whether the session's client has been sent everything: then this partition need not be read."""
         wanted, partition = self.wanted, self.partition
         return (
             partition is not None
@@ -72,10 +72,11 @@ class FetchLimits:
 
 
 def resolve(topics: TopicLookup, wanted: WantedPartition, by_id: bool) -> Target:
-    """Find the partition. Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID.
+    """Return the target for a wanted partition, named by topic id or by topic name.
 
-    A session remembers the name that an id stood for: of a topic that is gone since it is the name that is
-    unknown, and where there is another one of that name, the id is wrong.
+    Errors: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID. A session remembers the name
+    that a topic id stood for. If that topic is gone, the error is UNKNOWN_TOPIC_OR_PARTITION; if another topic
+    has its name by now, INCONSISTENT_TOPIC_ID.
     """
     topic = topics.by_id(wanted.topic_id) if by_id else topics.get(wanted.topic)
     if by_id and topic is not None:
@@ -90,7 +91,7 @@ def resolve(topics: TopicLookup, wanted: WantedPartition, by_id: bool) -> Target
 
 
 class FetchRead:
-    """One pass over the targets of a fetch, which may begin on the event loop and end on a thread."""
+    """One read of all targets of a fetch, which may begin on the event loop and end on a thread."""
 
     def __init__(self, targets: Sequence[Target], limits: FetchLimits) -> None:
         self.answers: Answers = []
@@ -103,7 +104,7 @@ class FetchRead:
         self._limits = limits
 
     def read_warm(self) -> bool:
-        """Find what is in memory, in order and up to INLINE_FINDS; return whether that was all."""
+        """Look up targets, up to INLINE_FINDS and while no disk is needed; return whether that was all of them."""
         try:
             while self._next < len(self._targets):
                 if self._finds >= INLINE_FINDS:
@@ -114,7 +115,7 @@ class FetchRead:
         return True
 
     def read_rest(self) -> None:
-        """Find all that is left, waiting for the disk where need be."""
+        """Look up all remaining targets, waiting for the disk where necessary; runs on a thread."""
         while self._next < len(self._targets):
             self._read_next(may_wait=True)
 
@@ -141,19 +142,19 @@ def _read(
 ) -> PartitionData:
     wanted, partition = target.wanted, target.partition
     if partition is None:
-        return _refused(wanted, target.error, aborted_transactions=[] if target.is_unknown else None)
+        return _failure(wanted, target.error, aborted_transactions=[] if target.is_unknown else None)
     if wanted.current_leader_epoch > LEADER_EPOCH:
-        return _refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return _failure(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
     if wanted.last_fetched_epoch > LEADER_EPOCH:
-        return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _failure(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not partition.is_readable:
-        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     stable_offset = partition.last_stable_offset
     if limits.is_read_committed and stable_offset is None:
-        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     end = partition.log.next_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > end:
-        return _good(
+        return _success(
             partition, None, stable_offset, limits, DivergingEpoch(epoch=LEADER_EPOCH, end_offset=end)
         )
     up_to = stable_offset if limits.is_read_committed else None
@@ -161,13 +162,13 @@ def _read(
         max_bytes = min(left_bytes, wanted.max_bytes)
         records = _records(partition, wanted, max_bytes, at_least_one, up_to, may_wait)
     except OffsetOutOfRange:
-        return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _failure(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     except StorageError as error:
         log.error("fetch failed", topic=partition.topic, partition=partition.index, error=str(error))
-        return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     if records and max_bytes < 0:
-        return _refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # As Kafka, if there are records.
-    answer = _good(partition, records, stable_offset, limits, DivergingEpoch())
+        return _failure(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)  # As in Kafka, if there are records.
+    answer = _success(partition, records, stable_offset, limits, DivergingEpoch())
     if limits.is_read_committed and records:
         answer.aborted_transactions = _aborted(partition, wanted.fetch_offset, records, may_wait)
     return answer
@@ -181,7 +182,7 @@ def _records(
     up_to: int | None,
     may_wait: bool,
 ) -> FileRange | None:
-    """The whole batches from the wanted offset on. Raises WouldBlock, unless it may wait."""
+    """Return the file range of whole batches from the wanted offset on. Raises WouldBlock, unless `may_wait`."""
     find = partition.log.find if may_wait else partition.log.find_nowait
     return find(wanted.fetch_offset, max(max_bytes, 0), at_least_one=at_least_one, up_to=up_to)
 
@@ -189,9 +190,9 @@ def _records(
 def _aborted(
     partition: Partition, start_offset: int, records: FileRange, may_wait: bool
 ) -> list[FetchAbortedTransaction]:
-    """Transactions that the client must leave out of `records`, which begin with the batch of `start_offset`."""
+    """Return the aborted transactions in `records`, which begin with the batch of `start_offset`."""
     if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
-        return []  # As a rule: then the end of the records need not be found.
+        return []  # The usual case: the end of the records need not be found.
     end_offset = end_of(records, may_wait)
     return [
         FetchAbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
@@ -199,7 +200,7 @@ def _aborted(
     ]
 
 
-def _refused(
+def _failure(
     wanted: WantedPartition,
     error: ErrorCode,
     aborted_transactions: list[FetchAbortedTransaction] | None = None,
@@ -213,14 +214,14 @@ def _refused(
     )
 
 
-def _good(
+def _success(
     partition: Partition,
     records: FileRange | None,
     stable_offset: int | None,
     limits: FetchLimits,
     diverging: DivergingEpoch,
 ) -> PartitionData:
-    """An answer without an error; its last stable offset is -1 while the open transactions are not known."""
+    """Return an answer without an error; its last stable offset is -1 while open transactions are not known."""
     return PartitionData(
         partition_index=partition.index,
         high_watermark=partition.high_watermark,
@@ -228,5 +229,5 @@ def _good(
         log_start_offset=partition.log_start_offset,
         aborted_transactions=[] if limits.is_read_committed else None,
         diverging_epoch=diverging,
-        records=cast(Buffer, records or b""),  # All that the codec asks of records is their length.
+        records=cast(Buffer, records or b""),  # The codec uses only the length of records.
     )

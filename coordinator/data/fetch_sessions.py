@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): a client names its partitions once, then only what changes.
 
-A session remembers, per partition, what was asked and what was answered last. A full fetch (epoch 0) opens
-one when it is answered; an incremental one carries the next epoch, adds, changes and forgets partitions, and
-is answered only for those with news. The cache holds so many sessions; a new one may push out a session
-that has been silent, or an older one with fewer partitions. Knows no logs.
+A session remembers, per partition, the last request and the last answer. A full fetch (epoch 0) opens a session
+when it is answered; an incremental fetch carries the next epoch, adds, changes and forgets partitions, and is
+answered only for partitions with news. The number of sessions is bounded; a new one may evict a session that has
+not been used for a while, or an older one with fewer partitions. Knows no logs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, Fetc
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # Open a session.
-FINAL_EPOCH: Final = -1  # Use none, and close the one that is named.
+FINAL_EPOCH: Final = -1  # Close the session that is named, and open none.
 LAST_EPOCH: Final = 2**31 - 1
 
 EVICTABLE_AFTER_MS: Final = 120_000
-"""Silence after which any other session may push one out, and age from which a larger one may (Kafka's)."""
+"""Time without use after which any new session may evict one, and age from which a larger one may (Kafka's)."""
 
 MAX_PARTITIONS: Final = 200_000
-"""Partitions in all sessions together, of about 300 bytes: beyond it a fetch is answered without a session."""
+"""Most partitions in all sessions together, some 300 bytes each; beyond it, no more sessions are opened."""
 
 Key: TypeAlias = tuple[bytes, str, int]
-"""Topic id, topic name, partition. Requests carry either id or name: the other is zero or empty."""
+"""Topic id, topic name, partition. A request carries either an id or a name: the other is zero or empty."""
 
 
 @dataclass(slots=True)
 class WantedPartition:
-    """One partition of a fetch: what the client asked for last, and what it was sent last."""
+    """One partition of a fetch: what the client last asked for, and what it was last sent."""
 
     topic_id: bytes
     topic: str
@@ -46,21 +46,21 @@ class WantedPartition:
     last_fetched_epoch: int
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
-    known_name: str | None = None  # The name of a topic that was asked for by id, once found.
+    known_name: str | None = None  # The topic's name, once found, where the client asks by id.
 
     @property
     def key(self) -> Key:
         return (self.topic_id, self.topic, self.index)
 
     def update(self, newer: WantedPartition) -> None:
-        """Take over what a later request asks of the same partition."""
+        """Change the fields that the client asks for to those of a later request for the same partition."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
 
     def is_news(self, answer: PartitionData) -> bool:
-        """Whether `answer` must be sent to a client that remembers the last one."""
+        """Whether `answer` must be sent to a client that remembers the last answer."""
         return bool(
             answer.records
             or answer.error_code
@@ -70,7 +70,7 @@ class WantedPartition:
         )
 
     def record_sent(self, answer: PartitionData) -> None:
-        """Remember what the client is sent. After an error the next good answer is news in any case."""
+        """Remember the answer that the client is sent; after an error, the next good answer is always news."""
         self.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
         self.sent_log_start_offset = answer.log_start_offset
 
@@ -92,7 +92,7 @@ Answers: TypeAlias = list[tuple[WantedPartition, PartitionData]]
 
 @dataclass(slots=True)
 class FetchContext:
-    """One fetch: which partitions to read, and how the answers become a response."""
+    """One fetch: the partitions to read, and the function that makes the response from the answers."""
 
     partitions: list[WantedPartition]
     respond: Callable[[Answers], FetchResponse]
@@ -101,7 +101,7 @@ class FetchContext:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session; `partitions` are in the order in which they get their turn."""
+    """One session; `partitions` are in the order in which they are read."""
 
     session_id: int
     uses_topic_ids: bool
@@ -112,11 +112,11 @@ class FetchSession:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has been in use for so long that a larger session may evict it."""
+        """Whether the session has been used for so long that a larger one may evict it."""
         return self.used_ms - self.created_ms > EVICTABLE_AFTER_MS
 
     def update(self, asked: Iterable[WantedPartition], forgotten: Iterable[Key]) -> int:
-        """Take over what a request changes; return by how many the partitions have become more."""
+        """Add, change and remove partitions as a request asks; return by how much their number has grown."""
         before = len(self.partitions)
         for newer in asked:
             known = self.partitions.get(newer.key)
@@ -129,7 +129,7 @@ class FetchSession:
         return len(self.partitions) - before
 
     def respond(self, expected_epoch: int, answers: Answers) -> FetchResponse:
-        """Answer with what is news; partitions that gave records go to the end, so that all get their turn."""
+        """Return the response with the answers that are news; partitions with records are read last next time."""
         if self.epoch != expected_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self.session_id)
         news: Answers = []
@@ -143,26 +143,28 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The cache: at most `slots` sessions (max.incremental.fetch.session.cache.slots)."""
+    """The cache of at most `slots` sessions (max.incremental.fetch.session.cache.slots)."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self.total_partitions = 0  # In all sessions together.
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # The longest unused first.
+        self.total_partitions = 0  # Number of partitions in all sessions together.
+        self._sessions: OrderedDict[int, FetchSession] = (
+            OrderedDict()
+        )  # The one unused for longest comes first.
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def full(
+    def full_fetch(
         self, session_id: int, epoch: int, asked: list[WantedPartition], uses_topic_ids: bool, now_ms: int
     ) -> FetchContext:
-        """A fetch that names all it wants: closes the session it names, and may open a new one."""
+        """Begin a fetch that names all wanted partitions: closes the session it names, and may open a new one."""
         self._remove(session_id)
         if epoch == FINAL_EPOCH:
             return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
         return FetchContext(asked, lambda answers: self._open(answers, uses_topic_ids, now_ms))
 
-    def incremental(
+    def incremental_fetch(
         self,
         session_id: int,
         epoch: int,
@@ -171,24 +173,24 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchContext:
-        """A fetch that names what changed.
+        """Begin a fetch that names the changes to the partitions of its session.
 
         Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         session = self._sessions.get(session_id)
         if session is None:
-            return failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return failed_fetch(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
-            return failed(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return failed_fetch(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
-            return failed(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return failed_fetch(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self.total_partitions += session.update(asked, forgotten)
         if not session.partitions:
             self._remove(session_id)
             return FetchContext(asked, lambda answers: response_of(NO_SESSION, answers))
         if asked and self.total_partitions > MAX_PARTITIONS:
             self._remove(session_id)
-            return failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # The client goes on with a full fetch.
+            return failed_fetch(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # The client goes on with a full fetch.
         self._sessions.move_to_end(session_id)
         session.used_ms = now_ms
         session.epoch = expected_epoch = next_epoch(epoch)
@@ -214,7 +216,7 @@ class FetchSessions:
             self.total_partitions -= len(session.partitions)
 
     def _make_room(self, size: int, now_ms: int) -> bool:
-        """Make room for a session of `size` partitions, if need be by eviction; whether there is room."""
+        """Make room for a session of `size` partitions, by eviction if necessary; return whether there is room."""
         if len(self._sessions) < self._slots:
             return True
         oldest = next(iter(self._sessions.values()), None)
@@ -235,8 +237,8 @@ class FetchSessions:
                 return candidate
 
 
-def failed(error: ErrorCode) -> FetchContext:
-    """A failed fetch: the answer is the error alone."""
+def failed_fetch(error: ErrorCode) -> FetchContext:
+    """Return the context of a failed fetch, whose answer is the error alone."""
     return FetchContext([], lambda _answers: FetchResponse(error_code=error), error)
 
 
@@ -245,7 +247,7 @@ def next_epoch(epoch: int) -> int:
 
 
 def response_of(session_id: int, answers: Answers) -> FetchResponse:
-    """The answers in their order, neighbours of one topic together."""
+    """Return the response with the answers in their order; neighbours of the same topic are put together."""
     topics: list[FetchableTopicResponse] = []
     last: tuple[bytes, str] | None = None
     for wanted, answer in answers:

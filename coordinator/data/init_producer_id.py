@@ -1,7 +1,7 @@
 """InitProducerId (key 22): an id for an idempotent producer (KIP-98, KIP-360).
 
-A producer without a transactional id is always given a fresh id with epoch 0, also where it names the one it
-had: a raised epoch could fence no producer but itself. Those with one are the transaction coordinator's.
+A producer without a transactional id always gets a new producer id with epoch 0, even if it names the one it had:
+a higher epoch could fence no producer but itself. The transaction coordinator serves transactional producers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NONE_YET = -1
 
 
 def handle(broker: Broker, request: InitProducerIdRequest, pending: ClientRequest) -> None:
-    """Give a producer id.
+    """Answer with a new producer id.
 
     Errors: INVALID_REQUEST, COORDINATOR_LOAD_IN_PROGRESS (the disk failed: try again).
     """
@@ -22,13 +22,13 @@ def handle(broker: Broker, request: InitProducerIdRequest, pending: ClientReques
         _refuse(pending, ErrorCode.INVALID_REQUEST)
         return
 
-    def given(producer_id: int | None) -> None:
+    def on_producer_id(producer_id: int | None) -> None:
         if producer_id is None:
             _refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             pending.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
-    broker.producer_ids.give(given)
+    broker.producer_ids.give(on_producer_id)
 
 
 def _refuse(pending: ClientRequest, error: ErrorCode) -> None:

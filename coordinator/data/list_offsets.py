@@ -1,8 +1,8 @@
-"""ListOffsets (key 2): where a partition begins and ends, and from where on records are young enough.
+"""ListOffsets (key 2): the first and last offsets of partitions, and the first offset from a timestamp on.
 
-Begin and end are known; timestamps are looked up in the log, which may wait for the disk, so a request that
-asks for one is answered from a reader thread. Nothing is tiered: the local start is the start, and
-questions about tiered data find nothing.
+First and last offsets are known in memory; timestamps are searched for in the log, which may wait for the disk, so
+a reader thread answers requests with timestamps. Without tiered storage the local log start is the log start, and
+requests for tiered offsets find nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SPECIAL_SINCE: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""From which version on each special timestamp is understood."""
+"""The first version in which each special timestamp is supported."""
 
 LEADER_EPOCH_SINCE: Final = 4
 
@@ -51,7 +51,7 @@ log = structlog.get_logger("muster.topics")
 
 
 def handle(broker: Broker, request: ListOffsetsRequest, pending: ClientRequest) -> None:
-    """Answer per partition.
+    """Answer with an offset per partition.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (named twice), UNSUPPORTED_VERSION (a special
     timestamp that is newer than the version), UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
@@ -73,7 +73,7 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: ClientRequest) 
         pending.reply(worked.result())
 
     def start() -> None:
-        if any(searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
+        if any(needs_search(asked.timestamp) for topic in request.topics for asked in topic.partitions):
             broker.readers.submit(work, done)
         else:
             pending.reply(work())
@@ -84,12 +84,12 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: ClientRequest) 
             partition = topics.partition(topic.name, asked.partition_index)
             if partition is not None and partition.is_readable:
                 known.begin()
-                partition.when_known(known.end)
+                partition.when_producers_known(known.end)
     known.seal()
 
 
-def searches(timestamp: int) -> bool:
-    """Whether the log must be searched for an answer."""
+def needs_search(timestamp: int) -> bool:
+    """Whether the log must be searched for this timestamp."""
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
@@ -132,7 +132,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     end_offset = partition.last_stable_offset if is_read_committed else partition.high_watermark
-    if end_offset is None:  # The log could not be read, which was logged then.
+    if end_offset is None:  # The log could not be read, which has been logged.
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return answer
     try:
@@ -149,9 +149,10 @@ def _answer(
 
 
 def find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int] | None:
-    """The offset and timestamp asked for, or None; the timestamp is -1 where none was searched.
+    """Return the (offset, timestamp) for `timestamp`; None if no record fits.
 
-    What is found by its time counts if it is one of those below `end_offset`.
+    For the special timestamps of the log's ends the timestamp returned is -1. A record that is found by its time
+    counts only below `end_offset`.
     """
     if timestamp == LATEST:
         return end_offset, -1

@@ -1,7 +1,7 @@
-"""Writes the end of a transaction to one partition, of a topic or of a shard.
+"""Writes the marker that ends a transaction to a partition, of a topic or of a shard.
 
-A topic's partition takes the marker itself. `__consumer_offsets` belongs to the shards, each of which appends to
-its own log and holds offsets back until the marker comes: there it is handed to the shard's runner. Used by
+A topic's partition appends the marker itself. A partition of `__consumer_offsets` is the log of a shard, which
+holds the transaction's offsets back until its marker comes: there the shard's runner writes the marker. Used by
 WriteTxnMarkers and by the transaction coordinator.
 """
 
@@ -17,7 +17,7 @@ from protocol.records.control import Marker
 
 
 class MarkerWriter(Protocol):
-    """A partition, or the runner of a shard."""
+    """A partition or a shard's runner, as `Markers` uses both."""
 
     def write_marker(self, marker: Marker, done: OnDone) -> None: ...
 
@@ -28,16 +28,16 @@ class Markers:
     def __init__(
         self, topics: TopicLookup, offsets_runner: Callable[[int], MarkerWriter] | None = None
     ) -> None:
-        """`offsets_runner` gives the runner of a partition of `__consumer_offsets`; else that takes none."""
+        """`offsets_runner` returns the runner of a `__consumer_offsets` partition; None: that takes no markers."""
         self._topics = topics
         self._offsets_runner = offsets_runner
 
     def write(self, marker: Marker, topic: str, index: int, done: OnDone) -> None:
         """Append `marker` to a partition; `done` is called once it is durable.
 
-        Errors: UNKNOWN_TOPIC_OR_PARTITION (it is not there, or it is a log of the daemon's own that takes no
-        markers), INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR,
-        NOT_LEADER_OR_FOLLOWER (there is no runner yet that could take it).
+        Errors: UNKNOWN_TOPIC_OR_PARTITION (no such partition, or one of an internal topic that takes no markers),
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (the
+        shard has no runner yet).
         """
         partition = self._topics.partition(topic, index)
         if partition is None:

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients notice a cut log (KIP-320).
 
-There is one epoch and it lasts, so it ends where the log ends.
+There is one leader epoch, which never ends, so its end offset is the log's end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ UNDEFINED: Final = -1
 
 
 def handle(broker: Broker, request: OffsetForLeaderEpochRequest, pending: ClientRequest) -> None:
-    """Answer per partition. Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH,
-    KAFKA_STORAGE_ERROR.
+    """Answer with the end offset of the epoch per partition.
+
+    Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
     """
     topics = [
         OffsetForLeaderTopicResult(

@@ -1,13 +1,13 @@
-"""Produce (key 0): check each partition's batch, append it, and answer when all of it is on the disk.
+"""Produce (key 0): check each partition's batch, append it, and answer when all batches are on the disk.
 
-A batch is stored as it came; only its offsets, its leader epoch and, where the topic asks for it, the log's
-append time are written into it. A topic whose `compression.type` is not `producer` has those of another codec
-compressed again, on a thread. The partitions of a request are checked, appended and answered for one by
-one; the answer leaves when the last of them is durable, whether acks is 1 or all. With acks 0 there is no
-answer, but the request keeps its place among the unanswered until then: that is what bounds the memory
-of a producer who does not wait.
+A batch is stored as it came; only its offsets, its leader epoch and, if the topic is set so, the log's append time
+are written into it. If the topic's `compression.type` is not `producer`, batches of another codec are compressed
+again, on a thread. The partitions of a request are checked and appended to one by one; the answer leaves when the
+last of them is durable, whether acks is 1 or all. With acks 0 there is no answer, but the request stays among the
+unanswered ones until then: that bounds the memory of a producer that does not wait.
 
-A batch that begins a transaction on its partition first waits for the coordinator (`produce_verification`).
+A batch that begins a transaction on its partition first waits for the transaction coordinator
+(`produce_verification`).
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ SHOWS_LOG_START: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Errors found with the log at hand: their answers carry the log start offset, as Kafka's do."""
+"""Errors whose answers carry the log start offset, as in Kafka, if they were found with the log at hand."""
 
 log = structlog.get_logger("muster.topics")
 
 
 def handle(broker: Broker, request: ProduceRequest, pending: ClientRequest) -> None:
-    """Append, and answer per partition.
+    """Append the batches, and answer per partition.
 
     Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
     those of `validate_produced`, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
@@ -88,7 +88,7 @@ def handle(broker: Broker, request: ProduceRequest, pending: ClientRequest) -> N
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One partition of a request, and the place of its answer."""
+    """One partition of a request, and the answer for it, to be filled in."""
 
     data: PartitionProduceData
     topic: Topic | None
@@ -97,7 +97,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """A batch that the coordinator has to verify."""
+    """A batch that the transaction coordinator has to verify before it is appended."""
 
     slot: Slot
     topic: Topic
@@ -133,7 +133,7 @@ class _Produce:
         self._countdown.seal()
 
     def _slots(self, asked: TopicProduceData) -> list[Slot]:
-        """Make room for the answers about one topic, in the order of the request."""
+        """Return a slot for each partition of one topic, and add the slots' answers to the response in order."""
         topic = self._topic(asked)
         slots = [
             Slot(data, topic, PartitionProduceResponse(index=data.index, base_offset=NO_OFFSET))
@@ -183,7 +183,7 @@ class _Produce:
     def _recompress(
         self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, compression: Compression
     ) -> None:
-        """Give the batch the topic's codec on a thread; what comes for the partition meanwhile waits."""
+        """Compress the batch by the topic's codec on a thread; later appends to the partition wait for that."""
 
         def encode() -> bytearray:
             return recompressed(slot.data.records or b"", batch, compression, topic.config.max_message_bytes)
@@ -200,21 +200,22 @@ class _Produce:
         partition.when_encoded(encode, on_encoded)
 
     def _admit(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
-        """Append the batch, or keep it until all of the request have come so far that can be verified together.
+        """Append the batch, or collect it, so that all batches of the request are verified together.
 
-        Where one before it is being verified it comes after that: the answer may be slower than the next request.
+        If an earlier batch of the producer is being verified, this one waits for that: the coordinator may answer
+        only after the producer's next request has come.
         """
 
         def go_on() -> None:
-            self._sort(slot, topic, partition, batch)
+            self._append_or_verify(slot, topic, partition, batch)
             self._verify()
 
         if not partition.verifications.wait(batch, go_on):
-            self._sort(slot, topic, partition, batch)
+            self._append_or_verify(slot, topic, partition, batch)
         self._admissions.end()
 
-    def _sort(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
-        """Append the batch, unless the transaction coordinator has to verify it first."""
+    def _append_or_verify(self, slot: Slot, topic: Topic, partition: Partition, batch: Batch) -> None:
+        """Append the batch, or add it to `_unverified` if the transaction coordinator has to verify it first."""
         state = partition.producers
         begins = batch.is_transactional and batch.producer_id != NO_PRODUCER_ID
         if begins and state is not None and self._verifies(state, batch):
@@ -229,9 +230,9 @@ class _Produce:
         return self._broker.verifier is not None and not goes_on
 
     def _verify(self) -> None:
-        """Have the coordinator verify what waits for it, once no batch of the request can be added to that.
+        """Have the coordinator verify the collected batches; append those that it confirms, refuse the others.
 
-        A request holds batches of one producer at most.
+        All are of one producer, since a request with several transactional producers is refused.
         """
         verifier, transactional_id = self._broker.verifier, self._request.transactional_id
         unverified, self._unverified = self._unverified, []
@@ -252,11 +253,16 @@ class _Produce:
         ask(self._broker, verifier, producer, partitions, version, on_verified)
 
     def _append(
-        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: ProducerVerification | None
+        self,
+        slot: Slot,
+        topic: Topic,
+        partition: Partition,
+        batch: Batch,
+        verification: ProducerVerification | None,
     ) -> None:
-        """Stage the batch, unless it is a duplicate; then wait for the disk."""
+        """Stage the batch, unless it is a duplicate, and complete its answer once it is durable."""
         try:
-            position = self._stage(slot, topic, partition, batch, shown)
+            position = self._stage(slot, topic, partition, batch, verification)
         except Refused as refused:
             self._refuse(slot, partition, refused)
             return
@@ -264,21 +270,28 @@ class _Produce:
         partition.when_durable(position, lambda error: self._on_durable(slot, error))
 
     def _stage(
-        self, slot: Slot, topic: Topic, partition: Partition, batch: Batch, shown: ProducerVerification | None
+        self,
+        slot: Slot,
+        topic: Topic,
+        partition: Partition,
+        batch: Batch,
+        verification: ProducerVerification | None,
     ) -> int:
-        """Stage the batch; return up to which offset the answer needs the log durable. Raises Refused."""
+        """Stage the batch; return the offset up to which the log must be durable to answer. Raises Refused."""
         if error := partition.append_error:
             raise Refused(error)
         producers = partition.producers
         if batch.producer_id != NO_PRODUCER_ID and producers is not None:
             if duplicate := producers.find_duplicate(batch):
                 slot.answer.base_offset = duplicate.base_offset
-                slot.answer.log_append_time_ms = duplicate.max_timestamp_ms  # As Kafka answers a duplicate.
+                slot.answer.log_append_time_ms = (
+                    duplicate.max_timestamp_ms
+                )  # As Kafka answers for a duplicate.
                 return duplicate.last_offset + 1
             known = partition.verifications.find(batch.producer_id)
             try:
                 if self._broker.verifier is not None:
-                    check_verified(producers, batch, known, shown)
+                    check_verified(producers, batch, known, verification)
                 check_batch(producers, batch, known)
             except ProducerError as misfit:
                 raise Refused(misfit.error, str(misfit)) from None
@@ -324,13 +337,13 @@ class _Produce:
         if self._request.acks != 0:
             self._pending.reply(self._response)
             return
-        if lost := self._lost():
+        if lost := self._failed_partitions():
             self._pending.drop(f"lost with acks=0: {lost}")
         else:
             self._pending.no_reply()
 
-    def _lost(self) -> str:
-        """The failed partitions, for the log: a producer that wants no answer sees its connection close."""
+    def _failed_partitions(self) -> str:
+        """Return the failed partitions with their errors, as text for the log."""
         return ", ".join(
             f"{topic.name}-{answer.index} {ErrorCode(answer.error_code).name}"
             for topic in self._response.responses

@@ -19,7 +19,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"  # Kafka takes batches of this client 
 
 
 def request_error(request: ProduceRequest) -> ErrorCode:
-    """The error of the request as a whole, and so of each of its partitions."""
+    """Return the error of the whole request, which is then that of each partition; NONE if there is none."""
     producers = {
         producer
         for topic in request.topic_data
@@ -33,7 +33,10 @@ def request_error(request: ProduceRequest) -> ErrorCode:
 
 
 def _transactional_producer(data: PartitionProduceData) -> tuple[int, int] | None:
-    """Id and epoch of the first batch, if it is transactional; what is no batch is refused later."""
+    """Return the producer id and epoch of the first batch, if it is transactional; None otherwise.
+
+    Bytes that are not a batch give None as well: they are refused later.
+    """
     try:
         batch = parse_header(data.records or b"")
     except CorruptBatch:
@@ -44,7 +47,7 @@ def _transactional_producer(data: PartitionProduceData) -> tuple[int, int] | Non
 def checked_batch(
     data: PartitionProduceData, topic: Topic, request: ProduceRequest, pending: ClientRequest, wall_ms: int
 ) -> Batch:
-    """The header of the one batch in `data`, if that may be stored in `topic`. Raises Refused."""
+    """Return the header of the one batch in `data`, if it may be stored in `topic`. Raises Refused."""
     if request.acks not in ACKS:
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
     if is_internal(topic.name) and pending.client_id != ADMIN_CLIENT_ID:

@@ -1,9 +1,9 @@
-"""The gate of Produce: batches that begin a transaction on their partition wait for the coordinator (KIP-890).
+"""Verifies batches of Produce that begin a transaction on their partition with the coordinator (KIP-890).
 
 All batches of one request are verified at once, since asking may cost the coordinator a write. Up to Produce
-version 11 the client has added the partitions to its transaction before, and the coordinator confirms it; from 12
-on asking adds them. Then the coordinator may still be ending the transaction before: it is asked again for a
-moment, as Kafka's broker does, so that no client sees that.
+version 11 the client has added the partitions to its transaction before, and the coordinator confirms that; from
+12 on the verification adds them. Then the coordinator may still be ending the previous transaction: it is asked
+again for a short time, as in Kafka's broker, so that clients rarely see CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator.data.broker import Broker
-from coordinator.data.transaction_verifier import Outcomes, TransactionVerifier, Verified
+from coordinator.data.transaction_verifier import OnVerified, Outcomes, TransactionVerifier
 from coordinator.purgatory.delayed import DelayedOperation
 from coordinator.topics.refusal import Refused
 from protocol.errors import ErrorCode
@@ -34,18 +34,18 @@ UNVERIFIABLE: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Errors that pass. Not all producers repeat a batch for them; for NOT_ENOUGH_REPLICAS they do."""
+"""Temporary errors, answered as NOT_ENOUGH_REPLICAS: for that all producers send a batch again."""
 
 
 class ProduceVerification(DelayedOperation):
-    """Asks the coordinator until it answers other than CONCURRENT_TRANSACTIONS, or the time for that is over."""
+    """Asks the coordinator until its answer is not CONCURRENT_TRANSACTIONS, or the time for retries is over."""
 
     def __init__(
         self,
         broker: Broker,
-        ask: Callable[[Verified], None],
+        ask: Callable[[OnVerified], None],
         may_repeat: bool,
-        done: Verified,
+        done: OnVerified,
     ) -> None:
         now_ms = broker.now_ms()
         super().__init__(now_ms + RETRY_MS)
@@ -80,19 +80,22 @@ def ask(
     producer: tuple[str, int, int],
     partitions: list[TopicPartition],
     version: int,
-    done: Verified,
+    done: OnVerified,
 ) -> None:
-    """Have `partitions` verified for Produce of `version`; `producer` is transactional id, id and epoch."""
+    """Have `partitions` verified for Produce of `version`, then call `done`.
+
+    `producer` is (transactional id, producer id, producer epoch).
+    """
     adds = version >= ADDS_SINCE
 
-    def ask_once(answered: Verified) -> None:
+    def ask_once(answered: OnVerified) -> None:
         verifier.verify(*producer, partitions, adds, answered)
 
     ProduceVerification(broker, ask_once, adds, done).start()
 
 
 def refusal(error: ErrorCode, version: int) -> Refused:
-    """The error for a batch that the coordinator did not verify, as a client of `version` understands it."""
+    """Return the refusal of a batch for the coordinator's `error`, as clients of `version` understand it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     if error in (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE) and version < ADDS_SINCE:

@@ -1,4 +1,4 @@
-"""Batches in the codec that a topic asks for (`compression.type`), where their producer chose another.
+"""Compresses batches by the codec of their topic (`compression.type`), if their producer used another one.
 
 Only the payload and the codec in the attributes change: offsets, timestamps, producer, epoch, sequence and flags
 stay. It takes long enough to be done on a thread.
@@ -29,7 +29,7 @@ from protocol.records.validation import inflation_bound
 
 
 def recompressed(records: Buffer, batch: Batch, compression: Compression, max_bytes: int) -> bytearray:
-    """`batch`, which was checked and lies in `records`, in another codec. Raises Refused: MESSAGE_TOO_LARGE."""
+    """Return the checked `batch` in `records`, compressed by another codec. Raises Refused: MESSAGE_TOO_LARGE."""
     payload = payload_of(records, batch, inflation_bound(batch))
     packed = compress(compression.codec, payload, compression.level)
     size_bytes = BATCH_OVERHEAD + len(packed)

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27): end transactions on partitions, for a transaction coordinator or an administrator.
 
-The coordinator of this process takes the way past the wire; the tools that end a hanging transaction
-(`kafka-transactions abort`) take this one. The answer leaves when the last marker is durable.
+The coordinator of this process writes markers without this API; tools that end a hanging transaction
+(`kafka-transactions abort`) use it. The answer leaves when the last marker is durable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protocol.messages.write_txn_markers import (
 from protocol.records.control import Marker
 
 Results = dict[int, dict[str, dict[int, ErrorCode]]]
-"""By producer, topic and partition; of several markers for the same the last answer counts."""
+"""Errors by producer id, topic and partition; of several markers for the same one the last outcome counts."""
 
 
 def handle(broker: Broker, request: WriteTxnMarkersRequest, pending: ClientRequest) -> None:

@@ -1,9 +1,9 @@
-"""The history of groups: what changed, when, why and through whom, for people.
+"""The history of groups, for people to read: what changed, when, why and through which member.
 
 `History` keeps the newest events of each group in memory, and queues every event for the topic
 `__group_events`, which `HistoryWriter` writes (`take`). On the topic an event is JSON under a schema
-number, keyed by group id (docs/history.md). All that peers can make grow is bounded here. What a full queue
-loses is counted, and recorded on the topic itself by an event in its place, keyed by the empty group id.
+number, keyed by group id (docs/history.md). Everything that peers can make grow is bounded here. Events that a
+full queue drops are counted, and the topic gets one event in their place, keyed by the empty group id.
 This module does no I/O and reads no clock: an event carries its time of day.
 """
 
@@ -42,12 +42,12 @@ _TEXTS: Final = (
 
 
 class HistoryError(ValueError):
-    """The bytes are no event of a schema that this version reads."""
+    """Raised for bytes that are not an event of a schema that this version reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Events for the topic, oldest first; one event stands for all `dropped` ones, in their place."""
+    """Events taken for the topic, oldest first; events for gaps stand in place of the `dropped` ones."""
 
     events: tuple[GroupEvent, ...]
     dropped: int
@@ -55,14 +55,14 @@ class Drained:
 
 @dataclass(slots=True)
 class _DroppedEvents:
-    """A gap in the queue: events that were dropped, in the place where they would stand."""
+    """A gap in the queue, in place of events that were dropped."""
 
     dropped: int
     wall_ms: int  # The time of the first event that was dropped.
 
 
 class History:
-    """The newest events in memory, and those that still wait for the topic."""
+    """The newest events of each group in memory, and the queue of events for the topic."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class History:
         self._gaps = 0  # Gaps in the queue, of which no two are side by side.
 
     def record(self, events: Iterable[GroupEvent]) -> None:
-        """Keep and queue `events`, oldest first. Never fails and never waits; a full queue counts a loss."""
+        """Keep `events` in memory and queue them, oldest first. Never fails or waits; a full queue drops them."""
         for event in events:
             event = clipped(event)
             self._keep(event)
@@ -92,11 +92,11 @@ class History:
                 self._drop(event)
 
     def events(self, group_id: str) -> tuple[GroupEvent, ...]:
-        """The newest events of the group, oldest first; none if it is unknown or was forgotten."""
+        """Return the newest events of the group, oldest first; empty if the group is unknown or was forgotten."""
         return tuple(self._kept.get(group_id, ()))
 
     def take(self, limit: int) -> Drained:
-        """Take up to `limit` events off the queue, for the topic, and whatever gaps there are around them."""
+        """Remove and return up to `limit` events from the queue, with the gaps before, between and after them."""
         taken: list[GroupEvent] = []
         dropped = 0
         while self._queue and (limit > 0 or isinstance(self._queue[0], _DroppedEvents)):
@@ -111,7 +111,7 @@ class History:
         return Drained(tuple(taken), dropped)
 
     def count_lost(self, dropped: int, wall_ms: int) -> None:
-        """Events that were taken could not be written: an event before the next ones shall say so."""
+        """Put a gap before the queued events, for `dropped` events that were taken but could not be written."""
         first = self._queue[0] if self._queue else None
         if isinstance(first, _DroppedEvents):
             first.dropped, first.wall_ms = first.dropped + dropped, wall_ms
@@ -120,17 +120,17 @@ class History:
             self._gaps += 1
 
     def forget(self, group_id: str) -> None:
-        """Drop a group's events in memory. Those on the topic, or queued for it, stay."""
+        """Drop a group's events in memory; those on the topic, or queued for it, stay."""
         self._kept_count -= len(self._kept.pop(group_id, ()))
 
     @property
     def queued(self) -> int:
-        """Number of events that wait for the topic, gaps not counted."""
+        """Number of events that wait for the topic, without gaps."""
         return len(self._queue) - self._gaps
 
     @property
     def is_dropping(self) -> bool:
-        """The queue was full when the last event came."""
+        """Whether the queue was full when the last event came, so that it was dropped."""
         return bool(self._queue) and isinstance(self._queue[-1], _DroppedEvents)
 
     def _drop(self, event: GroupEvent) -> None:
@@ -152,7 +152,7 @@ class History:
 
 
 def clipped(event: GroupEvent) -> GroupEvent:
-    """`event` with every text that a client chose cut to MAX_TEXT characters. Its group id stays whole."""
+    """Return `event` with every text that a client chose, except the group id, cut to MAX_TEXT characters."""
     changes: dict[str, Any] = {}
     for name in _TEXTS:
         text = getattr(event, name)
@@ -168,20 +168,20 @@ def _cut(text: str) -> str:
 
 
 def _gap_event(gap: _DroppedEvents) -> GroupEvent:
-    """The event for a gap, under the empty group id, which no group has: any group may have lost events."""
+    """Return the event for a gap, with the empty group id, which no group has: any group may have lost events."""
     kind = CauseKind.EVENTS_DROPPED
     reason = f"{counted(gap.dropped, 'event')} of any groups {'was' if gap.dropped == 1 else 'were'} dropped"
     return GroupEvent("", -1, "", "", reason, gap.wall_ms, cause=kind.slug, dropped_count=gap.dropped)
 
 
 def encode_event(event: GroupEvent) -> tuple[bytes, bytes]:
-    """The key and value of the event's record on `__group_events`."""
+    """Return the key and value of the event's record on `__group_events`."""
     value = {"schema": SCHEMA, **{name: getattr(event, name) for name in _FIELDS}}
     return event.group_id.encode(), json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode_event(value: bytes | None) -> GroupEvent:
-    """The event in a record's value. Names that a later version added are passed over.
+    """Return the event in a record's value; fields that a later version added are ignored.
 
     Raises HistoryError for anything else than an event of this schema.
     """

@@ -1,4 +1,4 @@
-"""How the topic `__group_events` is kept on the disk: its settings.
+"""The settings of the topic `__group_events`: its retention and segments.
 
 Knows no events: those are in `events`, and `writer` writes them.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 BATCH_BYTES: Final = 1 << 20
-"""The largest batch of events, whatever clients' may be: twice of where their writer cuts."""
+"""Largest batch of events, whatever limit clients' batches have: twice the size at which the writer cuts."""
 
 SEGMENTS_KEPT: Final = 8
-"""Retention goes by whole segments, so the topic is cut into about this many, and holds one too many at most."""
+"""About how many segments the topic has: retention deletes whole segments, so it keeps one too many at most."""
 
 SEGMENT_BYTES_MIN: Final = 1 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 24
@@ -20,7 +20,7 @@ SEGMENT_MS_MAX: Final = 24 * 3_600_000
 
 
 def history_topic_config(retention_ms: int, retention_bytes: int) -> dict[str, str]:
-    """The topic's settings under Kafka's names; -1 keeps events for ever, or without a limit."""
+    """Return the topic's settings by Kafka's names; -1 means no limit of time, or of size."""
     return {
         "cleanup.policy": "delete",
         "max.message.bytes": str(BATCH_BYTES),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.data.transaction_verifier import Verified
+from coordinator.data.transaction_verifier import OnVerified
 from coordinator.effects import RequestContext
 from coordinator.runtime.loop import Runtime
 from protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ CLIENT: Final = "muster"
 class Question:
     """Stands in for a client's pending request towards the shard."""
 
-    def __init__(self, done: Verified) -> None:
+    def __init__(self, done: OnVerified) -> None:
         self._done = done
 
     def reply(self, response: AddPartitionsToTxnResponse) -> None:
@@ -63,7 +63,7 @@ class CoordinatorVerifier:
         producer_epoch: int,
         partitions: list[TopicPartition],
         add: bool,
-        done: Verified,
+        done: OnVerified,
     ) -> None:
         """As the protocol has it; taken at its word where that is not to be verified."""
         if not add and not self.is_enabled:

@@ -26,33 +26,33 @@ from coordinator.topics.config_values import INT32_MAX
 
 log = structlog.get_logger("muster.server")
 
-Accepted = Callable[[socket.socket], None]
+OnAccepted = Callable[[socket.socket], None]
 
 MAX_ACCEPTED: Final = 4096
 """Connections accepted at a time from one socket: Linux queues so many by default. Each takes some 10 us."""
 
 ACCEPT_EVERY_MS: Final = 10
-"""How often connections are accepted during a turn of the loop, which may last longer than the queue does."""
+"""How often waiting connections are accepted during one long turn of the event loop, lest the queue overflow."""
 
 TRY_AGAIN_S: Final = 1.0
-"""How soon a pause is ended to look again: descriptors become free also where no connection closes."""
+"""Length of a pause in accepting: descriptors may become free although no connection closes."""
 
 LOG_EVERY_S: Final = 10.0
-"""At most one line is logged in this time: connections that come and go at the limit cause many pauses."""
+"""Least time between two logged pauses: connections that come and go at the limit cause many."""
 
 _GONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EINTR})
-"""Errors that mean the connection closed before it was accepted; others may wait behind it."""
+"""Errors that mean that a connection closed before it was accepted; further ones may wait behind it."""
 
 
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
-"""An address family and an address, as `getaddrinfo` gives them."""
+"""An address family and an address, as `getaddrinfo` returns them."""
 
 
 def bind(addresses: Iterable[Address]) -> list[socket.socket]:
-    """Bind a socket for each address, not listening yet. Raises OSError, with none left open.
+    """Return a bound socket for each address, none of them listening yet. Raises OSError, with none left open.
 
-    Where no port is given, the others take the one that the system gives the first. A family that the system does
-    not have is left out, unless there is no other.
+    Where no port is given, the system chooses the first socket's port and the other sockets take the same. An
+    address family that the system does not support is left out, unless there is no other.
     """
     bound: list[socket.socket] = []
     missing: OSError | None = None
@@ -79,7 +79,7 @@ def bind(addresses: Iterable[Address]) -> list[socket.socket]:
 
 
 def longest_queue() -> int | None:
-    """The longest queue of unaccepted connections that the system allows; None where it does not say."""
+    """Return the longest queue of unaccepted connections that the system allows; None where it is not known."""
     try:
         return int(Path("/proc/sys/net/core/somaxconn").read_text())
     except (OSError, ValueError):
@@ -88,40 +88,40 @@ def longest_queue() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A listening socket, and the callback that gets its connections."""
+    """A listening socket, and the callback that is called with each connection accepted from it."""
 
     socket: socket.socket
-    accepted: Accepted
+    on_accepted: OnAccepted
 
 
 class Acceptor:
-    """All listening sockets of the daemon; they pause together, since they share the process's descriptors."""
+    """Accepts from all listening sockets of the daemon; they pause together, as they share the descriptors."""
 
     def __init__(self, descriptors: Descriptors) -> None:
         self._loop = asyncio.get_running_loop()
-        self._from_here_reserved = descriptors.for_connections
+        self._first_reserved = descriptors.for_connections
         self._listening: list[Listening] = []
         self._is_paused = False
         self._paused_at_s = -LOG_EVERY_S  # The last pause that was logged.
         self._is_logged = False  # Whether the current pause was logged.
         self._try_again: asyncio.Handle | None = None
-        self._rate: CreationRate | None = None  # None: without a limit.
+        self._rate: CreationRate | None = None  # None: the rate is not limited.
 
-    def listen(self, sockets: Iterable[socket.socket], backlog: int, accepted: Accepted) -> None:
-        """Open `sockets`; `accepted` gets each connection, not blocking. Raises OSError."""
+    def listen(self, sockets: Iterable[socket.socket], backlog: int, on_accepted: OnAccepted) -> None:
+        """Listen on `sockets`; `on_accepted` is called with each connection, made non-blocking. Raises OSError."""
         for each in sockets:
             each.listen(backlog)
-            self._listening.append(Listening(each, accepted))
+            self._listening.append(Listening(each, on_accepted))
             self._loop.add_reader(each, self._accept, self._listening[-1])
 
     def accept(self) -> None:
-        """Accept the connections that wait, also in the middle of a turn: this handles no requests."""
+        """Accept the waiting connections. Handles no requests, so it may be called in the middle of a turn."""
         for each in self._listening:
             if not self._is_paused:
                 self._accept(each)
 
     def limit_rate(self, per_second: int) -> None:
-        """Take at most so many connections a second from now on; surplus ones wait to be accepted."""
+        """Accept at most `per_second` connections a second from now on; surplus ones wait to be accepted."""
         if per_second >= INT32_MAX:  # Kafka's default, which is no limit.
             self._rate = None
         elif self._rate is None or self._rate.per_second != per_second:
@@ -130,7 +130,7 @@ class Acceptor:
             self._resume_after(0)
 
     def close(self) -> None:
-        """Close the listening sockets; connections that wait are refused."""
+        """Close the listening sockets; the system refuses connections that wait to be accepted."""
         self._pause_reading()
         for each in self._listening:
             each.socket.close()
@@ -139,7 +139,7 @@ class Acceptor:
             self._try_again.cancel()
 
     def on_connection_gone(self) -> None:
-        """A connection has closed: its descriptor is about to be free."""
+        """End a pause, since a connection has closed and its descriptor is about to be free."""
         if self._is_paused:
             self._resume_after(0)
 
@@ -161,35 +161,35 @@ class Acceptor:
             if rate is not None:
                 rate.take()
             connection.setblocking(False)
-            listening.accepted(connection)
+            listening.on_accepted(connection)
         if rate is not None and rate.wait_s(time.monotonic()):
             self._pause_for(0)
 
     def _has_descriptor(self, listening: Listening) -> bool:
-        """Whether the next descriptor is one for connections. Raises OSError if there is none at all.
+        """Whether the next free descriptor is not one of the reserve. Raises OSError if none is free.
 
-        Asked of the system before each, for some 1 us: to accept one and then see its number would take a
-        descriptor of the reserve whenever one that is lower becomes free, or the timer looks.
+        The system is asked before each connection, for some 1 us: to accept one and look at its number afterwards
+        would take a descriptor of the reserve at every attempt.
         """
         number = os.dup(listening.socket.fileno())
         os.close(number)
-        return number < self._from_here_reserved
+        return number < self._first_reserved
 
     # At the limit on descriptors.
 
     def _pause_for(self, delay_s: float) -> None:
-        """Leave connections in the system's queue for so long, and until the rate allows one."""
+        """Leave connections in the system's queue for `delay_s`, or longer, until the rate allows one."""
         self._is_paused = True
         self._pause_reading()
         self._resume_after(delay_s)
 
     def _pause(self, reason: str) -> None:
-        """Stop accepting until a descriptor may be free; log the first pause."""
+        """Stop accepting until a descriptor may be free; log at most one pause in LOG_EVERY_S."""
         self._pause_for(TRY_AGAIN_S)
         now_s = time.monotonic()
         if now_s - self._paused_at_s >= LOG_EVERY_S:
             self._paused_at_s, self._is_logged = now_s, True
-            log.warning("accepting paused", reason=reason, connections_at_most=self._from_here_reserved)
+            log.warning("accepting paused", reason=reason, connections_at_most=self._first_reserved)
 
     def _pause_reading(self) -> None:
         for each in self._listening:

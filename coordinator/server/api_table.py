@@ -31,7 +31,7 @@ Handler = Callable[[Any, Pending], None]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row: an API, the versions that are served, and how it behaves in its connection's order."""
+    """One row of the table: an API, its served versions and handler, and whether its requests pipeline."""
 
     key: int
     name: str
@@ -41,9 +41,9 @@ class Api:
     flexible_since: int
     handle: Handler
     pipelines: bool
-    """Whether its state applies at once and only its answer waits: the next such request need not wait for it."""
+    """Whether a request changes state at once and only its answer waits: then the next such request may start."""
     prepare: Prepare | None = None
-    """Prepares a request of an API that clients repeat, so that requests like it are not decoded."""
+    """Prepares a request that clients repeat, so that the following ones like it are not decoded; None: never."""
 
 
 FEATURES_FROM_0_SINCE = 4
@@ -58,9 +58,9 @@ def api_table(
     prepare: Mapping[int, Prepare] | None = None,
     features: Callable[[], FeatureLevels] = lambda: HIGHEST_LEVELS,
 ) -> dict[int, Api]:
-    """Build the table from handlers by API key; a key without a handler is not served.
+    """Return the table, by API key, for `handlers` by API key; a key without a handler is not served.
 
-    `features` gives the levels as they are now, for ApiVersions.
+    `features` returns the current feature levels, for ApiVersions.
     """
     table = {key: _api(key, handle, (prepare or {}).get(key)) for key, handle in handlers.items()}
     table[API_VERSIONS_KEY] = _api(API_VERSIONS_KEY, ApiVersionsHandler(table, features))
@@ -84,7 +84,7 @@ def _api(key: int, handle: Handler, prepare: Prepare | None = None) -> Api:
 
 
 class ApiVersionsHandler:
-    """ApiVersions (key 18): the table itself, as clients see it (KIP-35, KIP-511)."""
+    """Handler of ApiVersions (key 18), which answers with the rows of the table (KIP-35, KIP-511)."""
 
     def __init__(self, table: Mapping[int, Api], features: Callable[[], FeatureLevels]) -> None:
         self._table = table
@@ -130,7 +130,7 @@ class ApiVersionsHandler:
 
 
 def _is_valid(request: ApiVersionsRequest) -> bool:
-    """KIP-511: the client's software name and version are made of letters, digits, '-' and '.'."""
+    """Whether the client's software name and version are made of letters, digits, '-' and '.' only (KIP-511)."""
     return _is_software_word(request.client_software_name) and _is_software_word(
         request.client_software_version
     )

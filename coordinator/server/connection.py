@@ -32,10 +32,10 @@ from storage.files import StorageError
 from storage.log.file_range import FileRange
 
 WRITE_HIGH_WATER_BYTES = 0
-"""Bytes that the system has not taken beyond which no more of the connection's requests are read, nor answers."""
+"""Unsent bytes beyond which the connection reads no more requests and writes no more answers."""
 
 TURN_BYTES = 1 << 16
-"""Bytes of answers gathered in one turn before they are written: a peer that does not read is noticed there."""
+"""Bytes of answers gathered before they are written: only a write notices a peer that does not read."""
 
 _SIZE = Struct(">i")
 _HEADER = Struct(">hhih")  # API key, version, correlation id, length of the client id.
@@ -44,7 +44,7 @@ log = structlog.get_logger("muster.connection")
 
 
 class ConnectionHost(Protocol):
-    """The server, as its connections see it: what they share, and what it hears of each."""
+    """The server, as its connections see it: what they share, and the events that each reports to it."""
 
     @property
     def apis(self) -> Mapping[int, Api]: ...
@@ -60,21 +60,21 @@ class ConnectionHost(Protocol):
     def slow_readers(self) -> SlowReaders: ...
     @property
     def accept_at_ms(self) -> int:
-        """When `accept` is due."""
+        """The monotonic time in ms at which `accept` is due."""
 
     @property
     def call_soon(self) -> Callable[[Callable[[], None]], object]:
-        """Runs a call in a turn of its own."""
+        """The event loop's `call_soon`: runs a function in a later turn of the loop."""
 
     def accept(self, now_ms: int) -> None:
-        """Accept the connections that wait for it."""
+        """Accept the connections that wait in the listening sockets."""
 
     def on_connected(self, connection: Connection, ip: str) -> None: ...
     def on_disconnected(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
-    """The server's end of one socket."""
+    """The server's end of one client's socket."""
 
     __slots__ = (
         "_apis",
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         "_clock",
         "_gathering",
         "_host",
-        "_in_turn",
+        "_is_consuming",
         "_is_ending",
         "_max_bytes",
         "_order",
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self.is_held_back = False
         self._is_ending = False
         self._write_blocked = False
-        self._in_turn = False
+        self._is_consuming = False
         self._out: list[Buffer | FileRange] = []
         self._out_bytes = 0
         self._outgoing: Outgoing | None = None  # Sends answers that are read from files; idle as a rule.
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
             and not self._sending
             and immediate.is_current()
         ):
-            # The hot path: a prepared request, whole, alone and next in the order, so written out flat.
+            # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
             self.last_request_ms = now_ms = self._clock.now_ms()
             encoded = immediate.answer(now_ms)
             self._write(encoded.before + data[8:12] + encoded.after)
@@ -208,9 +208,9 @@ class Connection(asyncio.Protocol):
     # Frames in.
 
     def consume(self, data: Frames) -> None:
-        """Start every whole request in `data`, as far as they may start; keep the rest."""
+        """Start the whole requests in `data`, up to the first that has to wait; keep the remaining bytes."""
         position, end = 0, len(data)
-        self._in_turn = True
+        self._is_consuming = True
         needed_bytes = 4
         while end - position >= 4 and self.is_open:
             immediate = self._prepared.immediate
@@ -232,14 +232,14 @@ class Connection(asyncio.Protocol):
             position = stop
             if self._out_bytes >= TURN_BYTES:
                 self._send()
-        self._in_turn = False
+        self._is_consuming = False
         self._send()
         if position < end and self.is_open:
             assert self._gathering is not None
             self._gathering.begin(data[position:] if position else data, needed_bytes)
 
     def _start(self, data: Frames, start: int, stop: int) -> bool:
-        """Hand the frame `data[start:stop]` to its handler; False if it has to wait."""
+        """Hand the frame `data[start:stop]` to its handler; return False if it has to wait or was refused."""
         key, version, correlation_id, client_id_length = _HEADER.unpack_from(data, start)
         api = self._apis.get(key)
         if api is None:
@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def _decode(self, api: Api, pending: Pending, data: Frames, body: int, stop: int) -> None:
-        """Hand the request in `data[body:stop]` to its handler, or close on a peer that wrote it wrong."""
+        """Decode the request in `data[body:stop]` and call its handler; close the connection if that fails."""
         version = pending.api_version
         try:
             frame = memoryview(data)[body:stop] if stop - body > LARGE_FROM_BYTES else bytes(data[body:stop])
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
             return
         if api.prepare is not None:
             start = stop - pending.frame_bytes - _SIZE.size
-            self._prepared.learn(api.key, api.prepare, request, version, bytes(data[start:stop]))
+            self._prepared.maybe_prepare(api.key, api.prepare, request, version, bytes(data[start:stop]))
         self._handle(api.handle, request, pending)
 
     def _handle(self, handle: Callable[[Any, Pending], None], request: Any, pending: Pending) -> None:
@@ -300,12 +300,14 @@ class Connection(asyncio.Protocol):
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
             return
-        if pending.chunks is None and api.pipelines:  # It waits for the disk, not for other requests.
+        if (
+            pending.chunks is None and api.pipelines
+        ):  # The request waits for the disk, not for other requests.
             pending.held_bytes = pending.frame_bytes
             self._pool.take(pending.frame_bytes)
 
     def _client_id_of(self, raw: bytes) -> str:
-        """A connection keeps one client id, so the last one is remembered."""
+        """Return the client id in `raw` as text. The last one is remembered, since a client keeps its id."""
         if raw != self._client_id_bytes:
             self._client_id = replaced_text(raw)
             self._client_id_bytes = raw
@@ -315,7 +317,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_sending(self) -> bool:
-        """Whether answers wait for the peer to read: no more requests are started until it has."""
+        """Whether answers wait for the peer to read them: until then no more requests are started."""
         return self._write_blocked or bool(self._sending)
 
     def _hold_back(self) -> None:
@@ -324,7 +326,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _maybe_resume(self) -> None:
-        """Go on with the requests held back, in a turn of their own: the answer may come in another's turn."""
+        """Start the requests held back, in a later turn of the loop: this one may be another connection's."""
         if self._may_resume:
             self._host.call_soon(self._resume)
 
@@ -344,23 +346,23 @@ class Connection(asyncio.Protocol):
     # Answers out.
 
     def release_memory(self, size_bytes: int) -> None:
-        """A request of this size is answered, so its frame is no longer held; the connection may be closed."""
+        """Stop counting the frame of an answered request in the pool; the connection may be closed already."""
         self._pool.release(size_bytes)
 
     def on_answered(self, pending: Pending) -> None:
-        """`pending` has its answer: send it with those behind it, unless an earlier request is unanswered."""
+        """Send the answer of `pending` and those that waited for it, unless an earlier request is unanswered."""
         chunks = self._order.take_answered(pending)
         if chunks is None:
             return
         self._out += chunks
         self._out_bytes += sum(map(len, chunks))
-        if not self._in_turn:
+        if not self._is_consuming:
             self._send()
         if self.is_held_back:
             self._maybe_resume()
 
     def _send(self) -> None:
-        """Write the answers of this turn, as one."""
+        """Write the answers gathered so far, in one write."""
         out = self._out
         if out and self.is_open:
             assert self._outgoing is not None
@@ -374,41 +376,41 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
 
     def _on_sent(self) -> None:
-        """All answers that were read from files are out."""
+        """Resume reading, or finish closing: all answers that were read from files have been sent."""
         if not self.is_open and self._transport is not None:
             self._transport.close()
         elif self.is_held_back:
             self._maybe_resume()
 
     def _on_unreadable(self, error: StorageError) -> None:
-        """Part of an answer is out and the rest cannot be read: close, and the client may ask again."""
+        """Close at once: part of an answer was sent and the rest cannot be read. The client may ask again."""
         log.error("answer cut short", peer=self.peer, error=str(error))
         self.abort()
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a request is unanswered: then it is not the client that is silent."""
+        """Whether a request is unanswered: then the connection is not idle although the client sends nothing."""
         return bool(self._unanswered)
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether what was received waits for requests that wait for the disk, not for other requests."""
+        """Whether received bytes are held back by requests that all wait for the disk."""
         return self.is_held_back and self._order.waits_for_disk
 
     # The end.
 
     def refuse(self, reason: str) -> None:
-        """Close on a peer that broke the protocol, with one log line that names it and the reason."""
+        """Close the connection of a peer that broke the protocol, with one log line: the peer and the reason."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
         self.close()
 
     def cut_off(self, reason: str) -> None:
-        """Close at once, without the answers that are not out: other connections need what this one holds."""
+        """Close at once and drop unsent answers: other connections need the memory that this one holds."""
         log.warning("connection refused", peer=self.peer, listener=self.listener_name, reason=reason)
         self.abort()
 
     def close_idle(self, idle_ms: int) -> None:
-        """Close after `idle_ms` without a whole request; a peer that does not read its answers is cut off."""
+        """Close after `idle_ms` without a whole request; drop unsent answers if the peer does not read."""
         if self._gathering is not None and self._gathering.received_bytes > 0:
             self.refuse(f"no whole request for {idle_ms} ms")
         elif self._write_blocked:
@@ -423,14 +425,14 @@ class Connection(asyncio.Protocol):
             self._hold_back()
 
     def abort(self) -> None:
-        """Close now, without the answers that are not out."""
+        """Close now and drop the answers that were not sent."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close once what was answered so far is out; requests not yet answered get none."""
-        self._in_turn = False
+        """Close once the answers made so far are sent; requests not yet answered get none."""
+        self._is_consuming = False
         self._send()
         self.is_open = False
         if self._transport is not None and (self._outgoing is None or self._outgoing.is_idle):

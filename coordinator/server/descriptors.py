@@ -16,10 +16,10 @@ import structlog
 log = structlog.get_logger("muster.server")
 
 RESERVED_SHARE: Final = 4
-"""One in so many descriptors is not for connections: a partition that is written to holds three or four."""
+"""One in so many descriptors is kept from connections: a partition that is written to holds three or four."""
 
 RESERVED_MIN: Final = 64
-"""Not fewer than these, where the limit is low; but never more than half of it."""
+"""Descriptors kept from connections at least, where the limit is low; but never more than half of it."""
 
 FEW_DESCRIPTORS: Final = 1024
 """A limit below this is worth a warning: the internal topics alone have a hundred partitions."""
@@ -27,33 +27,33 @@ FEW_DESCRIPTORS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """`limit` is the number from which on the process can have none."""
+    """The process's limit on open files: every descriptor that it can have is below `limit`."""
 
     limit: int
 
     @classmethod
     def of_process(cls) -> Descriptors:
-        """The limit of this process, as it is now."""
+        """Return the current limit of this process."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return cls(sys.maxsize if soft == resource.RLIM_INFINITY else soft)
 
     @property
     def for_connections(self) -> int:
-        """The number from which on a connection takes what is reserved.
+        """The first descriptor that is reserved for the log: connections may have those below it.
 
-        The system gives out the lowest that is free, so this compares with the number of a new connection: if it
-        is as high, all below it are in use.
+        The system gives out the lowest free descriptor. So if a new one has this number or a higher one, all that
+        are meant for connections are in use.
         """
         reserved = max(RESERVED_MIN, self.limit // RESERVED_SHARE)
         return self.limit - min(reserved, self.limit // 2)
 
 
 def raise_limit() -> Descriptors:
-    """Raise the limit to what the system allows, as a JVM does, and log it."""
+    """Raise the limit on open files to what the system allows, as a JVM does; log and return it."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
-    except (OSError, ValueError) as error:  # macOS says "unlimited" and means less.
+    except (OSError, ValueError) as error:  # macOS reports "unlimited" and allows less.
         log.info("the limit on open files stays as it is", reason=str(error))
     found = Descriptors.of_process()
     say = log.warning if found.limit < FEW_DESCRIPTORS else log.info

@@ -21,14 +21,14 @@ INVALID_REQUEST_TEXT = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent "
     "to an incompatible broker. See the broker logs for more details."
 )
-"""Kafka's. Clients take INVALID_REQUEST as final; any retriable code would have them wait for ever."""
+"""Kafka's text. Clients take INVALID_REQUEST as final; any retriable code would have them wait for ever."""
 BATCHED_SINCE = 4
 SHARE_SINCE = 6
 """Kafka serves share groups from this version on; below it refuses them, without a text where keys are batched."""
 
 
 class FindCoordinator:
-    """The handler of FindCoordinator; `endpoint_for(listener)` gives (host, port)."""
+    """The handler of FindCoordinator; `endpoint_for(listener)` returns the listener's advertised (host, port)."""
 
     def __init__(self, node_id: int, endpoint_for: Callable[[str], tuple[str, int]]) -> None:
         self._node_id = node_id

@@ -13,10 +13,10 @@ from coordinator.server.large_frame import LARGE_FRAME_SHARE, LARGE_FROM_BYTES, 
 from coordinator.server.memory_pool import MemoryPool
 
 Frames: TypeAlias = bytes | bytearray
-"""What was received; a bytearray is one large frame, and no other object has it."""
+"""Received bytes; a bytearray is one large frame, which no other object refers to."""
 
 MAX_PIECES: Final = 64
-"""Pieces of a frame that are kept before they are joined: sent byte by byte, it would cost forty times as much."""
+"""Pieces of a frame kept before they are joined: a frame sent byte by byte would cost forty times as much."""
 
 
 class FrameConsumer(Protocol):
@@ -28,22 +28,22 @@ class FrameConsumer(Protocol):
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether what was received waits for requests that wait for the disk, not for other requests."""
+        """Whether received bytes are held back by requests that all wait for the disk."""
 
     def consume(self, data: Frames) -> None:
         """Start the requests in `data`."""
 
     def cut_off(self, reason: str) -> None:
-        """Close at once."""
+        """Close the connection at once, with `reason` in the log."""
 
 
 class Gathering:
-    """The received bytes of `owner`, as the pool's `Holder`."""
+    """The received bytes of the connection `owner` that are no request yet; the `Holder` that the pool counts."""
 
     __slots__ = (
         "_awaits_memory",
         "_bytes",
-        "_large",
+        "_large_frame",
         "_needed_bytes",
         "_owner",
         "_pool",
@@ -59,19 +59,20 @@ class Gathering:
         self._pool = pool
         self.pieces: list[Frames] = []
         self._bytes = 0
-        self._needed_bytes = 0  # Bytes that must have come before a request can begin.
-        self._awaits_memory = False  # For a large frame whose first bytes are in the pieces.
-        self._large: LargeFrame | None = None  # Receives instead of the owner until a large frame is whole.
+        self._needed_bytes = 0  # Bytes that must have been received before a request can start.
+        self._awaits_memory = False  # Whether a large frame, begun in `pieces`, is not admitted yet.
+        # Receives instead of the owner until a large frame is complete.
+        self._large_frame: LargeFrame | None = None
 
     def begin(self, data: Frames, needed_bytes: int) -> None:
-        """Hold `data` back: no request in it can start before `needed_bytes` of it are there."""
+        """Keep `data`: no request in it can start before `needed_bytes` have been received."""
         self.pieces.append(data)
         self._bytes = len(data)
         self._needed_bytes = needed_bytes
         self._keep()
 
     def add(self, data: Frames) -> bool:
-        """Add what was received; True if requests may begin in it."""
+        """Add received bytes; return True if a request in them may start."""
         self.pieces.append(data)
         self._bytes += len(data)
         if not self._owner.is_held_back and self._bytes >= self._needed_bytes:
@@ -82,7 +83,7 @@ class Gathering:
         return False
 
     def take(self) -> Frames:
-        """Take all that was received, as one."""
+        """Remove and return all received bytes, joined."""
         data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
         self._bytes = 0
@@ -90,13 +91,13 @@ class Gathering:
         return data
 
     def stop(self) -> None:
-        """Drop what was received: the connection is gone."""
+        """Drop the received bytes, after the connection was lost."""
         self.pieces.clear()
-        self._large = None  # It refers to the owner, and garbage collections are rare.
+        self._large_frame = None  # A cycle through the owner; garbage collections are rare.
         self._pool.forget(self)
 
     def _keep(self) -> None:
-        """Count what was received in the pool, or close; claim the memory of a large frame."""
+        """Count the received bytes in the pool, or close if it is full; claim the memory of a large frame."""
         if not self._pool.keep(self, self._bytes):
             self.give_way("memory for requests is used up")
             return
@@ -104,23 +105,25 @@ class Gathering:
         if not is_large or self._awaits_memory or self._owner.is_held_back:
             return
         if self._pool.claim(self, self._needed_bytes):
-            self._take_large()
+            self._receive_large_frame()
         else:
             self._awaits_memory = True
             self._transport.pause_reading()
 
-    def _take_large(self) -> None:
-        """Have the rest of a large frame read into a buffer of its own."""
-        self._large = LargeFrame(self._protocol, bytes(self.take()), self._needed_bytes, self._on_large)
-        self._transport.set_protocol(self._large)
+    def _receive_large_frame(self) -> None:
+        """Have the rest of the large frame received into a buffer of its own."""
+        self._large_frame = LargeFrame(
+            self._protocol, bytes(self.take()), self._needed_bytes, self._on_large_frame_complete
+        )
+        self._transport.set_protocol(self._large_frame)
 
-    def _on_large(self, frame: bytearray) -> None:
-        """A large frame is whole: the owner receives again."""
-        self._large = None
+    def _on_large_frame_complete(self, frame: bytearray) -> None:
+        """Make the owner the receiver again, and hand it the complete large frame."""
+        self._large_frame = None
         if self._owner.is_open:
             self._transport.set_protocol(self._protocol)
             self._owner.consume(frame)
-        self._pool.on_whole(self)
+        self._pool.on_frame_complete(self)
 
     # What the pool asks.
 
@@ -130,19 +133,19 @@ class Gathering:
 
     @property
     def received_bytes(self) -> int:
-        """Size of what was received and has not become a request."""
-        return self._bytes if self._large is None else self._large.received_bytes
+        """Number of received bytes that have not become a request."""
+        return self._bytes if self._large_frame is None else self._large_frame.received_bytes
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether all of this waits for earlier requests of the same peer, which wait for the disk."""
+        """Whether the received bytes wait for earlier requests of the same connection, which wait for the disk."""
         return self._owner.waits_for_disk
 
-    def on_memory(self) -> None:
-        """The pool has the memory that a large frame waits for."""
+    def on_admitted(self) -> None:
+        """Receive the rest of the large frame, for which the pool has memory now."""
         self._awaits_memory = False
         if self._owner.is_open:
-            self._take_large()
+            self._receive_large_frame()
             if not self._owner.is_held_back:
                 self._transport.resume_reading()
 

@@ -57,7 +57,7 @@ class GroupRuntime(Turns, Protocol):
 
 
 class GroupApis:
-    """Handlers for the API table; `runtime` has the shards."""
+    """The handlers of the group APIs, for the API table; `runtime` has the shards."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class GroupApis:
         new_uuid: Callable[[], object] = uuid4,
         verifier: TransactionVerifier | None = None,
     ) -> None:
-        """`new_uuid` gives the random part of member ids; without a `verifier` there are no transactions."""
+        """`new_uuid` makes the random part of member ids; without a `verifier` TxnOffsetCommit is not served."""
         self._runtime = runtime
         self._verifier = verifier
         self._new_uuid = new_uuid
@@ -86,7 +86,7 @@ class GroupApis:
         }
 
     def prepare(self) -> dict[int, Prepare]:
-        """The functions that prepare requests which clients repeat, by API key."""
+        """Return, by API key, the functions that prepare requests which clients repeat."""
         return {8: self.prepare_commit, 12: self.prepare_heartbeat}
 
     # One group.
@@ -102,13 +102,13 @@ class GroupApis:
     def heartbeat(self, request: HeartbeatRequest, pending: Pending) -> None:
         """Heartbeat (key 12): its answer reveals nothing stored, so it never waits for the disk."""
         runner = self._runtime.runner_for(request.group_id)
-        error = _heartbeat_of(runner, request)(self._runtime.now_ms())
+        error = _prepare_heartbeat(runner, request)(self._runtime.now_ms())
         pending.reply(HeartbeatResponse(error_code=error))
 
     def prepare_heartbeat(self, request: HeartbeatRequest, version: int, frame: bytes) -> Prepared | None:
-        """The hot path: the same heartbeat again, with answers encoded before.
+        """Prepare heartbeats equal to `request`, with answers encoded before; None if the shard is not loaded.
 
-        What it finds is looked up each time, so only a shard that has been loaded again makes it out of date.
+        Group and member are looked up each time, so it is out of date only once the shard has been loaded again.
         """
         runner, now_ms = self._runtime.runner_for(request.group_id), self._runtime.now_ms
         shard = runner.shard
@@ -127,7 +127,10 @@ class GroupApis:
         )
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
-        """Prepare commits of the same partitions: current while the same shard would store all of them."""
+        """Prepare commits of the same partitions as `request`; None if they have to be decoded.
+
+        A prepared commit is current while the same shard, not loaded again, would store all of the partitions.
+        """
         runner, wall_ms = self._runtime.runner_for(request.group_id), self._runtime.wall_ms
         shard = runner.shard
         commit = None if shard is None else shard.prepare_commit(request, version)
@@ -174,7 +177,7 @@ class GroupApis:
     # Several groups.
 
     def offset_fetch(self, request: OffsetFetchRequest, pending: Pending) -> None:
-        """OffsetFetch (key 9): one group until v7, several from v8 (KIP-709)."""
+        """OffsetFetch (key 9): the offsets of one group up to v7, of several from v8 (KIP-709)."""
         if pending.api_version < 8:
             self.route(request, pending)
             return
@@ -226,7 +229,7 @@ class GroupApis:
         split(len(group_ids), plan, pending, runtime)
 
     def list_groups(self, request: ListGroupsRequest, pending: Pending) -> None:
-        """ListGroups (key 16): the groups of all shards, or an error and none."""
+        """ListGroups (key 16): the groups of all shards, or an error without groups."""
 
         def merge(responses: list[ListGroupsResponse]) -> None:
             error = first_error(responses)
@@ -243,7 +246,7 @@ class GroupApis:
         ask_all(runtime.runners, request, pending, merge, runtime)
 
 
-def _heartbeat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:
+def _prepare_heartbeat(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Heartbeat:
     if runner.shard is not None:
         return runner.shard.prepare_heartbeat(request)
     is_loading = runner.state is ShardState.LOADING
@@ -253,5 +256,5 @@ def _heartbeat_of(runner: ShardRunner[Shard], request: HeartbeatRequest) -> Hear
 
 @cache
 def _heartbeat_answers(version: int) -> dict[ErrorCode, EncodedResponse]:
-    """The answers of one version, encoded once."""
+    """Return the Heartbeat responses of one version by error code, each encoded once."""
     return {error: EncodedResponse(HeartbeatResponse(error_code=error), version) for error in ErrorCode}

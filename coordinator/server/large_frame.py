@@ -17,24 +17,26 @@ GROWTH: Final = 4
 """Factor by which the buffer may exceed the bytes that have arrived."""
 
 LARGE_FROM_BYTES: Final = 1 << 16
-"""Frames up to this size are cut out of what was received; larger ones are viewed in place, and read there."""
+"""Frames up to this size are copied out of the received bytes; larger ones are decoded in place."""
 
 LARGE_FRAME_SHARE: Final = 4
-"""A frame is taken for a large one when `LARGE_FROM_BYTES` divided by this have come: a length alone is none."""
+"""A frame counts as large once LARGE_FROM_BYTES divided by this were received: its length is only a claim."""
 
-Taken = Callable[[bytearray], None]
+OnComplete = Callable[[bytearray], None]
 
 
 class LargeFrame(asyncio.BufferedProtocol):
-    """Receives a frame of `size_bytes` that begins with `received`; then `taken` gets it whole.
+    """Receives the rest of a frame of `size_bytes` that begins with `received`, then calls `on_complete` with it.
 
-    Other calls of the transport go to `owner`, in whose place this receives.
+    The transport's other calls are passed on to `owner`, in whose place this receives.
     """
 
-    def __init__(self, owner: asyncio.Protocol, received: bytes, size_bytes: int, taken: Taken) -> None:
+    def __init__(
+        self, owner: asyncio.Protocol, received: bytes, size_bytes: int, on_complete: OnComplete
+    ) -> None:
         self._owner = owner
         self._size_bytes = size_bytes
-        self._taken = taken
+        self._on_complete = on_complete
         self._buffer = bytearray(received)
         self._filled = len(received)
         self._view = memoryview(self._buffer)
@@ -44,7 +46,7 @@ class LargeFrame(asyncio.BufferedProtocol):
         return self._filled
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: never beyond the frame, since the next frame belongs to `owner`."""
+        """Return the memory for the next bytes, never beyond the frame: the next frame belongs to `owner`."""
         if self._filled == len(self._buffer):
             grown = bytearray(min(self._size_bytes, self._filled * GROWTH))
             grown[: self._filled] = self._buffer
@@ -54,7 +56,7 @@ class LargeFrame(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
         if self._filled == self._size_bytes:
-            self._taken(self._buffer)
+            self._on_complete(self._buffer)
 
     def pause_writing(self) -> None:
         self._owner.pause_writing()

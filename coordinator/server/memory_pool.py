@@ -25,13 +25,13 @@ UNCOUNTED_BYTES: Final = 4096
 """Received bytes of a connection up to this number are not counted: the connection itself takes more."""
 
 RESERVED_SHARE: Final = 4
-"""One in so many bytes is not for very large frames: others get through whatever these do."""
+"""One in so many bytes is kept from very large frames, so that smaller ones are always admitted."""
 
 VERY_LARGE_SHARE: Final = 64
 """A frame is very large from this share of the pool: 4 MiB of 256. Producers' requests have 1 MiB by default."""
 
 OVERDRAFT_SHARE: Final = 8
-"""Received bytes are here before they can be refused: beyond this share more, the sender is closed."""
+"""Share of the pool by which received bytes may exceed it: beyond, the connection that sent them is closed."""
 
 STALLED_MS: Final = 2_000
 """Longest pause within a frame while others wait for memory: longer than a lost packet takes."""
@@ -40,44 +40,44 @@ FRAME_MS: Final = 30_000
 """Time for a frame to become whole while others wait: `request.timeout.ms` of producers and consumers."""
 
 
-NOT_SEEN: Final = (-1, -1)
+UNKNOWN_PROGRESS: Final = (-1, -1)
 
 
 class Holder(Protocol):
-    """A connection, as the pool sees it."""
+    """A connection whose received bytes the pool counts."""
 
     @property
     def last_request_ms(self) -> int: ...
 
     @property
     def received_bytes(self) -> int:
-        """Size of what was received and has not become a request."""
+        """Number of received bytes that have not become a request."""
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether its bytes wait for the daemon: earlier requests of its own are not written yet."""
+        """Whether its bytes wait for earlier requests of the same connection, which wait for the disk."""
 
-    def on_memory(self) -> None:
+    def on_admitted(self) -> None:
         """Called when the large frame of this connection is admitted."""
 
     def give_way(self, reason: str) -> None:
-        """Close, since other connections wait for the memory that it holds."""
+        """Close the connection: others wait for the memory that it holds. `reason` is for the log."""
 
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """The memory of one connection, and its progress when other connections began to wait."""
+    """The memory that one connection holds, and its progress when it was last looked at."""
 
     since_ms: int
     kept_bytes: int = 0
-    frame_bytes: int = 0  # Size of the large frame that was admitted, or waits for that.
+    frame_bytes: int = 0  # Size of the large frame that was admitted, or waits to be.
     is_waiting: bool = False
-    seen: tuple[int, int] = NOT_SEEN
-    seen_ms: int = 0
+    progress: tuple[int, int] = UNKNOWN_PROGRESS
+    progress_ms: int = 0
 
 
 class MemoryPool:
-    """The pool of all connections. `set_timer(self, None, deadline_ms)` has `timer_fired` called."""
+    """The memory of all connections' requests. `set_timer(self, None, deadline_ms)` has `timer_fired` called."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class MemoryPool:
         """A capacity of 0 or less sets no limit, as in Kafka."""
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNLIMITED
         self.used_bytes = 0
-        self._taken_bytes = 0  # The part that requests take.
+        self._request_bytes = 0  # The part of the used bytes that unanswered requests take.
         self._reserved_bytes = self.capacity_bytes // RESERVED_SHARE
         self._very_large_bytes = self.capacity_bytes // VERY_LARGE_SHARE
         self._clock = clock
@@ -112,7 +112,7 @@ class MemoryPool:
     # What was received, and what is being written.
 
     def keep(self, holder: Holder, received_bytes: int) -> bool:
-        """Count the received bytes of `holder`; False if there is no room for them."""
+        """Count the received bytes of `holder`; return False if there is no room for them."""
         kept_bytes = received_bytes if received_bytes > UNCOUNTED_BYTES else 0
         holding = self._holdings.get(holder)
         if holding is None:
@@ -129,13 +129,13 @@ class MemoryPool:
         return self.used_bytes <= self.capacity_bytes + self.capacity_bytes // OVERDRAFT_SHARE
 
     def take(self, size_bytes: int) -> None:
-        """Count a request of this size, which waits for its answer."""
-        self._taken_bytes += size_bytes
+        """Count a request of `size_bytes`, which waits for its answer."""
+        self._request_bytes += size_bytes
         self.used_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
-        """Stop counting a request of this size: it has its answer."""
-        self._taken_bytes -= size_bytes
+        """Stop counting a request of `size_bytes`, which has its answer."""
+        self._request_bytes -= size_bytes
         self._free(size_bytes)
 
     def _free(self, size_bytes: int) -> None:
@@ -146,7 +146,7 @@ class MemoryPool:
     # Large frames.
 
     def claim(self, holder: Holder, frame_bytes: int) -> bool:
-        """Whether there is memory for a whole frame; if not, `holder.on_memory` is called once there is."""
+        """Return True if memory for a whole frame was reserved; if not, `holder.on_admitted` is called later."""
         is_very_large = frame_bytes > self._very_large_bytes
         holding = self._holdings.setdefault(holder, Holding(self._clock.now_ms()))
         holding.frame_bytes = frame_bytes
@@ -159,8 +159,8 @@ class MemoryPool:
         self._waiting[is_very_large].append(holder)
         return False
 
-    def on_whole(self, holder: Holder) -> None:
-        """The frame has become a request, which counts by itself if it is not answered yet."""
+    def on_frame_complete(self, holder: Holder) -> None:
+        """Stop counting the large frame of `holder`: it has become a request, which is counted by `take`."""
         holding = self._holdings.get(holder)
         if holding is not None:
             frame_bytes, holding.frame_bytes = holding.frame_bytes, 0
@@ -182,18 +182,21 @@ class MemoryPool:
             self._free(holding.frame_bytes + holding.kept_bytes)
 
     def _fits(self, frame_bytes: int, is_very_large: bool) -> bool:
-        """Whether there is room; one frame of each kind may come without it, once there is little that will end.
+        """Whether there is room for a frame; if few requests take memory, one frame of each kind needs no room.
 
-        Else one that is larger than the pool would wait for ever, and so would all if the beginnings of those that
-        wait had filled it.
+        Otherwise a frame larger than the pool would wait for ever, and so would all frames once the first bytes of
+        those that wait had filled the pool.
         """
         admitted_bytes = self._admitted_bytes[is_very_large]
         is_room = self.used_bytes + frame_bytes <= self.capacity_bytes
         if is_very_large:
-            if not admitted_bytes and self._admitted_bytes[False] + self._taken_bytes <= self._reserved_bytes:
+            if (
+                not admitted_bytes
+                and self._admitted_bytes[False] + self._request_bytes <= self._reserved_bytes
+            ):
                 return True
             return is_room and admitted_bytes + frame_bytes <= self.capacity_bytes - self._reserved_bytes
-        if not admitted_bytes and self._taken_bytes <= self._reserved_bytes:
+        if not admitted_bytes and self._request_bytes <= self._reserved_bytes:
             return True
         most_bytes = self._reserved_bytes if self._waiting[True] else self.capacity_bytes
         return is_room and admitted_bytes + frame_bytes <= most_bytes
@@ -202,7 +205,7 @@ class MemoryPool:
         """Count the whole frame from now on, instead of its received bytes."""
         holding.is_waiting = False
         holding.since_ms = self._clock.now_ms()
-        holding.seen = NOT_SEEN  # It was not read until now.
+        holding.progress = UNKNOWN_PROGRESS  # The socket was not read until now.
         self._admitted_bytes[holding.frame_bytes > self._very_large_bytes] += holding.frame_bytes
         self.used_bytes += holding.frame_bytes - holding.kept_bytes
         holding.kept_bytes = 0
@@ -215,7 +218,7 @@ class MemoryPool:
                     break
                 holder = waiting.popleft()
                 self._admit(holding)
-                holder.on_memory()
+                holder.on_admitted()
 
     def _forget_if_empty(self, holder: Holder, holding: Holding) -> None:
         if not (holding.kept_bytes or holding.frame_bytes):
@@ -226,11 +229,11 @@ class MemoryPool:
     def _begin_watch(self) -> None:
         now_ms = self._waiting_since_ms = self._clock.now_ms()
         for holder, holding in self._holdings.items():
-            holding.seen, holding.seen_ms = _seen(holder), now_ms
+            holding.progress, holding.progress_ms = _progress_of(holder), now_ms
         self._set_timer(self, None, now_ms + STALLED_MS)
 
     def timer_fired(self, key: None) -> None:
-        """Close on connections whose frame does not arrive while others wait."""
+        """Close connections whose frame does not arrive while others wait for memory."""
         if not self.has_waiting:
             return
         now_ms = self._clock.now_ms()
@@ -240,12 +243,12 @@ class MemoryPool:
             held_ms = now_ms - max(holding.since_ms, holder.last_request_ms, self._waiting_since_ms)
             if held_ms >= FRAME_MS:
                 holder.give_way(f"a frame is not whole after {held_ms} ms, and others wait for its memory")
-            elif holding.seen != (seen := _seen(holder)):
-                holding.seen, holding.seen_ms = seen, now_ms
-            elif now_ms - holding.seen_ms >= STALLED_MS:
+            elif holding.progress != (progress := _progress_of(holder)):
+                holding.progress, holding.progress_ms = progress, now_ms
+            elif now_ms - holding.progress_ms >= STALLED_MS:
                 holder.give_way(f"no byte of a frame for {STALLED_MS} ms, and others wait for its memory")
         self._set_timer(self, None, now_ms + STALLED_MS)
 
 
-def _seen(holder: Holder) -> tuple[int, int]:
+def _progress_of(holder: Holder) -> tuple[int, int]:
     return holder.last_request_ms, holder.received_bytes

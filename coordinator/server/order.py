@@ -12,14 +12,14 @@ from coordinator.server.pending import Pending
 from protocol.codec.primitives import Buffer
 
 MAX_UNANSWERED = 128
-"""Pipelined requests of one connection that may wait for their answers; more stay in the socket."""
+"""Pipelined requests of one connection that may be unanswered; further ones stay in the socket."""
 
 MAX_UNANSWERED_BYTES = 8 << 20
-"""Size of those requests together beyond which the next one waits. A producer's batches are held until written."""
+"""Size of the unanswered requests together beyond which the next waits: a producer's batches are held so long."""
 
 
 class ReplyOrder:
-    """The unanswered requests of one connection."""
+    """The unanswered requests of one connection, and which answers may leave."""
 
     __slots__ = ("_is_pipelining", "_unanswered_bytes", "unanswered")
 
@@ -30,7 +30,7 @@ class ReplyOrder:
         self._is_pipelining = True  # Whether all of the unanswered requests pipeline.
 
     def may_overtake(self, pipelines: bool) -> bool:
-        """Whether a request that pipelines, or does not, may start although others are unanswered."""
+        """Whether the next request may start although others are unanswered; `pipelines` is what its API does."""
         return (
             self._is_pipelining
             and pipelines
@@ -39,14 +39,17 @@ class ReplyOrder:
         )
 
     def add(self, pending: Pending) -> None:
-        """Give `pending` the last place."""
+        """Add `pending` as the last request in the order."""
         pipelines = pending.api.pipelines
         self._is_pipelining = pipelines and (self._is_pipelining or not self.unanswered)
         self.unanswered.append(pending)
         self._unanswered_bytes += pending.frame_bytes
 
     def take_answered(self, pending: Pending) -> list[Buffer] | None:
-        """The answers that may leave now that `pending` has its own; None while one before it is unanswered."""
+        """Remove and return the answers that may leave now that `pending` has its own.
+
+        None while an earlier request is unanswered.
+        """
         unanswered = self.unanswered
         if not unanswered or unanswered[0] is not pending:
             return None
@@ -57,11 +60,11 @@ class ReplyOrder:
         return chunks
 
     def clear(self) -> None:
-        """Forget all requests: the connection is closed."""
+        """Remove all requests, after the connection has closed."""
         self.unanswered.clear()
         self._unanswered_bytes = 0
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether requests are unanswered, and wait for the disk alone: none of them waits for other requests."""
+        """Whether there are unanswered requests, all of which wait for the disk and not for other requests."""
         return self._is_pipelining and bool(self.unanswered)

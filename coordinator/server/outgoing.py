@@ -26,11 +26,11 @@ from storage.log.file_range import FileRange
 log = structlog.get_logger("muster.connection")
 
 PIECE_BYTES: Final = 1 << 18
-"""Read and written at a time: the copy takes less than a tenth of a millisecond. Twice the socket's buffer."""
+"""Bytes read and written at a time: the copy takes under 0.1 ms. Twice the size of the socket's buffer."""
 
 SMALL_PIECE_BYTES: Final = 1 << 14
 SLOW_READERS_BYTES: Final = 32 << 20
-"""Bytes in pieces of full size that all slow readers together may hold; beyond it pieces are small."""
+"""Bytes that all slow readers together may hold in pieces of full size; beyond it pieces are small."""
 
 UNREAD_BYTES: Final = 128 << 20
 """Unread answers of all connections; beyond it the connection that has waited longest is cut off."""
@@ -39,13 +39,13 @@ MAX_BUFFERS: Final = 512  # Buffers of one write: the system takes 1024.
 
 
 class Readers(Protocol):
-    """Threads that may wait for the disk."""
+    """The threads that read from files, which may wait for the disk."""
 
     def submit(self, work: Callable[[], Chunk], done: Callable[[Future[Chunk]], None]) -> None: ...
 
 
 class SlowReaders:
-    """The connections whose peer does not read its answers, and the bytes that these hold. One for all."""
+    """The connections whose peers do not read their answers, and the bytes that they hold; one for the server."""
 
     def __init__(self, unread_bytes_max: int = UNREAD_BYTES) -> None:
         self._waiting: set[asyncio.WriteTransport] = set()
@@ -63,7 +63,7 @@ class SlowReaders:
         return SMALL_PIECE_BYTES if is_many else PIECE_BYTES
 
     def add(self, transport: asyncio.WriteTransport) -> None:
-        """Count a connection whose peer does not read; what it holds may have grown.
+        """Count a connection whose peer does not read, or count it again after its unread bytes have grown.
 
         Small pieces are not counted: every slow reader of a log has one.
         """
@@ -94,7 +94,7 @@ class SlowReaders:
 
 
 class Outgoing:
-    """The queue of one connection; `sent` is called when it has become empty, `failed` when a read failed."""
+    """The answers of one connection; `sent` is called when all are handed over, `failed` when a read failed."""
 
     def __init__(
         self,
@@ -117,23 +117,23 @@ class Outgoing:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all has been handed to the transport."""
+        """Whether the queue is empty: everything was handed to the transport."""
         return not self.queue
 
     def send(self, chunks: Iterable[Any]) -> None:
-        """Queue an answer that holds ranges, or comes behind one that does."""
+        """Queue an answer that has file ranges, or follows one that has."""
         self.queue += chunks
         self.pump()
 
     def pump(self) -> None:
-        """Hand over as much as the peer takes."""
+        """Hand queued answers to the transport until the peer takes no more or a read has to wait."""
         while self.queue and not (self._is_paused or self._is_reading or self._is_over):
             self._hand_over_next()
         if not (self.queue or self._is_over):
             self._sent()
 
     def _hand_over_next(self) -> None:
-        """Write the bytes up to the next range, and the first piece of that, as one."""
+        """Write, in one write, the bytes up to the next file range and the first piece of that range."""
         buffers: list[Buffer] = []
         queue = self.queue
         while queue and not isinstance(first := queue[0], FileRange) and len(buffers) < MAX_BUFFERS:
@@ -147,21 +147,21 @@ class Outgoing:
                 self._fail(error)
                 return
             if piece is None:
-                self._read_aside(first, length)
+                self._read_on_thread(first, length)
             else:
                 buffers.append(piece)
-                self._take(length)
+                self._advance(length)
         if buffers:
             self._transport.writelines(buffers)
 
-    def _take(self, length: int) -> None:
-        """Count a piece of the first range as sent."""
+    def _advance(self, length: int) -> None:
+        """Count `length` bytes of the first range as sent; drop the range when all of it is."""
         self._position += length
         if self._position == len(self.queue[0]):
             self.queue.popleft()
             self._position = 0
 
-    def _read_aside(self, source: FileRange, length: int) -> None:
+    def _read_on_thread(self, source: FileRange, length: int) -> None:
         position = self._position
         self._is_reading = True
         self._readers.submit(lambda: source.read(position, length), self._on_read)
@@ -175,7 +175,7 @@ class Outgoing:
         except StorageError as error:
             self._fail(error)
             return
-        self._take(len(piece))
+        self._advance(len(piece))
         self._transport.write(piece)
         self.pump()
 
@@ -184,13 +184,13 @@ class Outgoing:
         self._failed(error)
 
     def pause(self) -> None:
-        """The peer has not taken the last piece."""
+        """Hand over nothing until `resume`: the peer has not taken the last piece."""
         if not self._is_paused:
             self._is_paused = True
             self._slow.add(self._transport)
 
     def on_more_written(self) -> None:
-        """More was written to a peer that does not read."""
+        """Count again the bytes that a peer has not read, after more was written to it."""
         if self._is_paused:
             self._slow.add(self._transport)
 
@@ -202,7 +202,7 @@ class Outgoing:
                 self.pump()
 
     def stop(self) -> None:
-        """Drop the queue: the connection is gone."""
+        """Drop the queue, after the connection was lost."""
         self._is_over = True
         self.queue.clear()
         if self._is_paused:
@@ -211,7 +211,7 @@ class Outgoing:
 
 
 def joined(chunks: list[Buffer | FileRange]) -> bytes | None:
-    """The bytes of an answer, or None if it has ranges: `join` finds out faster than a look at each chunk."""
+    """Return the bytes of an answer, or None if it has file ranges. A failing `join` finds these the fastest."""
     try:
         return b"".join(cast(list[Buffer], chunks))
     except TypeError:

@@ -16,17 +16,17 @@ from protocol.framing import EncodedResponse, response_frame
 
 
 class ApiTraits(Protocol):
-    """The API of a request, as far as its place in the order and its log lines go."""
+    """The properties of a request's API that its place in the order and its log lines depend on."""
 
     @property
     def name(self) -> str: ...
     @property
     def pipelines(self) -> bool:
-        """Whether the next request that pipelines too may start before this one is answered."""
+        """Whether the next request may start before this one is answered, if it pipelines too."""
 
 
 class Channel(Protocol):
-    """The connection on which a request came, as the request sees it."""
+    """The connection that a request came on, as its `Pending` sees it."""
 
     @property
     def client_host(self) -> str: ...
@@ -35,17 +35,17 @@ class Channel(Protocol):
     @property
     def is_open(self) -> bool: ...
     def on_answered(self, pending: Pending) -> None:
-        """`pending` has its answer, in `chunks`."""
+        """Send the answer of `pending`, which is in `pending.chunks`, in its turn."""
 
     def release_memory(self, size_bytes: int) -> None:
-        """A request of this size is answered, so its frame is no longer held; the connection may be closed."""
+        """Stop counting the frame of an answered request; the connection may be closed already."""
 
     def refuse(self, reason: str) -> None:
-        """Close, with a line in the log."""
+        """Close the connection, with `reason` in the log."""
 
 
 class Pending:
-    """A request that was taken off the wire and is not answered yet."""
+    """A request that was received and is not answered yet."""
 
     __slots__ = (
         "__weakref__",
@@ -74,7 +74,9 @@ class Pending:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.frame_bytes = frame_bytes
-        self.held_bytes = 0  # Counted in the pool until there is an answer, even if the peer is gone.
+        self.held_bytes = (
+            0  # Bytes counted in the memory pool until there is an answer, even if the peer is gone.
+        )
         self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
 
     @property
@@ -84,7 +86,7 @@ class Pending:
 
     @property
     def listener(self) -> str:
-        """The name of the listener that was asked: endpoints in the answer are its own."""
+        """Name of the listener that the request came through, whose endpoint the answer names."""
         return self.connection.listener_name
 
     @property
@@ -93,12 +95,10 @@ class Pending:
         return self.connection.is_open
 
     def reply(self, response: Any) -> None:
-        """Answer with `response`, a message or one encoded before.
+        """Answer with `response`, a message or an EncodedResponse, once every earlier request is answered.
 
-        It leaves when every earlier request of the connection is answered.
-
-        Never fails: what the API version cannot say (a text of a client's that has grown too long for its
-        field) closes the connection.
+        Raises nothing: a response that the API version cannot encode (a text longer than its field may be) closes
+        the connection.
         """
         assert self.chunks is None, f"{self.api.name} was answered twice"
         self._release_memory()
@@ -120,7 +120,7 @@ class Pending:
     ) -> None:
         """Answer as `reply` does, with an answer so large that making and encoding it would block the loop.
 
-        `run` does that on a thread, and comes back to the loop with a future.
+        `run(work, done)` does the work on a thread, then calls `done` on the event loop with the finished future.
         """
         correlation_id, version = self.correlation_id, self.api_version
         run(lambda: response_frame(correlation_id, make(), version), self._on_framed)
@@ -136,13 +136,13 @@ class Pending:
             self.connection.on_answered(self)
 
     def no_reply(self) -> None:
-        """Give up the place in the order without a byte: Produce with acks=0."""
+        """Leave the order without an answer, as Produce with acks=0 does."""
         self._release_memory()
         self.chunks = []
         self.connection.on_answered(self)
 
     def drop(self, reason: str) -> None:
-        """Close the connection instead of answering: the only sign of failure where no answer is expected."""
+        """Close the connection instead of answering: the only report of a failure where no answer is expected."""
         self._release_memory()
         self.connection.refuse(f"{self.api.name} v{self.api_version}: {reason}")
 
@@ -153,9 +153,9 @@ class Pending:
 
 
 class Gather:
-    """Splits one request over several shards and answers once, when all parts have come back.
+    """Collects the responses to the parts of one request; calls `merge` once, when all have arrived.
 
-    `merge` gets the parts' responses in the order in which they were asked for.
+    `merge` is called with the responses in the order of the parts.
     """
 
     def __init__(self, parts: int, merge: Callable[[list[Any]], None]) -> None:
@@ -174,7 +174,7 @@ class Gather:
 
 
 class GatherPart:
-    """One part's place in a `Gather`; stands in for a `Pending` towards a shard."""
+    """One part of a request, whose response goes to a `Gather`; a shard uses it like a `Pending`."""
 
     __slots__ = ("__weakref__", "_gather", "_index")
 

@@ -1,9 +1,9 @@
-"""Requests whose like can be handled without being decoded, as prepared statements are.
+"""Requests that clients repeat, handled without being decoded: the idea of prepared statements.
 
 A member sends the same heartbeat again and again: equal bytes, but for the correlation id. A consumer commits the
 same partitions with other offsets. So a request that comes a second time is prepared: the next one is matched by
-its bytes, and what differs is read out of them. Matching skips the decoding and nothing else: whether the request
-is still what it was is asked each time (`is_current`), and it is handled where a decoded one is.
+its bytes, and the values that differ are read out of them. Matching skips the decoding and nothing else: whether
+what was prepared still holds is checked each time (`is_current`), and the same code handles both kinds.
 This knows no groups, and nothing of the order in which a connection answers.
 """
 
@@ -23,14 +23,14 @@ HEAD_BYTES: Final = 8  # Size, API key, version: what comes before the correlati
 REST_AT: Final = 12
 
 Answer: TypeAlias = Callable[[int], EncodedResponse]
-"""Handles a request that never waits, at `now_ms`."""
+"""Handles, at `now_ms`, a request that is always answered at once; returns the answer."""
 
 Run: TypeAlias = Callable[[tuple[int, ...], Pending], None]
-"""Handles a request with the numbers that were read out of it."""
+"""Handles a request, given the varying field values that were read out of its bytes."""
 
 
 class Prepared:
-    """One request that was decoded, and how the next of its like is handled."""
+    """One request that was decoded, and the functions that handle the following ones like it."""
 
     __slots__ = ("answer", "head", "is_current", "is_immediate", "rest", "run", "size_bytes", "template")
 
@@ -43,8 +43,8 @@ class Prepared:
         template: Template | None = None,
         answer: Answer | None = None,
     ) -> None:
-        """`frame` begins with its size. Numbers differ where the `template` of what follows the correlation id has
-        them; without one nothing does. `answer` is for requests that are answered at once, whatever they find.
+        """`frame` begins with its size. Field values may differ where the `template`, of the bytes that follow the
+        correlation id, has them; without a template none may. `answer` is given for requests that never wait.
         """
         self.head, self.rest = frame[:HEAD_BYTES], frame[REST_AT:]
         self.size_bytes = len(frame)
@@ -53,7 +53,7 @@ class Prepared:
         self.answer = answer or _answer_nothing
 
     def match(self, data: bytes | bytearray, start: int, stop: int) -> tuple[int, ...] | None:
-        """The numbers in the frame `data[start:stop]`, its size included; None if it is another request."""
+        """Return the varying field values in the frame `data[start:stop]`; None if it is another request."""
         if not data.startswith(self.head, start):  # The size is in it.
             return None
         if self.template is not None:
@@ -61,15 +61,15 @@ class Prepared:
         return () if data.startswith(self.rest, start + REST_AT) else None
 
     def is_at(self, data: bytes | bytearray, position: int) -> bool:
-        """Whether the same request comes next in `data`, as a whole."""
+        """Whether `data` has the same whole request at `position`."""
         return data.startswith(self.rest, position + REST_AT) and data.startswith(self.head, position)
 
     def is_next(self, data: bytes | bytearray, position: int) -> bool:
-        """Whether the same request comes next in `data`, and is current."""
+        """Whether `data` has the same whole request at `position`, and what was prepared still holds."""
         return self.is_at(data, position) and self.is_current()
 
     def answer_all(self, data: bytes | bytearray, position: int, now_ms: int) -> tuple[list[bytes], int]:
-        """Answer the same requests from `position` on; the answers in pieces, and where those requests end."""
+        """Answer the same requests from `position` on; return the answers' pieces and where the requests end."""
         pieces: list[bytes] = []
         while self.is_at(data, position):
             encoded = self.answer(now_ms)
@@ -79,7 +79,7 @@ class Prepared:
 
 
 Prepare: TypeAlias = Callable[[Any, int, bytes], Prepared | None]
-"""Prepares a decoded request, of an API version, that came in a frame; None if it does not lend itself to that."""
+"""Prepares a decoded request, given its API version and frame; None if such requests have to be decoded."""
 
 
 class PreparedRequests:
@@ -88,23 +88,23 @@ class PreparedRequests:
     __slots__ = ("_by_api", "_frame_bytes", "immediate")
 
     def __init__(self) -> None:
-        self.immediate = NOTHING_PREPARED  # The last one of those that are answered at once.
+        self.immediate = NOTHING_PREPARED  # The last prepared request of those that are answered at once.
         self._by_api: dict[int, Prepared | None] = {}
         self._frame_bytes: dict[int, int] = {}  # Size of the request that was decoded last, by API.
 
     def match(
         self, api_key: int, data: bytes | bytearray, start: int, stop: int
     ) -> tuple[Run, tuple[int, ...]] | None:
-        """How to handle the frame `data[start:stop]`, and its numbers, if it need not be decoded."""
+        """Return the function that handles the frame `data[start:stop]`, and its field values; None: decode it."""
         prepared = self._by_api.get(api_key)
-        if prepared is None or (numbers := prepared.match(data, start, stop)) is None:
+        if prepared is None or (field_values := prepared.match(data, start, stop)) is None:
             return None
-        return (prepared.run, numbers) if prepared.is_current() else None
+        return (prepared.run, field_values) if prepared.is_current() else None
 
-    def learn(self, api_key: int, prepare: Prepare, request: Any, version: int, frame: bytes) -> None:
-        """Have `prepare` look at `request`, which came in `frame` and was decoded.
+    def maybe_prepare(self, api_key: int, prepare: Prepare, request: Any, version: int, frame: bytes) -> None:
+        """Prepare `request`, which came in `frame`, if the one before it of this API had the same size.
 
-        To prepare takes longer than to decode, so it begins with the second of a size: many clients commit once.
+        To prepare takes longer than to decode, and many clients commit only once.
         """
         is_second = len(frame) == self._frame_bytes.get(api_key)
         self._frame_bytes[api_key] = len(frame)
@@ -115,7 +115,10 @@ class PreparedRequests:
 
 
 def template_of_commit(request: OffsetCommitRequest, api_version: int, frame: bytes) -> Template | None:
-    """The template of what follows a commit's correlation id, offsets open; None if we encode it otherwise."""
+    """Return the template of a commit's bytes after the correlation id, with its offsets as the varying values.
+
+    None if the client encodes the request differently than this codec does.
+    """
     body = encode(request, api_version)
     if not frame.endswith(body):
         return None
@@ -140,7 +143,7 @@ def _never() -> bool:
     return False
 
 
-def _run_nothing(numbers: tuple[int, ...], pending: Pending) -> None:
+def _run_nothing(field_values: tuple[int, ...], pending: Pending) -> None:
     raise AssertionError("no request begins like this")
 
 

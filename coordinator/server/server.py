@@ -29,15 +29,15 @@ from coordinator.settings.model import Settings
 log = structlog.get_logger("muster.server")
 
 REFUSED_LOG_EVERY = 1000
-"""Of connections refused over the maximum, the first and then each one after so many more is logged."""
+"""Of the connections refused over the maximum, one in so many is logged, beginning with the first."""
 
 
 class BindError(Exception):
-    """A listener could not be opened; the text is one sentence for the person who started the daemon."""
+    """Raised when a listener cannot be opened; the text is one sentence for the person who started the daemon."""
 
 
 class Server:
-    """Accepts connections and keeps count of them.
+    """The daemon's listeners and connections, and the limits on these.
 
     `set_timer(self, connection, deadline_ms)` arms the runtime's keyed timer, which calls `timer_fired`.
     """
@@ -60,23 +60,25 @@ class Server:
         self.max_connections = settings.max_connections
         self.max_connections_per_ip = settings.max_connections_per_ip
         self.max_connections_of_ip: Mapping[str, int] = {}
-        """Maxima of single addresses, before that of all. All three may change while connections are open."""
+        """Maxima of single addresses, above `max_connections_per_ip`. All three may change at run time."""
         self._set_timer = set_timer
         self._acceptor = Acceptor(Descriptors.of_process())
         self.limit_creation_rate = self._acceptor.limit_rate
-        self.accept_at_ms = 0  # When waiting connections are due to be accepted, also during a long turn.
-        self._opening: set[asyncio.Task[None]] = set()  # A loop refers to its tasks weakly.
-        self._connections: dict[Connection, str] = {}  # With the peer's address.
+        self.accept_at_ms = (
+            0  # Monotonic time when waiting connections are to be accepted, also in a long turn.
+        )
+        self._opening: set[asyncio.Task[None]] = set()  # An event loop refers to its tasks only weakly.
+        self._connections: dict[Connection, str] = {}  # The peer's address by connection.
         self._per_ip: Counter[str] = Counter()
         self.last_connected_ms = clock.now_ms()
-        self._last_left = asyncio.Event()
+        self._all_disconnected = asyncio.Event()
         self._refused = 0
         self._endpoints: dict[str, tuple[str, int]] = {}
         self._bound: list[str] = []
         self.call_soon = asyncio.get_running_loop().call_soon
 
     async def listen(self, listeners: Iterable[ListenerConfig]) -> None:
-        """Open every listener. Raises BindError, with none left open, if one cannot be."""
+        """Open every listener. Raises BindError, with none left open, if one cannot be opened."""
         for listener in listeners:
             try:
                 await self._listen(listener)
@@ -114,7 +116,7 @@ class Server:
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     def accept(self, now_ms: int) -> None:
-        """Accept what waits, at `accept_at_ms`: clients may come faster than a turn of the loop ends."""
+        """Accept the waiting connections, also during a long turn; called when `accept_at_ms` has come."""
         self.accept_at_ms = now_ms + ACCEPT_EVERY_MS
         self._acceptor.accept()
 
@@ -128,7 +130,7 @@ class Server:
         opening.add_done_callback(self._opening.discard)
 
     async def _open(self, listener: ListenerConfig, accepted: socket.socket) -> None:
-        """Open all accepted connections before requests are handled: members that come together join together."""
+        """Open an accepted connection, and accept more before requests are handled: members may join at once."""
         self._maybe_accept(self.clock.now_ms())
         try:
             loop = asyncio.get_running_loop()
@@ -140,13 +142,13 @@ class Server:
             self._acceptor.on_connection_gone()
 
     def endpoint_for(self, listener_name: str) -> tuple[str, int]:
-        """The (host, port) that clients of this listener shall connect to."""
+        """Return the advertised (host, port) of the listener."""
         return self._endpoints[listener_name]
 
     def on_connected(self, connection: Connection, ip: str) -> None:
         """Count a new connection; one over a maximum is closed at once."""
         self._connections[connection] = ip
-        self._last_left.clear()
+        self._all_disconnected.clear()
         self._per_ip[ip] += 1
         over = len(self._connections) > self.max_connections
         if over or self._per_ip[ip] > self.max_connections_of_ip.get(ip, self.max_connections_per_ip):
@@ -175,19 +177,19 @@ class Server:
         self._acceptor.on_connection_gone()
         ip = self._connections.pop(connection, None)
         if ip is None:
-            return  # It was gone before it was counted.
+            return  # The connection was lost before it was counted.
         if not self._connections:
-            self._last_left.set()
+            self._all_disconnected.set()
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
         self._set_timer(self, connection, None)
 
     def timer_fired(self, connection: Connection) -> None:
-        """Close a connection that has been silent too long; requests only moved its deadline.
+        """Close a connection that was idle for too long; set the timer again if a request has moved its deadline.
 
-        Silence is the lack of *whole* requests, so a peer that drips bytes is silent too. One that does not
-        read its answers either would keep a closing connection open for ever.
+        A connection is idle while no *whole* request comes, so a peer that drips bytes does not keep it open. One
+        that is closing is aborted: a peer that does not read its answers would keep it open for ever.
         """
         if not connection.is_open:
             connection.abort()
@@ -201,25 +203,25 @@ class Server:
             connection.close_idle(self._settings.connections_max_idle_ms)
 
     async def stop_listening(self) -> None:
-        """Take no new connections; those that are open go on."""
+        """Accept no new connections; the open ones are still served."""
         self._acceptor.close()
 
     def stop_reading(self) -> None:
-        """Start no more requests."""
+        """Start no more requests on any connection."""
         for connection in self._connections:
             connection.stop_reading()
 
     async def close_connections(self, within_s: float) -> None:
-        """Close every connection once its answers are out, or after `within_s`."""
+        """Close every connection once its answers are sent; return when all are closed, or after `within_s`."""
         for connection in list(self._connections):
             connection.close()
         if self._connections:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._last_left.wait(), within_s)
+                await asyncio.wait_for(self._all_disconnected.wait(), within_s)
 
     @property
     def addresses(self) -> str:
-        """The bound addresses, for the ready line."""
+        """The bound addresses as text, for the line that reports the daemon ready."""
         return ", ".join(self._bound)
 
     @property

@@ -1,8 +1,7 @@
-"""A request that names several things is split over the shards that own them, and its answers put together.
+"""Splits a request for several groups or transactions over the shards that own them, and merges the answers.
 
-Where many are named, or there are many, they do not hold the loop until all are answered: a thousand are asked
-about in one turn, and the rest in the next ones, after whatever else has come; and a large answer is put together
-and encoded on a thread.
+A request for many does not block the loop until all are answered: a thousand are handled in one turn and the rest
+in later turns, between which other requests are served; and a large answer is merged and encoded on a thread.
 """
 
 from __future__ import annotations
@@ -22,29 +21,30 @@ MAX_PER_TURN: Final = 1_000
 """Groups or transactions handled in one turn: listing so many takes 2 ms, describing them 8."""
 
 MAX_ENCODED_ON_LOOP: Final = 5_000
-"""The most things in an answer that is encoded on the loop: that takes 7 ms."""
+"""The most groups or transactions in an answer that is encoded on the loop: that takes 7 ms."""
 
 Piece: TypeAlias = tuple[int, Callable[[], None]]
-"""How many things a piece of work is about, and the work."""
+"""A piece of work: how many groups or transactions it handles, and the function that does it."""
 
 _NOT_REPORTED: Final = frozenset({ErrorCode.NONE, ErrorCode.NOT_COORDINATOR})
 
 
 class Turns(Protocol):
-    """The event loop, as splitting uses it."""
+    """The parts of the event loop that splitting uses."""
 
     def soon(self, action: Callable[[], None]) -> object:
-        """Have `action` called in a later turn, when sockets have been looked at."""
+        """Call `action` in a later turn of the loop, after sockets were polled."""
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
-        """Do `work` on a thread, and call `done` with its future on the loop."""
+        """Do `work` on a thread, then call `done` on the loop with the finished future."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """How a request is split: the owner of what is named at a position, and a shard's request from positions.
+    """How a request is split by the positions of its groups or transactions.
 
-    `answers_of` finds the answers in a shard's response, and `merge` makes the whole response from all of them.
+    `owner_of` returns the shard runner for a position, `part` makes the request for a shard from its positions,
+    `answers_of` returns the answers in a shard's response, and `merge` makes the whole response from all answers.
     """
 
     owner_of: Callable[[int], ShardRunner[Any]]
@@ -54,17 +54,17 @@ class SplitPlan:
 
 
 def context_of(pending: Pending, reply_to: Any, new_uuid: str = "") -> RequestContext:
-    """The context of a request, as the core sees it; its answer goes to `reply_to`."""
+    """Return the context of a request for the core; the answer goes to `reply_to`."""
     return RequestContext(reply_to, pending.api_version, pending.client_id, pending.client_host, new_uuid)
 
 
 def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:
-    """Ask each shard for its share of the `count` things that are named."""
+    """Answer a request that names `count` groups or transactions: ask each shard for its share, and merge."""
     if not count:
         pending.reply(plan.merge([]))
         return
     firsts = range(0, count, MAX_PER_TURN)
-    # No functions with names: as C they would be cycles with what they close over, and that holds the connection.
+    # Lambdas: compiled named functions form cycles with their closures, which would keep the connection alive.
     gather = Gather(
         len(firsts),
         lambda pieces: reply(pending, count, lambda: plan.merge([*chain.from_iterable(pieces)]), turns),
@@ -80,7 +80,7 @@ def split(count: int, plan: SplitPlan, pending: Pending, turns: Turns) -> None:
 
 
 def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any, turns: Turns) -> None:
-    """Ask for what is named at `positions`; the answers go to `whole` in that order."""
+    """Ask the shards for the groups or transactions at `positions`; `whole` gets the answers in that order."""
     by_shard: dict[ShardRunner[Any], list[int]] = {}
     for position in positions:
         by_shard.setdefault(plan.owner_of(position), []).append(position)
@@ -94,7 +94,7 @@ def _ask_owners(positions: range, plan: SplitPlan, pending: Pending, whole: Any,
 
 
 def _in_order(shares: list[list[int]], answers: list[list[Any]]) -> list[Any]:
-    """The answers to all shares, in the order in which they were asked for."""
+    """Return the answers to all shares in the order of their positions in the request."""
     placed: dict[int, Any] = {}
     for positions, share in zip(shares, answers, strict=True):
         placed.update(zip(positions, share, strict=True))
@@ -108,7 +108,7 @@ def ask_all(
     merge: Callable[[list[Any]], None],
     turns: Turns,
 ) -> None:
-    """Ask every shard the same; `merge` gets all their responses, in the order of the shards."""
+    """Send every shard the same request; `merge` is called with all responses, in the order of the shards."""
     gather = Gather(len(runners), merge)
     in_turns(
         (
@@ -128,7 +128,7 @@ def _ask(runner: ShardRunner[Any], request: Any, pending: Pending, reply_to: Any
 
 
 def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:
-    """Do the pieces in order, in turns of the loop with up to MAX_PER_TURN things each, or one piece."""
+    """Do the pieces in order; once MAX_PER_TURN groups or transactions are handled, go on in a later turn."""
     count = 0
     for size, work in pieces:
         work()
@@ -139,7 +139,7 @@ def in_turns(pieces: Iterator[Piece], turns: Turns) -> None:
 
 
 def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -> None:
-    """Answer with the response that `make` makes, with `count` things in it; a large one on a thread."""
+    """Answer with the response that `make` returns; with many (`count`) items it is made on a thread."""
     if count <= MAX_ENCODED_ON_LOOP:
         pending.reply(make())
     else:
@@ -147,9 +147,9 @@ def reply(pending: Pending, count: int, make: Callable[[], Any], turns: Turns) -
 
 
 def first_error(responses: Sequence[Any]) -> ErrorCode:
-    """The first error of the shards is that of the whole answer, as where one is loading (docs/kafka.md 2.3).
+    """Return the first error in the shards' responses, or NONE: it is the whole answer's (docs/kafka.md 2.3).
 
-    A shard whose log cannot be read (NOT_COORDINATOR) has nothing to report, and leaves the others theirs.
+    NOT_COORDINATOR does not count: a shard whose log cannot be read does not keep the others from answering.
     """
     errors = (ErrorCode(response.error_code) for response in responses)
     return next((error for error in errors if error not in _NOT_REPORTED), ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""The APIs of the data plane, by key: what the server puts into its table."""
+"""The handlers of the data plane's APIs by key, for the server's API table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TopicHandler = Callable[[Any, ClientRequest], None]
 
 
 def topic_handlers(broker: Broker) -> dict[int, TopicHandler]:
-    """The handlers by API key, each bound to `broker`."""
+    """Return the handlers by API key, each bound to `broker`."""
     handlers: dict[int, Callable[[Broker, Any, ClientRequest], None]] = {
         0: produce.handle,
         1: fetch.handle,

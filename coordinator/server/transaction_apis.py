@@ -23,7 +23,10 @@ from protocol.messages.list_transactions import ListTransactionsRequest, ListTra
 
 
 class TransactionApis:
-    """Handlers for the API table; `without_transactions` answers InitProducerId for all other producers."""
+    """The handlers of the transaction APIs, for the API table.
+
+    `without_transactions` is the handler of InitProducerId for producers without a transactional id.
+    """
 
     def __init__(self, runtime: Runtime, producer_ids: ProducerIds, without_transactions: Handler) -> None:
         self._runtime = runtime
@@ -55,7 +58,7 @@ class TransactionApis:
             self._producer_ids.when_ready(lambda: self.route(request, pending))
 
     def add_partitions(self, request: AddPartitionsToTxnRequest, pending: Pending) -> None:
-        """One transaction until v3, several from v4 (KIP-890); one that is named twice counts once."""
+        """AddPartitionsToTxn (key 24): one transaction up to v3, several from v4 (KIP-890), each answered once."""
         if pending.api_version < BATCHED_SINCE:
             self._route(request.v3_and_below_transactional_id, request, pending)
             return
@@ -94,7 +97,7 @@ class TransactionApis:
         split(len(transactional_ids), plan, pending, runtime)
 
     def list_transactions(self, request: ListTransactionsRequest, pending: Pending) -> None:
-        """ListTransactions (key 66): the transactions of all shards, or an error and none."""
+        """ListTransactions (key 66): the transactions of all shards, or an error without transactions."""
 
         def merge(responses: list[ListTransactionsResponse]) -> None:
             if error := first_error(responses):

@@ -1,4 +1,4 @@
-"""The names of a Kafka broker's options that mean nothing to Muster.
+"""The names of a Kafka broker's options that have no effect in Muster.
 
 A stock broker's file must work: these names are accepted, ignored, and listed in one line of the log.
 `IGNORED` holds what a broker of 4.3.1 knows beside the settings that `coordinator.settings.model` honours (a
@@ -156,5 +156,5 @@ PREFIXES: Final = (
 
 
 def is_ignored(name: str) -> bool:
-    """Whether `name` is Kafka's and means nothing here."""
+    """Whether `name` is an option of Kafka's that has no effect in Muster."""
     return name in IGNORED or name in RETIRED or name.startswith(PREFIXES)

@@ -21,11 +21,11 @@ _ENDPOINT: Final = re.compile(
 _EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})
 _NOT_ROUTABLE: Final = frozenset({"0.0.0.0", "::"})
 _MAX_PORT: Final = 65535
-_SPOKEN: Final = "PLAINTEXT"
+_SUPPORTED_PROTOCOL: Final = "PLAINTEXT"
 
 
 class ListenersError(ValueError):
-    """The listener settings do not fit together; `problems` holds one sentence each."""
+    """Raised if the listener settings do not fit together; `problems` holds a sentence for each reason."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -43,7 +43,7 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """One address to bind, with the address that its clients shall connect to.
+    """One address to bind, with the address that is advertised to its clients.
 
     `host` is blank for every interface. An `advertised_port` of 0 stands for the port that gets bound.
     """
@@ -109,16 +109,16 @@ def _bound_problems(bound: list[ListenerAddress], protocols: dict[str, str]) -> 
         protocol = protocols.get(endpoint.name)
         if protocol is None:
             problems.append(f"listener.security.protocol.map: has no entry for the listener {endpoint.name}")
-        elif protocol != _SPOKEN:
+        elif protocol != _SUPPORTED_PROTOCOL:
             problems.append(
                 f"listener.security.protocol.map: the listener {endpoint.name} asks for {protocol}, "
-                f"and only {_SPOKEN} is supported so far"
+                f"and only {_SUPPORTED_PROTOCOL} is supported so far"
             )
     return problems + _port_problems(bound)
 
 
 def _port_problems(bound: list[ListenerAddress]) -> list[str]:
-    """Kafka wants a port of its own for each listener, except one IPv4 and one IPv6 address side by side."""
+    """Return a sentence for each port that two listeners share; one IPv4 and one IPv6 address may, as in Kafka."""
     problems = []
     for position, endpoint in enumerate(bound):
         for other in bound[:position]:

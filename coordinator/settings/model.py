@@ -44,7 +44,7 @@ MS_PER_HOUR: Final = 3_600_000
 
 
 class Settings(BaseModel):
-    """Every setting, checked; it cannot be changed. Built directly, it reads no file and no environment.
+    """All settings, checked and immutable. The constructor reads no file and no environment.
 
     Raises pydantic's ValidationError, whose messages say what is allowed; `settings_sources.load` turns
     them into sentences.
@@ -335,10 +335,10 @@ class Settings(BaseModel):
         try:
             return {**given, "node_id": Whole(0).parse(given.get("broker_id"))}
         except ValueError:
-            return given  # Not given, -1, or wrong: then the problem is reported for broker.id itself.
+            return given  # Not given, -1, or wrong, which is reported as a problem of broker.id itself.
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_related_settings(self) -> Self:
         if found := tuple(conflicts(self)):
             raise ConflictsError(found)
         return self
@@ -355,12 +355,12 @@ class Settings(BaseModel):
 
     @property
     def data_directory(self) -> Path:
-        """The directory of the log: log.dirs, else log.dir."""
+        """The directory of the logs: log.dirs if it is given, otherwise log.dir."""
         return Path(self.log_dirs[0] if self.log_dirs else self.log_dir)
 
     @property
     def retention_ms(self) -> int:
-        """How long topics keep records, from the finest unit that was given; -1 for ever."""
+        """How long topics keep records, from the option with the finest unit that was given; -1: for ever."""
         if self.log_retention_ms is not None:
             return self.log_retention_ms
         if self.log_retention_minutes is not None:
@@ -369,18 +369,18 @@ class Settings(BaseModel):
 
     @property
     def flush_interval_ms(self) -> int:
-        """How long a topic's log goes without a sync, where that is looked at."""
+        """The longest time between syncs of a topic's log; the scheduler's interval if none is given."""
         given = self.log_flush_interval_ms
         return self.log_flush_scheduler_interval_ms if given is None else given
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is closed, from the finest unit that was given."""
+        """The age at which a segment is closed, from the option with the finest unit that was given."""
         return self.log_roll_hours * MS_PER_HOUR if self.log_roll_ms is None else self.log_roll_ms
 
     @property
     def roll_jitter_ms(self) -> int:
-        """The most by which a segment is closed earlier, from the finest unit that was given."""
+        """The most by which a segment is closed before that age, from the option with the finest unit given."""
         given = self.log_roll_jitter_ms
         return self.log_roll_jitter_hours * MS_PER_HOUR if given is None else given
 
@@ -390,14 +390,14 @@ def _scaled(amount: int, unit_ms: int) -> int:
 
 
 def option_name(attribute: str) -> str:
-    """The option's name, from the name of its attribute."""
+    """Return the name of the option that the attribute `attribute` of Settings holds."""
     return attribute.replace("_", ".")
 
 
 def attribute_name(option: str) -> str:
-    """The attribute's name, from the name of its option."""
+    """Return the name of the attribute of Settings that holds the option `option`."""
     return option.replace(".", "_")
 
 
 OPTIONS: Final = frozenset(option_name(attribute) for attribute in Settings.model_fields)
-"""The names of all settings."""
+"""The option names of all settings."""

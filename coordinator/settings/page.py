@@ -2,7 +2,7 @@
 
     python -m coordinator.settings.page > docs/settings.md
 
-`make docs` does it, and a test holds the page fresh. Where a default is not Kafka's, the reason stands here.
+`make docs` runs it, and a test checks that the page is up to date. It has the reasons for defaults unlike Kafka's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIFFERENT_DEFAULTS: Final = {
     "queue full come again after a second, then after two more. The system cuts it to its own limit, on Linux "
     "net.core.somaxconn, which is 4096 by default",
 }
-"""Options whose default is not Kafka's, and why."""
+"""Why the default is not Kafka's, by option."""
 
 SEGMENTS_OF_TOPICS: Final = (
     "Kafka takes less as well; segments of a topic have 1 MiB at least, there and here"
@@ -40,7 +40,7 @@ NARROWER_RANGES: Final = {
     "offsets.topic.segment.bytes": SEGMENTS_OF_TOPICS,
     "transaction.state.log.segment.bytes": SEGMENTS_OF_TOPICS,
 }
-"""Options whose range leaves out what Kafka's has, and why."""
+"""Why the range is narrower than Kafka's, by option."""
 
 _HEAD: Final = """\
 # Settings
@@ -62,12 +62,12 @@ close to a known one is refused, since platforms set variables of their own.
 
 
 def settings_page() -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     return _HEAD + "".join(map(_row, Settings.model_fields))
 
 
 def kind_of(attribute: str) -> Kind:
-    """The kind of value that an attribute of Settings holds."""
+    """Return the kind of value that the attribute `attribute` of Settings holds."""
     (kind,) = Settings.model_fields[attribute].metadata
     found: Kind = kind
     return found

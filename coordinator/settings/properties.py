@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-MAX_FILE_BYTES: Final = 1 << 20  # A megabyte of settings is a file named by mistake, such as a log.
+MAX_FILE_BYTES: Final = 1 << 20  # A larger file was named by mistake, such as a log.
 _BLANKS: Final = " \t\f"
 _LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")  # Not splitlines(): that also splits at form feeds.
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -23,7 +23,7 @@ _HEX_DIGITS: Final = re.compile(r"[0-9a-fA-F]{4}")
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One entry: `line` is where it begins, counted from 1."""
+    """One entry of a properties file; `line` is the number of its first line, counted from 1."""
 
     name: str
     value: str
@@ -31,9 +31,9 @@ class Property:
 
 
 class PropertiesError(ValueError):
-    """The file cannot be read, or escapes in it are malformed: a sentence for each of the `problems`.
+    """Raised if the file cannot be read or has malformed escapes; `problems` holds a sentence for each reason.
 
-    `entries` could be read, and those of the names `unread` could not; None stands for all names.
+    `entries` are those that could be read; `unread` are the names of those that could not, None for all names.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class PropertiesError(ValueError):
 
 
 class _Malformed(ValueError):
-    """An escape that is none, of the value of `name` unless that is None."""
+    """Raised for a malformed escape, in the value of `name`, or in the name itself if `name` is None."""
 
     name: str | None = None
 
 
 def read_properties_file(path: Path) -> list[Property]:
-    """The entries of the file at `path`, in its order. Raises PropertiesError."""
+    """Return the entries of the file at `path`, in order. Raises PropertiesError."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -71,7 +71,7 @@ def read_properties_file(path: Path) -> list[Property]:
 
 
 def parse_properties(text: str) -> list[Property]:
-    """The entries of `text`, in order; of a name given twice both come out. Raises PropertiesError."""
+    """Return the entries of `text`, in order; a name that occurs twice has two entries. Raises PropertiesError."""
     entries: list[Property] = []
     problems: list[str] = []
     unread: list[str] = []
@@ -141,13 +141,13 @@ def _unescaped(text: str) -> str:
         if character == "\\" and position < len(text):
             character, position = _escape(text, position)
         elif character == "\\":
-            break  # A lone backslash at the very end says nothing.
+            break  # A lone backslash at the very end is ignored.
         out.append(character)
     return "".join(out)
 
 
 def _escape(text: str, position: int) -> tuple[str, int]:
-    """The character that the escape at `position` (behind its backslash) stands for, and where it ends."""
+    """Return the character for the escape whose backslash is before `position`, and where the escape ends."""
     letter = text[position]
     if letter != "u":
         return _ESCAPES.get(letter, letter), position + 1

@@ -1,7 +1,7 @@
-"""What several settings together have to satisfy, beside the range of each.
+"""Rules that settings have to satisfy together, beside the range of each.
 
-A rule names the options that it reads: where one of them is wrong by itself, or could not be read, nothing can be
-said of how it fits the others.
+A conflict names the options that its rule reads: if one of them is wrong by itself, or could not be read, the rule
+cannot be judged, and its conflict is not reported.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LISTENERS: Final = frozenset(
 
 
 class RelatedSettings(Protocol):
-    """The settings that the rules read, of `model.Settings`, which applies them when it is made."""
+    """The attributes of `model.Settings` that the rules read; its constructor applies the rules."""
 
     @property
     def model_fields_set(self) -> Set[str]:
-        """The settings that were given."""
+        """The names of the settings that were given, as opposed to defaults."""
 
     @property
     def broker_id(self) -> int: ...
@@ -54,14 +54,14 @@ class RelatedSettings(Protocol):
 
 
 class OptionConflict(NamedTuple):
-    """Options that do not fit together, and the sentence that says so."""
+    """Options that do not fit together, and a sentence that says why."""
 
     options: frozenset[str]
     sentence: str
 
 
 class ConflictsError(ValueError):
-    """Settings that do not fit together."""
+    """Raised for settings that do not fit together."""
 
     def __init__(self, conflicts: Sequence[OptionConflict]) -> None:
         self.conflicts = tuple(conflicts)
@@ -69,7 +69,7 @@ class ConflictsError(ValueError):
 
 
 def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
-    """The conflicts in `settings`."""
+    """Yield the conflicts in `settings`."""
     if settings.broker_id not in (-1, settings.node_id):
         sentence = f"broker.id={settings.broker_id} and node.id={settings.node_id} must be the same"
         yield OptionConflict(frozenset({"broker.id", "node.id"}), sentence)
@@ -93,7 +93,7 @@ def conflicts(settings: RelatedSettings) -> Iterator[OptionConflict]:
             frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides"}), NO_CONNECTIONS
         )
     try:
-        settings.endpoints  # noqa: B018 - read for its checks
+        settings.endpoints  # noqa: B018 - the property raises ValueError
     except ValueError as error:
         for sentence in str(error).splitlines():
             yield OptionConflict(_LISTENERS, sentence)

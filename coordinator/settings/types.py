@@ -2,8 +2,8 @@
 
 Each kind is an annotation for a pydantic field. It reads text the way Kafka's own configuration does
 (`true` and `false` are the only booleans, a whole number is digits with a sign) and says in words what
-is allowed: the same words are used when a value is refused and in the table of settings. It knows no
-names of settings and where no value came from.
+is allowed: the same words are used when a value is refused and in the table of settings. It knows neither the
+names of settings nor where values come from.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")  # 20 digits hold every 6
 
 
 class Kind(Protocol):
-    """A kind of value: how it is read, and which values are allowed."""
+    """A kind of value: how its text is parsed, and which values are allowed."""
 
     @property
     def allowed(self) -> str:
         """The allowed values in words, to follow "must be"."""
 
     def parse(self, value: object) -> Any:
-        """The value read from text, or checked if it is no text. Raises ValueError with `allowed`."""
+        """Return the value parsed from a text, or `value` itself, checked, if not a text. Raises ValueError."""
 
 
 class _Parsed:
-    """Makes a kind usable as a pydantic annotation: `parse` does the whole check."""
+    """Base class that makes a kind usable as a pydantic annotation; `parse` does the whole check."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class Whole(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Real(_Parsed):
-    """A number from `low` to `high`, either of which may be None: without a limit."""
+    """A number from `low` to `high`; None for either: no limit."""
 
     low: float | None = None
     high: float | None = None
@@ -144,7 +144,7 @@ class Choice(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Words(_Parsed):
-    """A list separated by commas, of `known` words if any are given, each at most once.
+    """A list separated by commas, of the `known` words only, if any are given; no word may occur twice.
 
     Kafka refuses blanks between commas, and so do we.
     """
@@ -185,7 +185,7 @@ class FreeText(_Parsed):
 
 @dataclass(frozen=True, slots=True)
 class AddressCounts(_Parsed):
-    """A list of addresses, each with a number, kept as the text that was given."""
+    """A list of addresses, each with a number of connections; the value is the checked text itself."""
 
     @property
     def allowed(self) -> str:
@@ -203,7 +203,7 @@ class AddressCounts(_Parsed):
 
 Count: TypeAlias = Annotated[int, Whole(1)]
 CountOrZero: TypeAlias = Annotated[int, Whole(0)]
-CountOrNone: TypeAlias = Annotated[int, Whole(-1)]  # -1: without a limit, or as the system has it.
+CountOrNone: TypeAlias = Annotated[int, Whole(-1)]  # -1: no limit, or the system's default.
 LongCount: TypeAlias = Annotated[int, Whole(1, INT64_MAX)]
 LongCountOrZero: TypeAlias = Annotated[int, Whole(0, INT64_MAX)]
 LongCountOrNone: TypeAlias = Annotated[int, Whole(-1, INT64_MAX)]

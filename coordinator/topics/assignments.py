@@ -1,4 +1,4 @@
-"""Checking where a client wants replicas to be: on the one node there is."""
+"""Checks where a client wants replicas placed: only this node can have them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ CORDONED: Final = "All brokers are currently fenced, or have all their log direc
 
 
 def placement_problem(settings: TopicSettings) -> str | None:
-    """Why the daemon cannot place a replica (INVALID_REPLICATION_FACTOR); None if it can.
+    """Return why the daemon cannot place a replica (INVALID_REPLICATION_FACTOR); None if it can.
 
-    The one directory may be cordoned (`cordoned.log.dirs`): it takes only what a client assigns to this node.
+    A cordoned log directory (`cordoned.log.dirs`) takes only replicas that a client assigns to this node.
     """
     return CORDONED if settings.cordoned_log_dirs else None
 
 
 def assignment_problem(broker_ids: Sequence[int], node_id: int) -> str | None:
-    """Why replicas cannot be on `broker_ids` (INVALID_REPLICA_ASSIGNMENT); None if they can."""
+    """Return why replicas cannot be on `broker_ids` (INVALID_REPLICA_ASSIGNMENT); None if they can."""
     if not broker_ids:
         return "The manual partition assignment includes an empty replica list."
     for broker_id in broker_ids:

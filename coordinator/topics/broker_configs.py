@@ -26,7 +26,7 @@ NODE_ID_DEFAULTS: Final = {"broker.id": -1, "node.id": None}
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One setting: the value in force and the one without any settings file; None for none."""
+    """One setting of the broker: its current value and its default, as text; None where there is no value."""
 
     name: str
     value: str | None
@@ -39,7 +39,7 @@ class BrokerConfig:
 
 
 def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
-    """The data plane's settings, and the two names under which Kafka knows its node."""
+    """Return the data plane's settings and Kafka's other options; the node id stands under two names."""
     configs = [
         broker_config(field.name.replace("_", "."), getattr(settings, field.name), field.default)
         for field in fields(TopicSettings)
@@ -49,7 +49,7 @@ def broker_configs(settings: TopicSettings) -> tuple[BrokerConfig, ...]:
 
 
 def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[BrokerConfig, ...]:
-    """`configs`, and whatever else Kafka shows; the node has one id under two names."""
+    """Return `configs` and all other options that Kafka shows, by name; the node id stands under two names."""
     shown = {
         name: BrokerConfig(name, option.default, option.default, option.type)
         for name, option in BROKER_OPTIONS.items()
@@ -60,7 +60,7 @@ def with_kafka_options(configs: Iterable[BrokerConfig], node_id: int) -> tuple[B
 
 
 def broker_config(name: str, value: object, default: object) -> BrokerConfig:
-    """One setting, its type read off its values."""
+    """Return the BrokerConfig of one setting; its type follows from its values."""
     return BrokerConfig(
         name, _text(name, value), _text(name, default), _type(name, default if value is None else value)
     )
@@ -75,7 +75,7 @@ def _text(name: str, value: object) -> str | None:
 
 
 def _type(name: str, value: object) -> ConfigType:
-    """Kafka's type of the setting; of ours the one that fits the value."""
+    """Return Kafka's type of the setting; for a setting of Muster's own, the type that fits the value."""
     if name in BROKER_OPTIONS:
         return BROKER_OPTIONS[name].type
     return ConfigType.LONG if isinstance(value, int) else ConfigType.STRING

@@ -1,7 +1,7 @@
 """What a broker of Kafka 4.3.1 shows of its own settings: names, types, defaults, and which can be changed.
 
-As a running one described itself; a conformance scenario holds the table against the broker. Whether Muster does
-anything with a setting is not said here.
+The table is what a running broker described; a conformance scenario compares it with the broker. It does not
+say whether a setting has an effect in Muster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.messages.describe_configs import ConfigType
 
 @dataclass(frozen=True, slots=True)
 class BrokerOption:
-    """One setting. `default` is None where there is none; `is_dynamic`: Kafka lets it change at run time."""
+    """One option of Kafka's broker. `default` None: no default; `is_dynamic`: Kafka lets it change at run time."""
 
     type: ConfigType
     default: str | None
@@ -364,7 +364,7 @@ transaction.two.phase.commit.enable boolean - = false
 transactional.id.expiration.ms int - = 604800000
 unclean.leader.election.enable boolean dynamic = false
 """  # noqa: E501 - class names are as long as they are.
-"""Name, type, `dynamic` or `-`, and behind an equals sign the default."""
+"""Each line: name, type, `dynamic` or `-`, and after an equals sign the default."""
 
 
 def _option(line: str) -> tuple[str, BrokerOption]:

@@ -1,9 +1,9 @@
-"""The catalogue: which topics there are, in one small file that is replaced whole.
+"""The catalogue: the list of all topics, in one small file that is replaced as a whole.
 
-`topics.json` in the log directory is written aside, synced and renamed over the old one, so a crash leaves
-either; it has a checksum, for a wrong bit in a name or an id would be another topic. It is the truth about
-topics: a partition directory of a topic that is not in it belongs to one that was being made or deleted when the
-daemon died. Knows nothing of logs.
+`topics.json` in the log directory is written under another name, synced and renamed over the old file, so a crash
+leaves one of the two; it has a checksum, since a wrong bit in a name or an id would make another topic of it. A
+topic exists if it is in the catalogue: other partition directories belong to topics that were being made or
+deleted when the daemon died. Knows nothing of logs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One topic as the file has it. `overrides` are the settings it was given, as text."""
+    """One topic in the catalogue. `overrides` are the settings that the topic was given, as text."""
 
     name: str
     topic_id: bytes
@@ -32,28 +32,31 @@ class CatalogueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The contents of the file: the topics, and the ids of those deleted last, the oldest first."""
+    """The contents of the catalogue: the topics, and the ids of those deleted last, the oldest first."""
 
     entries: tuple[CatalogueEntry, ...] = ()
     deleted_ids: tuple[bytes, ...] = ()
 
 
 def read_catalogue(files: Files, directory: Path) -> Catalogue:
-    """The topics in `directory`; none where there is no catalogue yet.
+    """Read the catalogue in `directory`; an empty one is returned where there is no file yet.
 
-    Raises StorageError if the file cannot be read or is none of ours: it must not be taken for empty.
+    Raises StorageError if the file cannot be read or is not a catalogue: it must not be taken for an empty one.
     """
-    return read_sealed(files, directory / FILE_NAME, "catalogue of topics", _catalogue, FORMAT) or Catalogue()
+    return (
+        read_sealed(files, directory / FILE_NAME, "catalogue of topics", _parse_catalogue, FORMAT)
+        or Catalogue()
+    )
 
 
-def _catalogue(document: dict[str, Any]) -> Catalogue:
+def _parse_catalogue(document: dict[str, Any]) -> Catalogue:
     return Catalogue(
-        entries=tuple(_entry(topic) for topic in document["topics"]),
+        entries=tuple(_parse_entry(topic) for topic in document["topics"]),
         deleted_ids=tuple(bytes.fromhex(topic_id) for topic_id in document.get("deleted", ())),
     )
 
 
-def _entry(topic: dict[str, Any]) -> CatalogueEntry:
+def _parse_entry(topic: dict[str, Any]) -> CatalogueEntry:
     entry = CatalogueEntry(
         name=str(topic["name"]),
         topic_id=bytes.fromhex(topic["id"]),
@@ -70,7 +73,7 @@ def _entry(topic: dict[str, Any]) -> CatalogueEntry:
 def write_catalogue(
     files: Files, directory: Path, entries: Iterable[CatalogueEntry], deleted_ids: Iterable[bytes] = ()
 ) -> None:
-    """Put these in place of what was there; on the disk when this returns. Raises StorageError."""
+    """Replace the catalogue by these entries; durable when this returns. Raises StorageError."""
     topics = [
         {
             "name": entry.name,

@@ -1,6 +1,6 @@
 """The kinds of value a topic setting may have, and how a value is refused: in Kafka's words.
 
-The same words tools print for a real broker, so that scripts which look for them keep working.
+The texts are those that tools print for a Kafka broker, so that scripts which look for them keep working.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _REPLICA_LIST: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
 class InvalidConfig(ValueError):
-    """A setting that is refused (INVALID_CONFIG); the text is for the client."""
+    """Raised for a setting that is refused (INVALID_CONFIG); the text is for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """How one setting's text is read: `parse` takes name and text, and raises InvalidConfig."""
+    """How a setting's text is read: `parse` takes name and text, returns the value or raises InvalidConfig."""
 
     type: ConfigType
     parse: Callable[[str, str], Any]
@@ -48,7 +48,7 @@ def _whole_number(type_: ConfigType, name: str, text: str) -> int:
 def whole(
     type_: ConfigType, low: int | None = None, high: int | None = None, also: int | None = None
 ) -> ValueKind:
-    """A whole number of `type_` from `low` to `high`, or exactly `also`."""
+    """Return the kind of whole numbers of `type_` from `low` to `high`, or exactly `also`."""
 
     def parse(name: str, text: str) -> int:
         value = _whole_number(type_, name, text)
@@ -66,8 +66,8 @@ def whole(
     return ValueKind(type_, parse)
 
 
-def required(type_: ConfigType, holds: Callable[[int], bool], words: str) -> ValueKind:
-    """A whole number for which something `holds`, else refused in `words` with the setting's name in them."""
+def whole_number_where(type_: ConfigType, holds: Callable[[int], bool], words: str) -> ValueKind:
+    """Return the kind of whole numbers for which `holds` is true; a refusal has `words` and the setting's name."""
 
     def parse(name: str, text: str) -> int:
         value = _whole_number(type_, name, text)
@@ -79,7 +79,7 @@ def required(type_: ConfigType, holds: Callable[[int], bool], words: str) -> Val
 
 
 def real() -> ValueKind:
-    """Any number."""
+    """Return the kind of all numbers."""
 
     def parse(name: str, text: str) -> float:
         try:
@@ -91,7 +91,7 @@ def real() -> ValueKind:
 
 
 def any_text(type_: ConfigType) -> ValueKind:
-    """Any text."""
+    """Return the kind of all texts, shown as of `type_`."""
     return ValueKind(type_, lambda _name, text: text.strip())
 
 
@@ -115,7 +115,7 @@ def _parse_flag(name: str, text: str) -> bool:
 
 
 def one_of(*words: str) -> ValueKind:
-    """Exactly one of `words`."""
+    """Return the kind of texts that are exactly one of `words`."""
 
     def parse(name: str, text: str) -> str:
         word = text.strip()
@@ -127,7 +127,7 @@ def one_of(*words: str) -> ValueKind:
 
 
 def some_of(*words: str) -> ValueKind:
-    """A comma-separated list of `words`, which may be empty."""
+    """Return the kind of comma-separated lists of `words`, which may be empty."""
 
     def parse(name: str, text: str) -> frozenset[str]:
         chosen = [word.strip() for word in text.split(",") if word.strip()]

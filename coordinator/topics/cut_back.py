@@ -1,7 +1,8 @@
-"""The owner of the log of a topic's partition: after a failure the log is cut back on a thread, and serves on.
+"""Owner of the log of a topic's partition: after a failure it cuts the log back and takes appends again.
 
-What producers sent counted what is cut off, so it is forgotten, and read again when next asked for. Where the log
-cannot be cut back, or could not be opened at all, that is tried again, unless it is damaged.
+The log is cut back on a thread. The producers' state included the batches that are cut off, so it is dropped, and
+read from the log again when it is needed.
+A log that cannot be cut back, or could not be opened at all, is tried again, unless it is damaged.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ log = structlog.get_logger("muster.topics")
 
 
 class CutBack:
-    """A `LogOwner`; every method runs on the event-loop thread."""
+    """The `LogOwner` of one partition's log; every method runs on the event-loop thread."""
 
-    __slots__ = ("_durable_log", "_index", "_on_serving", "_topic", "_workers")
+    __slots__ = ("_durable_log", "_index", "_on_appends_resumed", "_topic", "_workers")
 
     def __init__(
         self,
@@ -31,22 +32,22 @@ class CutBack:
         index: int,
         durable_log: DurableLog,
         workers: Workers,
-        on_serving: Callable[[], None],
+        on_appends_resumed: Callable[[], None],
     ) -> None:
-        """`on_serving` is called when appends are taken again; the log's end may have gone back before."""
+        """`on_appends_resumed` is called when the log, cut back after a failure, takes appends again."""
         self._topic = topic
         self._index = index
         self._durable_log = durable_log
         self._workers = workers
-        self._on_serving = on_serving
+        self._on_appends_resumed = on_appends_resumed
         durable_log.claim(self)
 
     def begin(self) -> None:
-        """Take appends, unless the log could not be opened."""
+        """Let the log take appends, unless it could not be opened."""
         self._report(self._durable_log.log.failure)
 
     def stage(self) -> None:
-        """Nothing is gathered for a partition: every append is staged at once."""
+        """Do nothing: a topic's partition stages every append at once, and has none gathered."""
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
         if self._durable_log.is_closed:
@@ -57,13 +58,13 @@ class CutBack:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def recover(self, answer: ErrorCode) -> None:
-        """Cut the log back on a thread, or open it."""
+        """Cut the log back to its durable end, or open it, on a thread."""
         epoch = self._durable_log.epoch
         self._workers.submit(self._durable_log.log.fail_back, lambda cut: self._on_cut_back(epoch, cut))
 
     def _on_cut_back(self, epoch: int, cut: Future[None]) -> None:
         if epoch != self._durable_log.epoch:
-            return  # Its topic was to be deleted meanwhile.
+            return  # The deletion of the topic has begun meanwhile.
         try:
             cut.result()
         except StorageError as error:
@@ -74,11 +75,11 @@ class CutBack:
             self.on_resumed()
 
     def _report(self, error: StorageError | None) -> None:
-        """What opening or cutting back came to; damage does not heal, and is left to an operator."""
+        """Report how opening or cutting back ended: `error`, or None; damage is left to an operator."""
         self._durable_log.recovered(error)
         if error is not None and not error.is_no_room:
             log.error("partition stays offline", topic=self._topic, partition=self._index, error=str(error))
 
     def on_resumed(self) -> None:
         log.info("partition serves again", topic=self._topic, partition=self._index)
-        self._on_serving()
+        self._on_appends_resumed()

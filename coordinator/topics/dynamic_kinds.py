@@ -1,7 +1,7 @@
 """Settings of the daemon that may be changed while it runs (KIP-226), with the values that each may have.
 
-They are those that a broker of Kafka 4.3.1 lets change, but for its listeners and what goes with encryption
-(`is_refused`). Not all of them do something here: docs/apis.md says which. Ranges and refusals are Kafka's.
+They are the ones that a broker of Kafka 4.3.1 lets change, except listeners and encryption (`is_refused`). Not all
+of them have an effect here: docs/apis.md says which. Ranges and refusals are Kafka's.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from coordinator.topics.config_values import (
     ValueKind,
     any_text,
     real,
-    required,
     whole,
+    whole_number_where,
 )
 from coordinator.topics.topic_config import TOPIC_KEYS
 from protocol.messages.describe_configs import ConfigType
@@ -31,17 +31,17 @@ THREAD_COUNTS: Final = frozenset(
         *("remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size"),
     }
 )
-"""Kafka changes them by no more than half or double at a time."""
+"""Numbers of threads, which Kafka lets at most halve or double in one change."""
 
 THROTTLES: Final = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Set by kafka-reassign-partitions, and shown only where they are set."""
+"""Replication throttles: kafka-reassign-partitions sets them, and they are shown only where they are set."""
 
 MAX_CLEANER_THREADS: Final = 64
-"""A bound of ours: each is a thread of the process, and may be doubled again and again."""
+"""Most cleaner threads, a bound of Muster's own: their number may be doubled again and again."""
 
 INTERVALS: Final = (
     "group.consumer.assignment.interval.ms",
@@ -58,12 +58,12 @@ _OTHER_LISTENERS: Final = frozenset({"listeners", "advertised.listeners", "liste
 
 
 def is_refused(name: str) -> bool:
-    """Whether Kafka lets it change and Muster does not: where it listens, and keys and certificates."""
+    """Whether Kafka lets the setting change and Muster does not: listeners, keys and certificates."""
     return name in _OTHER_LISTENERS or name.startswith("ssl.")
 
 
-def _overrides(name: str, text: str) -> Mapping[str, int]:
-    """`address:count,...`, as in `max.connections.per.ip.overrides`."""
+def _parse_address_counts(name: str, text: str) -> Mapping[str, int]:
+    """Return the counts by address from `address:count,...`, as in `max.connections.per.ip.overrides`."""
     counts: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         address, colon, count = entry.rpartition(":")
@@ -78,7 +78,7 @@ def _overrides(name: str, text: str) -> Mapping[str, int]:
     return counts
 
 
-def _reporters(name: str, text: str) -> str:
+def _parse_reporters(name: str, text: str) -> str:
     known = ("", BROKER_OPTIONS[name].default)
     if text.strip() not in known:
         raise InvalidConfig(
@@ -89,7 +89,7 @@ def _reporters(name: str, text: str) -> str:
     return text.strip()
 
 
-def _principal_builder(name: str, text: str) -> str:
+def _parse_principal_builder(name: str, text: str) -> str:
     if text.strip() != BROKER_OPTIONS[name].default:
         raise InvalidConfig(
             f"Invalid value {text} for configuration {name}: Class {text} could not be found."
@@ -97,12 +97,12 @@ def _principal_builder(name: str, text: str) -> str:
     return text.strip()
 
 
-def _of_topics() -> dict[str, ValueKind]:
-    """The defaults of topics, under the broker's names; a topic's own have the same ranges, as a rule."""
+def _topic_kinds() -> dict[str, ValueKind]:
+    """Return the kinds of topic defaults, under the broker's names; topic settings mostly have the same ranges."""
     return {key.broker_name: key.kind for key in TOPIC_KEYS.values() if key.broker_name is not None}
 
 
-def _of_sasl() -> dict[str, ValueKind]:
+def _sasl_kinds() -> dict[str, ValueKind]:
     kinds = {SHORT: whole(SHORT), LONG: whole(LONG), ConfigType.DOUBLE: real()}
     return {
         name: kinds.get(option.type) or any_text(option.type)
@@ -112,8 +112,8 @@ def _of_sasl() -> dict[str, ValueKind]:
 
 
 CHANGEABLE: Final[Mapping[str, ValueKind]] = {
-    **_of_topics(),
-    **_of_sasl(),
+    **_topic_kinds(),
+    **_sasl_kinds(),
     **dict.fromkeys(THREAD_COUNTS, whole(INT, 1)),
     **dict.fromkeys(THROTTLES, whole(LONG, 0)),
     **dict.fromkeys(INTERVALS, whole(INT, 0)),
@@ -128,17 +128,21 @@ CHANGEABLE: Final[Mapping[str, ValueKind]] = {
     "log.cleaner.io.max.bytes.per.second": real(),
     "log.cleaner.threads": whole(INT, 0, MAX_CLEANER_THREADS),
     "log.flush.interval.ms": whole(LONG),
-    "log.retention.ms": required(
+    "log.retention.ms": whole_number_where(
         LONG, lambda value: value != 0, "{} must be unlimited (-1) or, greater than or equal to 1"
     ),
-    "log.roll.jitter.ms": required(LONG, lambda value: value >= 0, "{} must be greater than or equal to 0"),
-    "log.roll.ms": required(LONG, lambda value: value >= 1, "{} must be greater than or equal to 1"),
+    "log.roll.jitter.ms": whole_number_where(
+        LONG, lambda value: value >= 0, "{} must be greater than or equal to 0"
+    ),
+    "log.roll.ms": whole_number_where(
+        LONG, lambda value: value >= 1, "{} must be greater than or equal to 1"
+    ),
     "max.connection.creation.rate": whole(INT, 0),
     "max.connections": whole(INT, 0),
     "max.connections.per.ip": whole(INT, 0),
-    "max.connections.per.ip.overrides": ValueKind(ConfigType.STRING, _overrides),
-    "metric.reporters": ValueKind(ConfigType.LIST, _reporters),
-    "principal.builder.class": ValueKind(ConfigType.CLASS, _principal_builder),
+    "max.connections.per.ip.overrides": ValueKind(ConfigType.STRING, _parse_address_counts),
+    "metric.reporters": ValueKind(ConfigType.LIST, _parse_reporters),
+    "principal.builder.class": ValueKind(ConfigType.CLASS, _parse_principal_builder),
     "producer.id.expiration.ms": whole(INT, 1),
     "remote.fetch.max.wait.ms": whole(INT, 1),
     "remote.list.offsets.request.timeout.ms": whole(LONG, 1),
@@ -147,16 +151,16 @@ CHANGEABLE: Final[Mapping[str, ValueKind]] = {
     "remote.log.manager.fetch.max.bytes.per.second": whole(LONG, 1),
     "transaction.partition.verification.enable": FLAG,
 }
-"""What may be changed, by Kafka's names, with the values that each may have."""
+"""The settings that may be changed, by Kafka's names, with the kind of value of each."""
 
-OF_ONE_NODE: Final = frozenset(
+ONLY_PER_NODE: Final = frozenset(
     name
     for name in CHANGEABLE
     if name.startswith("sasl.") or name in ("cordoned.log.dirs", "principal.builder.class")
 )
-"""What can be set for one node, and not for all."""
+"""Settings that can be changed for one node, but not for all nodes together."""
 
 
 def overrides_of(text: str) -> Mapping[str, int]:
-    """The connections that each address may have, from a text that has been checked."""
-    return _overrides("max.connections.per.ip.overrides", text)
+    """Return the most connections by address, from a valid text of `max.connections.per.ip.overrides`."""
+    return _parse_address_counts("max.connections.per.ip.overrides", text)

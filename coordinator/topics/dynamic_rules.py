@@ -1,6 +1,6 @@
-"""What a change of the daemon's settings has to satisfy beside each value's range: rules of several, and steps.
+"""Rules for a change of the daemon's settings, beside each value's range: which values fit together, which steps.
 
-Asked when something is changed, not when it is read again at a start. Knows no requests and no files.
+They are checked when settings are changed, not when they are read at a start. Knows no requests and no files.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ NO_CONNECTIONS: Final = (
 EVERY_DIRECTORY: Final = "*"
 
 Lookup = Callable[[str], str | None]
-"""The text of a setting in force, None for none."""
+"""Returns the text of the current value of a setting, by name; None if it has no value."""
 
 
 def check_step(changed: Mapping[str, str], before: Lookup, after: Lookup, log_directory: str) -> None:
-    """Whether the settings that differ, `changed`, may be so. Raises InvalidConfig, in Kafka's words."""
+    """Raise InvalidConfig, in Kafka's words, if the settings in `changed` may not get these values.
+
+    `before` and `after` return the settings without and with the change.
+    """
     for check in (
-        _requirements(changed, after, log_directory),
-        _intervals(changed),
-        _steps(changed, before),
-        _tiers(changed, after),
+        _requirement_problems(changed, after, log_directory),
+        _interval_problems(changed),
+        _step_problems(changed, before),
+        _local_retention_problems(changed, after),
     ):
         if problem := next(check, None):
             raise InvalidConfig(problem)
 
 
-def _requirements(changed: Mapping[str, str], after: Lookup, log_directory: str) -> Iterator[str]:
+def _requirement_problems(changed: Mapping[str, str], after: Lookup, log_directory: str) -> Iterator[str]:
     if "log.cleaner.threads" in changed or "log.cleaner.dedupe.buffer.size" in changed:
         threads = _number(after("log.cleaner.threads"))
         if threads == 0:
@@ -50,7 +53,7 @@ def _requirements(changed: Mapping[str, str], after: Lookup, log_directory: str)
 
 
 def cordon_problems(cordoned: Sequence[str], log_directory: str) -> Iterator[str]:
-    """The problems of the entries of `cordoned.log.dirs`, where there is one log directory."""
+    """Yield the problems of the entries of `cordoned.log.dirs`; `log_directory` is the only log directory."""
     if EVERY_DIRECTORY in cordoned:
         if len(cordoned) > 1:
             yield "When cordoned.log.dirs is set to *, it must not contain other values"
@@ -61,36 +64,36 @@ def cordon_problems(cordoned: Sequence[str], log_directory: str) -> Iterator[str
         )
 
 
-def _intervals(changed: Mapping[str, str]) -> Iterator[str]:
+def _interval_problems(changed: Mapping[str, str]) -> Iterator[str]:
     for name in INTERVALS:
         highest = name.replace(".assignment", ".max.assignment")
         if name in changed and int(changed[name]) > _number(BROKER_OPTIONS[highest].default):
             yield f"{name} must be less than or equal to {highest}"
 
 
-def _steps(changed: Mapping[str, str], before: Lookup) -> Iterator[str]:
-    """Changes that Kafka makes in steps, and numbers of connections that would let no client in."""
+def _step_problems(changed: Mapping[str, str], before: Lookup) -> Iterator[str]:
+    """Yield the problems of thread counts that change too much at once, and of limits that admit no client."""
     for name in sorted(THREAD_COUNTS & changed.keys()):
         new, old = int(changed[name]), _number(before(name))
         problem = f"Dynamic thread count update validation failed for {name}={new}, value should "
         if new < old // 2:
-            yield _invalid(f"{problem}be at least half the current value {old}")
+            yield _refusal_text(f"{problem}be at least half the current value {old}")
         if new > old * 2:
-            yield _invalid(f"{problem}not be greater than double the current value {old}")
+            yield _refusal_text(f"{problem}not be greater than double the current value {old}")
     if "log.cleaner.threads" in changed:
         new, old = int(changed["log.cleaner.threads"]), _number(before("log.cleaner.threads"))
         problem = "Log cleaner threads cannot be "
         if new < old // 2:
-            yield _invalid(f"{problem}reduced to less than half the current value {old}")
+            yield _refusal_text(f"{problem}reduced to less than half the current value {old}")
         if new > old * 2:
-            yield _invalid(f"{problem}increased to more than double the current value {old}")
+            yield _refusal_text(f"{problem}increased to more than double the current value {old}")
     for name in ("max.connections", "max.connection.creation.rate"):
         if name in changed and int(changed[name]) <= 0:
-            yield _invalid(f"Invalid {name} {int(changed[name])}")
+            yield _refusal_text(f"Invalid {name} {int(changed[name])}")
 
 
-def _tiers(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:
-    """The problems of local retention, which must not exceed the whole; -2 stands for all of it."""
+def _local_retention_problems(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:
+    """Yield the problems of local retention, which must not exceed retention; -2 stands for the same."""
     hours_ms = _number(BROKER_OPTIONS["log.retention.hours"].default) * 3_600_000
     for unit, default in (("ms", hours_ms), ("bytes", -1)):
         name, whole_name = f"log.local.retention.{unit}", f"log.retention.{unit}"
@@ -101,17 +104,17 @@ def _tiers(changed: Mapping[str, str], after: Lookup) -> Iterator[str]:
             continue
         if local == -1:
             words = f"Value must not be -1 as {whole_name} value is set as {kept}."
-            yield _invalid(f"Invalid value {local} for configuration {name}: {words}")
+            yield _refusal_text(f"Invalid value {local} for configuration {name}: {words}")
         if local > kept:
             words = f"Value must not be more than {whole_name} property value: {kept}"
-            yield _invalid(f"Invalid value {local} for configuration {name}: {words}")
+            yield _refusal_text(f"Invalid value {local} for configuration {name}: {words}")
 
 
 def _number(text: str | None, default: int = 0) -> int:
     return default if text is None else int(text)
 
 
-def _invalid(problem: str) -> str:
+def _refusal_text(problem: str) -> str:
     return (
         f"Invalid value org.apache.kafka.common.config.ConfigException: {problem} "
         "for configuration Invalid dynamic configuration"

@@ -1,7 +1,7 @@
-"""Settings of the daemon that were changed while it ran (KIP-226): what is in force, and where they are kept.
+"""Settings of the daemon that were changed while it ran (KIP-226): the resulting values, and the file they are in.
 
-Which may be changed says `dynamic_kinds`. They are kept in a file of their own in the log directory, and stand
-above the properties file; those of one node stand above those of all.
+`dynamic_kinds` lists the settings that may be changed. Changed values are kept in a file of their own in the log
+directory, and override the properties file; values for one node override those for all nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from coordinator.topics.broker_options import BROKER_OPTIONS
 from coordinator.topics.config_values import InvalidConfig
-from coordinator.topics.dynamic_kinds import CHANGEABLE, OF_ONE_NODE
+from coordinator.topics.dynamic_kinds import CHANGEABLE, ONLY_PER_NODE
 from coordinator.topics.dynamic_rules import NO_CONNECTIONS, check_step
 from coordinator.topics.settings import NOTHING_DYNAMIC, DynamicSettings, TopicSettings
 from coordinator.topics.topic_config import KAFKA_DEFAULTS
@@ -26,11 +26,11 @@ FORMAT: Final = 1
 
 _FIELDS: Final = {field.name.replace("_", "."): field for field in fields(TopicSettings)}
 
-_UNLIMITED: Final = -1  # In `log.retention.ms` Kafka takes any negative number for that.
+_UNLIMITED: Final = -1  # In `log.retention.ms` Kafka takes any negative number for no limit.
 
 
 def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettings:
-    """The settings in force. Raises InvalidConfig: a name that cannot be changed, or a value that cannot be."""
+    """Return `static` overridden by `dynamic`. Raises InvalidConfig for a name or value that cannot be set."""
     if dynamic == NOTHING_DYNAMIC:
         return static
     for texts in (dynamic.of_all, dynamic.of_node):
@@ -45,7 +45,7 @@ def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettin
                 value = max(value, _UNLIMITED)
             if field is not None:
                 values[field.name] = text.strip() if isinstance(field.default, str) else value
-    if of_one := sorted(dynamic.of_all.keys() & OF_ONE_NODE):
+    if of_one := sorted(dynamic.of_all.keys() & ONLY_PER_NODE):
         raise InvalidConfig(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(of_one)}]"
@@ -54,7 +54,7 @@ def with_dynamic(static: TopicSettings, dynamic: DynamicSettings) -> TopicSettin
 
 
 def check_change(before: TopicSettings, after: TopicSettings, log_directory: str) -> None:
-    """Whether the settings may go from `before` to `after`. Raises InvalidConfig."""
+    """Raise InvalidConfig if the settings may not change from `before` to `after`."""
     changed = {
         name: text
         for name in {*after.dynamic.of_node, *after.dynamic.of_all}
@@ -64,12 +64,12 @@ def check_change(before: TopicSettings, after: TopicSettings, log_directory: str
 
 
 def text_of(name: str, settings: TopicSettings) -> str | None:
-    """The value in force, None for none."""
+    """Return the text of the current value of the setting `name`; None if it has no value."""
     return next((text for text, _ in values_of(name, settings)), None)
 
 
 def values_of(name: str, settings: TopicSettings) -> Iterator[tuple[str, ConfigSource]]:
-    """The values that the setting `name` was given, the one in force first; the last is Kafka's default."""
+    """Yield all values of the setting `name` with their sources: the current one first, Kafka's default last."""
     if name in settings.dynamic.of_node:
         yield settings.dynamic.of_node[name], ConfigSource.DYNAMIC_BROKER_CONFIG
     if name in settings.dynamic.of_all:
@@ -85,15 +85,15 @@ def values_of(name: str, settings: TopicSettings) -> Iterator[tuple[str, ConfigS
 
 
 def check_connections(settings: TopicSettings) -> None:
-    """Whether some client can connect, to change a setting for instance. Raises InvalidConfig."""
+    """Raise InvalidConfig if no client could connect, not even to change the settings again."""
     if settings.max_connections_per_ip == 0 and not settings.max_connections_per_ip_overrides:
         raise InvalidConfig(NO_CONNECTIONS)
 
 
 def lags_in_conflict(settings: TopicSettings) -> str | None:
-    """The daemon's settings that keep records from being cleaned in time, with their origin; None if none do.
+    """Return, as text, the daemon's two compaction lags and their origins, if they conflict; None if not.
 
-    No change at run time is taken that leads to it; a start with other settings than before may.
+    A change at run time that leads to a conflict is refused; only a start with other settings leads to one.
     """
     least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
     if settings.log_cleaner_min_compaction_lag_ms <= settings.log_cleaner_max_compaction_lag_ms:
@@ -108,19 +108,19 @@ def _with_origin(name: str, settings: TopicSettings) -> str:
 
 
 def plain_text(value: object) -> str:
-    """A value as Kafka shows it."""
+    """Return a value as Kafka shows it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value).replace("e+", "E") if isinstance(value, float) else str(value)
 
 
 def read_dynamic(files: Files, directory: Path) -> DynamicSettings:
-    """The settings that were changed so far. Raises StorageError if the file cannot be read or is none of ours."""
+    """Read the settings changed so far. Raises StorageError if the file cannot be read or has another format."""
     path = directory / FILE_NAME
-    return read_sealed(files, path, "file of dynamic settings", _dynamic, FORMAT) or NOTHING_DYNAMIC
+    return read_sealed(files, path, "file of dynamic settings", _parse_dynamic, FORMAT) or NOTHING_DYNAMIC
 
 
-def _dynamic(document: dict[str, Any]) -> DynamicSettings:
+def _parse_dynamic(document: dict[str, Any]) -> DynamicSettings:
     return DynamicSettings(_texts(document["node"]), _texts(document["all"]))
 
 
@@ -129,6 +129,6 @@ def _texts(entries: dict[str, Any]) -> dict[str, str]:
 
 
 def write_dynamic(files: Files, directory: Path, dynamic: DynamicSettings) -> None:
-    """Put `dynamic` in place of what was there; on the disk when this returns. Raises StorageError."""
+    """Replace the stored settings by `dynamic`; durable when this returns. Raises StorageError."""
     document = {"format": FORMAT, "node": dict(dynamic.of_node), "all": dict(dynamic.of_all)}
     write_sealed(files, directory / FILE_NAME, document)

@@ -1,7 +1,7 @@
-"""Features of the cluster (KIP-584): which there are, and at which level each is.
+"""Features of the cluster (KIP-584), and the level of each.
 
-Shown is what is served: `transaction.version`, whose level says which transaction protocol clients take (2 is
-KIP-890's, with an epoch for every transaction). Kafka finalizes more: `group.version`, `share.version` and
+One feature is served and shown: `transaction.version`, whose level says which transaction protocol clients use (2
+is KIP-890's, with an epoch for every transaction). Kafka finalizes more: `group.version`, `share.version` and
 `streams.version` for kinds of groups that are not served here, `eligible.leader.replicas.version` and
 `metadata.version` for replicas and a metadata log, which one node does not have.
 
@@ -22,12 +22,12 @@ FILE_NAME: Final = "features.json"
 FORMAT: Final = 1
 
 SUPPORTED_FEATURES: Final[Mapping[str, range]] = {"transaction.version": range(3)}
-"""The levels of each feature that can be had. A new cluster is at the highest."""
+"""The supported levels of each feature. A new cluster begins at the highest."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevels:
-    """The finalized level of each feature, and how often levels were changed: clients keep the newest."""
+    """The finalized level of each feature; `epoch` counts the changes, so that clients keep the newest levels."""
 
     levels: Mapping[str, int]
     epoch: int
@@ -37,12 +37,12 @@ HIGHEST_LEVELS: Final = FeatureLevels({name: levels[-1] for name, levels in SUPP
 
 
 def read_features(files: Files, directory: Path) -> FeatureLevels:
-    """The levels as they are. Raises StorageError if the file cannot be read or is none of ours."""
+    """Read the current levels. Raises StorageError if the file cannot be read or has another format."""
     path = directory / FILE_NAME
-    return read_sealed(files, path, "file of feature levels", _features, FORMAT) or HIGHEST_LEVELS
+    return read_sealed(files, path, "file of feature levels", _parse_features, FORMAT) or HIGHEST_LEVELS
 
 
-def _features(document: dict[str, Any]) -> FeatureLevels:
+def _parse_features(document: dict[str, Any]) -> FeatureLevels:
     levels = {name: int(document["levels"][name]) for name in SUPPORTED_FEATURES}
     if unknown := [name for name, level in levels.items() if level not in SUPPORTED_FEATURES[name]]:
         raise ValueError(f"no such level of {', '.join(unknown)}")
@@ -50,6 +50,6 @@ def _features(document: dict[str, Any]) -> FeatureLevels:
 
 
 def write_features(files: Files, directory: Path, features: FeatureLevels) -> None:
-    """Put `features` in place of what was there; on the disk when this returns. Raises StorageError."""
+    """Replace the stored levels by `features`; durable when this returns. Raises StorageError."""
     document = {"format": FORMAT, "levels": dict(features.levels), "epoch": features.epoch}
     write_sealed(files, directory / FILE_NAME, document)

@@ -1,4 +1,4 @@
-"""What Metadata and DescribeTopicPartitions both say of a partition, on the one node there is."""
+"""The fields of a partition that Metadata and DescribeTopicPartitions share, on a cluster of one node."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Row = TypeVar("Row")
 
 
 def described(row: Callable[..., Row], partition: Partition, node_id: int, **more: Any) -> Row:
-    """A `row` of either API, with what that one has `more` to say.
+    """Return a partition's `row` of either API; `more` are the fields that only this API has.
 
-    A partition whose log cannot be opened has no leader, as in Kafka: clients ask again.
+    A partition whose log cannot be opened has no leader, as in Kafka: clients retry.
     """
     readable = partition.is_readable
     return row(

@@ -21,14 +21,14 @@ CLUSTER_METADATA_TOPIC: Final = (
 INTERNAL_TOPICS: Final = frozenset(
     {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC, SHARE_STATE_TOPIC}
 )
-"""Clients may read but not write these, and subscriptions by pattern leave them out."""
+"""Topics that clients may read but not write, and that subscriptions by pattern leave out."""
 
 SHARD_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
-"""Each partition is the log of a shard of the coordinator, which alone appends to it, and recovers it."""
+"""Topics whose partitions are each the log of one shard of a coordinator, which alone appends and recovers it."""
 
 
 def name_problem(name: str) -> str | None:
-    """Why `name` cannot be a topic's (INVALID_TOPIC_EXCEPTION), in words; None if it can."""
+    """Return, in words, why `name` cannot be a topic's name (INVALID_TOPIC_EXCEPTION); None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -41,7 +41,7 @@ def name_problem(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """The key that colliding names share: metrics do not distinguish '.' and '_'."""
+    """Return the key that colliding names share: metrics do not distinguish '.' and '_'."""
     return name.replace(".", "_")
 
 
@@ -50,13 +50,13 @@ def is_internal(name: str) -> bool:
 
 
 def reserved_problem(name: str) -> str | None:
-    """Why no client may make a topic of this name, in words; None if one may."""
+    """Return, in words, why no client may create a topic of this name; None if one may."""
     if is_internal(name):
         return "internal topics are made by the daemon"
     return "it is the metadata log's name" if name == CLUSTER_METADATA_TOPIC else None
 
 
 def missing_topic_error(name: str) -> ErrorCode:
-    """The error for a topic that does not exist: its name is invalid, or only unknown."""
+    """Return the error for a topic that does not exist: INVALID_TOPIC_EXCEPTION if its name is not valid."""
     invalid = name_problem(name) is not None
     return ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

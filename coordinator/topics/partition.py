@@ -1,13 +1,13 @@
-"""One partition of a topic: its log, which producers wrote to it, and who waits for its records.
+"""One partition of a topic: its log, the state of its producers, and the fetches and appends that wait.
 
-Appends go to the partition's `DurableLog` and at once change the producers' state; what needs a batch on the disk
-asks `when_durable`. When a flush has ended the high watermark, which is the log's durable end, has moved: parked
-fetches are woken.
+Appends go to the partition's `DurableLog` and at once change the producers' state; `when_durable` reports when a
+batch is on the disk. The high watermark is the log's durable end: when a flush has moved it, parked fetches are
+woken.
 
-The partition owns its log, but for those of the coordinator's shards, to which it appends nothing. After a failure
-the log is cut back to its durable end on a thread, and what producers sent is read again when next asked for. What
-is durable is read meanwhile. Nothing else runs off the event-loop thread. Knows no requests and no topics beside
-its own name.
+A partition owns its log, unless the log is that of a coordinator's shard: then it appends nothing. After a failure
+the log is cut back to its durable end on a thread, and the producers' state is read again when it is needed;
+durable records can be read meanwhile. Nothing else runs off the event-loop thread. Knows no requests, and of
+topics only the name of its own.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from storage.producers.producer_checks import ProducerError, ProducerVerificatio
 from storage.producers.producer_state import ProducerState
 
 LEADER_EPOCH: Final = 0
-"""There is one node and no election, so every partition's leader epoch is and stays the first."""
+"""Leader epoch of every partition: with one node there are no elections, so it stays the first."""
 
 NO_LEADER: Final = -1
 
 READ_COMMITTED: Final = 1
-"""The isolation level of a reader that sees no further than the last stable offset (KIP-98)."""
+"""The isolation level of a reader that reads only up to the last stable offset (KIP-98)."""
 
 log = structlog.get_logger("muster.topics")
 
@@ -49,9 +49,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PartitionServices:
-    """What every partition works with, shared by all."""
+    """The services that all partitions share."""
 
-    log_host: Callable[[str], LogHost]  # By topic: where its logs are flushed.
+    log_host: Callable[[str], LogHost]  # Returns the host that flushes a topic's logs.
     workers: Workers
     encoder: Workers
     wall_ms: Callable[[], int]
@@ -59,14 +59,14 @@ class PartitionServices:
 
 
 class Partition:
-    """State of one partition; every method runs on the event-loop thread."""
+    """One partition of a topic; every method runs on the event-loop thread."""
 
     __slots__ = (
         "_is_encoding",
-        "_on_producers_known",
         "_owns_log",
         "_queued",
         "_services",
+        "_waiting_for_producers",
         "durable_log",
         "index",
         "log",
@@ -90,9 +90,13 @@ class Partition:
         self.durable_log = DurableLog(partition_log, services.log_host(topic))
         self.verifications = ProducerVerifications()
         self._services = services
-        self._is_encoding = False  # A batch, which is appended next.
-        self._queued: deque[Callable[[], None]] = deque()  # Appends that wait for that, or for the producers.
-        self._on_producers_known: list[Callable[[], None]] = []  # Called when they have been read.
+        self._is_encoding = False  # Whether a batch is being encoded on a thread; it is appended next.
+        self._queued: deque[Callable[[], None]] = (
+            deque()
+        )  # Appends that wait for a batch or the producers' state.
+        self._waiting_for_producers: list[
+            Callable[[], None]
+        ] = []  # Called when the producers' state is read.
         self.durable_log.listeners.append(self._on_advanced)
         self._owns_log = topic not in SHARD_TOPICS
         if self._owns_log:
@@ -100,22 +104,22 @@ class Partition:
 
     @property
     def key(self) -> tuple[bytes, int]:
-        """What parked fetches of this partition are watched under."""
+        """The key under which the purgatory watches parked fetches of this partition."""
         return (self.topic_id, self.index)
 
     @property
     def high_watermark(self) -> int:
-        """The end of what may be read."""
+        """The offset up to which records may be read: the log's durable end."""
         return self.log.durable_offset
 
     @property
     def last_stable_offset(self) -> int | None:
-        """The end of what may be read by those who want committed records only; None: not known yet."""
+        """The offset up to which READ_COMMITTED readers may read; None while it is not known yet."""
         return self.log.producers.last_stable_offset
 
     @property
     def producers(self) -> ProducerState | None:
-        """What its producers sent last; None while that is not known: see `when_ready`."""
+        """The state of the partition's producers; None until it has been read, see `when_ready`."""
         return self.log.producers.state
 
     @property
@@ -124,45 +128,45 @@ class Partition:
 
     @property
     def is_readable(self) -> bool:
-        """False where the log could not be opened: then it is not known what is in it."""
+        """Whether records can be read; False if the log could not be opened, and its contents are not known."""
         return self.log.is_open
 
     @property
     def is_deleted(self) -> bool:
-        """Whether its topic is being deleted, or was."""
+        """Whether the topic is being deleted, or was deleted."""
         return self.durable_log.is_closed
 
     @property
     def flushed_bytes(self) -> int:
-        """Number of durable bytes that were appended since the start: parked fetches count by it."""
+        """Number of bytes that became durable since the start; parked fetches count new bytes by it."""
         return self.durable_log.flushed_bytes
 
     # Appending.
 
     @property
     def append_error(self) -> ErrorCode:
-        """Why nothing can be appended right now; NONE as a rule."""
+        """The error for appends right now; NONE as a rule."""
         if self.durable_log.state is ACTIVE:
             return ErrorCode.NONE
         is_deleted = self.durable_log.is_closed
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.KAFKA_STORAGE_ERROR
 
     def when_ready(self, append: Callable[[], None]) -> None:
-        """Run `append` when what the producers sent before is known, and appended: at once, as a rule.
+        """Run `append` when the producers' state is known and earlier appends have run: at once, as a rule.
 
-        After a start what needs it first has it read from the log, on a thread; appends wait for that in
-        their order. Their number is bounded by what connections may have unanswered.
+        After a start, the first append has the state read from the log, on a thread; appends wait for it in their
+        order. Their number is bounded by the requests that connections may have unanswered.
         """
         self._queued.append(append)
-        self._go_on()
+        self._run_queued_appends()
 
     def when_encoded(self, encode: Callable[[], T], append: Callable[[Future[T]], None]) -> None:
-        """Run `append` with what `encode` comes to on a thread; those that come meanwhile keep their order."""
+        """Run `encode` on a thread, then `append` with its finished future; later appends wait for that."""
 
         def on_encoded(encoded: Future[T]) -> None:
             self._is_encoding = False
             self._queued.appendleft(lambda: append(encoded))
-            self._go_on()
+            self._run_queued_appends()
 
         def begin() -> None:
             self._is_encoding = True
@@ -170,42 +174,42 @@ class Partition:
 
         self.when_ready(begin)
 
-    def _go_on(self) -> None:
-        """Run the appends that wait, in their order, until one of them has to wait."""
+    def _run_queued_appends(self) -> None:
+        """Run the queued appends in their order, until one of them has to wait."""
         while self._queued and not self._is_encoding:
             if self.producers is None and self._may_read_producers:
-                self.when_known(self._go_on)
+                self.when_producers_known(self._run_queued_appends)
                 return
             self._queued.popleft()()
 
-    def when_known(self, on_known: Callable[[], None]) -> None:
-        """Run `on_known` when `producers` is known, or cannot be: at once, as a rule. Appends go on meanwhile."""
+    def when_producers_known(self, on_known: Callable[[], None]) -> None:
+        """Run `on_known` when `producers` has been read, or cannot be: at once, as a rule. Appends do not wait."""
         if self.producers is not None or not self._may_read_producers:
             on_known()
             return
-        is_being_read = bool(self._on_producers_known)
-        self._on_producers_known.append(on_known)
+        is_being_read = bool(self._waiting_for_producers)
+        self._waiting_for_producers.append(on_known)
         if not is_being_read:
             self._services.workers.submit(self._read_producers, self._on_producers_read)
 
     @property
     def _may_read_producers(self) -> bool:
-        """False while its log is recovered, or waits for that; a shard's log may be read meanwhile."""
+        """Whether producers may be read from the log; False during recovery, but for the log of a shard."""
         return self.durable_log.state is ACTIVE if self._owns_log else self.log.is_open
 
     @property
     def must_queue(self) -> bool:
-        """Whether appends are waiting: a later one may not overtake them."""
+        """Whether the next append must queue, since earlier ones are waiting."""
         return self._is_encoding or bool(self._queued)
 
     def _read_producers(self) -> ReadProducers:
-        """On a thread; nothing is appended meanwhile."""
+        """Read the producers' state from the log; runs on a thread, and nothing is appended meanwhile."""
         return self.log.producers.read(self._services.wall_ms())
 
     def _on_producers_read(self, read: Future[ReadProducers]) -> None:
         try:
             found = read.result()
-            if self.log.producers.state is None:  # Else a shard that was loaded has read the same.
+            if self.log.producers.state is None:  # Otherwise loading a shard has read the same state.
                 self.log.producers.state = found.state
             for path, reason in found.damaged:
                 log.warning("left out, the log is read in its stead", file=str(path), reason=reason)
@@ -215,17 +219,17 @@ class Partition:
             )
             if self._owns_log:
                 self.durable_log.take_offline(error)
-        waiting, self._on_producers_known = self._on_producers_known, []
+        waiting, self._waiting_for_producers = self._waiting_for_producers, []
         for on_known in waiting:
             on_known()
 
     def append(self, data: bytearray | memoryview, batch: Batch) -> int:
-        """Stage one checked batch, whose bytes the log keeps; return its first offset.
+        """Stage one checked batch, whose bytes `data` the log keeps; return the batch's first offset.
 
-        `batch` is its header. The producers' state changes at once; what waits is only the answer. Raises
-        BatchTooLarge beyond the segment size; StorageError if the log has failed.
+        `batch` is the header of `data`. The producers' state changes at once; only the answer waits for the disk.
+        Raises BatchTooLarge beyond the segment size; StorageError if the log has failed.
         """
-        self.durable_log.owner.stage()  # What a shard has gathered has been promised the offsets before.
+        self.durable_log.owner.stage()  # Records that a shard has gathered take the offsets before this batch.
         base_offset = self.durable_log.append(data, self._services.wall_ms())
         if batch.is_transactional:
             self.verifications.end(batch.producer_id)
@@ -233,12 +237,12 @@ class Partition:
         return base_offset
 
     def append_local(self, data: bytearray, done: OnDone | None = None) -> None:
-        """Append a batch of the daemon's own (`encode_batch`); `done` is called when it is on the disk."""
+        """Append a batch that the daemon made (`encode_batch`); `done` is called when it is on the disk."""
         error = self.append_error
         if not error:
             try:
                 self.append(data, parse_header(data))
-            except StorageError:  # It has ended the log's epoch, which is reported there.
+            except StorageError:  # The failure has ended the log's epoch, and is reported there.
                 error = ErrorCode.KAFKA_STORAGE_ERROR
         if done is None:
             return
@@ -248,7 +252,7 @@ class Partition:
             self.when_durable(self.log.next_offset, done)
 
     def write_marker(self, marker: Marker, done: OnDone) -> None:
-        """End the open transaction of the marker's producer; `done` is called when that is on the disk.
+        """End the open transaction of the marker's producer; `done` is called when the marker is on the disk.
 
         Errors: those of `check_marker`, UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
@@ -265,35 +269,35 @@ class Partition:
             self.append_local(encode_marker(marker, base_offset=0, wall_ms=wall_ms), done)
         except ProducerError as misfit:
             done(misfit.error)
-        except BatchTooLarge:  # `max.message.bytes` leaves no room for as much as a marker.
+        except BatchTooLarge:  # `max.message.bytes` is too small even for a marker.
             done(ErrorCode.MESSAGE_TOO_LARGE)
 
     def when_durable(self, position: int, done: OnDone) -> None:
-        """Call `done` when all below `position` is durable: at once if it is, else after a flush."""
+        """Call `done` when all records below the offset `position` are durable: at once, or after a flush."""
         self.durable_log.when_durable(position, done)
 
     def _on_advanced(self) -> None:
-        """The durable end has moved, or the log has been cut back to it."""
+        """Report that the durable end has moved, or that the log has been cut back to it."""
         self._services.on_advanced(self)
 
     # The deletion of its topic.
 
     def close(self) -> None:
-        """Take no appends while its files go: its topic is being deleted."""
+        """Take no more appends: the topic is being deleted, and its files are removed."""
         self.durable_log.close()
 
     def reopen(self) -> None:
-        """Its topic could not be deleted after all: go on, with what was staged before."""
+        """Take appends again, and keep what was staged: the topic could not be deleted."""
         self.durable_log.reopen()
 
     def release(self) -> None:
-        """Its topic is gone: answer all that waits."""
+        """Answer everything that waits for this partition: the topic has been deleted."""
         self.durable_log.let_go(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._on_advanced()
 
 
 def leader_epoch_error(asked_epoch: int) -> ErrorCode:
-    """The answer to a client whose idea of the leader epoch is not ours; -1 stands for no idea (KIP-320)."""
+    """Return the error for a client that knows `asked_epoch` as the leader epoch; -1 stands for none (KIP-320)."""
     if asked_epoch in (-1, LEADER_EPOCH):
         return ErrorCode.NONE
     return ErrorCode.UNKNOWN_LEADER_EPOCH if asked_epoch > LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH

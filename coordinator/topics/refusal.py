@@ -1,4 +1,4 @@
-"""Shared by handlers of several things per request: refusing one, and answering after the last."""
+"""For handlers of requests with several items: refusing one item, and answering after the last has ended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from protocol.errors import ErrorCode
 
 
 class Refused(Exception):
-    """A part of a request that is refused: the error, and its message for the client.
+    """Raised to refuse a part of a request: the error, and its message for the client.
 
-    For Produce: `record_errors` are (index in the batch, why), and `has_seen_log` says whether that was found
-    with the partition's log at hand.
+    For Produce: `record_errors` are (index in the batch, message), and `has_seen_log` says whether the
+    partition's log was consulted for that.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Countdown:
-    """Runs `then` once, when everything that was begun has ended and `seal` was called."""
+    """Runs `then` once, when `end` was called as often as `begin`, and `seal` was called."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then: Callable[[], None] | None = then
@@ -47,5 +47,5 @@ class Countdown:
             then()
 
     def seal(self) -> None:
-        """Nothing more will be begun."""
+        """Run `then` when all that was begun has ended; `begin` must not be called any more."""
         self.end()

@@ -1,10 +1,10 @@
 """Changes of topics and of the daemon's own settings: made at a start, or while topics are served.
 
-The registry changes on the event-loop thread. What must reach the disk first is done by the `TopicStore`
-on one worker thread, one change after the other, and a change counts when that is done: a topic that is
-visible is durable. While a topic is being made its name is taken.
+The registry itself changes on the event-loop thread only. Before that, the `TopicStore` writes the change to the
+disk, on one worker thread, one change after the other: so a topic that is visible is durable. While a topic is
+being made its name is taken.
 
-It is also what the groups know of topics (`TopicCatalog`). It knows no requests.
+To the groups the registry is their `TopicCatalog`. It knows no requests.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from storage.log.config import FlushPolicy
 from storage.log.log_reader import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
 
-Deleted = Callable[[str, bytes], None]
+OnDeleted = Callable[[str, bytes], None]
 """Called with the name and the id of a topic that was deleted."""
 
 LOWEST_FREE_ID: Final = 2
-"""The ids 0 and 1 are Kafka's own (none, and its metadata log); ids that begin with '-' it avoids as well."""
+"""The ids 0 (none) and 1 (the metadata log) are Kafka's own. Like Kafka we avoid ids that begin with '-'."""
 
 DEFAULTS: Final = ""
-"""The name of a change of the daemon's own settings, beside the names of topics: no topic has it."""
+"""The name, in place of a topic's, under which a change of the daemon's own settings is tracked."""
 
 FEATURES: Final = "/features"
-"""The name of a change of feature levels: no topic has it either."""
+"""The name, in place of a topic's, under which a change of feature levels is tracked."""
 
 COMPACTION_LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
 
@@ -60,7 +60,7 @@ log = structlog.get_logger("muster.topics")
 
 
 class PartitionCountMismatch(Exception):
-    """An internal topic on the disk has a number of partitions that differs from the settings."""
+    """Raised if an internal topic on the disk has another number of partitions than the settings say."""
 
     def __init__(self, topic: str, on_disk: int, wanted: int) -> None:
         super().__init__(f"{topic} has {on_disk} partitions on the disk, the settings ask for {wanted}")
@@ -77,7 +77,7 @@ class TopicRegistry(TopicLookup):
         super().__init__()
         self.settings = self._static_settings = settings
         self.features = HIGHEST_LEVELS
-        self.on_deleted: list[Deleted] = []
+        self.on_deleted: list[OnDeleted] = []
         self.on_altered: list[Callable[[TopicSettings], None]] = []
         self._store = store
         self._services = services
@@ -86,12 +86,12 @@ class TopicRegistry(TopicLookup):
         self._reserved_partitions = 0
 
     def open(self, flush_policies: Mapping[str, FlushPolicy]) -> None:
-        """Clear what a crash left and open every log, before anything is served.
+        """Remove what a crash left and open every log, before anything is served.
 
-        `flush_policies` are for topics that do not follow the policy of all topics. Waits for the disk.
-        Raises StorageError; InvalidConfig if the catalogue, or what was changed at run time, holds settings that
-        this version refuses. Settings that were accepted and conflict with those of this start do not keep it
-        from starting: as in Kafka all of them are in force, and the log names them.
+        `flush_policies` are for topics that do not follow the general policy. Waits for the disk. Raises
+        StorageError; InvalidConfig if this version refuses a setting in the catalogue or in the file of dynamic
+        settings. Stored settings that conflict with those of this start do not raise: as in Kafka they apply, and
+        the log names them.
         """
         self.settings = self._settings_of_this_start()
         self.features = self._store.features()
@@ -122,9 +122,9 @@ class TopicRegistry(TopicLookup):
         return config
 
     def internal(self, name: str, partitions: int, overrides: Mapping[str, str], flush: FlushPolicy) -> Topic:
-        """The topic `name` of the daemon's own, made at the start if it is not there. Waits for the disk.
+        """Return the internal topic `name`; create it if it does not exist. Waits for the disk.
 
-        Raises PartitionCountMismatch: groups are spread by that number, so it can never change.
+        Raises PartitionCountMismatch: groups are spread by the number of partitions, so it can never change.
         """
         topic = self._by_name.get(name)
         if topic is None:
@@ -136,7 +136,7 @@ class TopicRegistry(TopicLookup):
         return topic
 
     def configure(self, topic: Topic, overrides: Mapping[str, str], flush: FlushPolicy) -> None:
-        """Give a topic of the daemon's own settings that differ since the last start. Waits for the disk."""
+        """Store the settings of an internal topic if they differ from the stored ones. Waits for the disk."""
         if topic.config.overrides == overrides:
             return
         config = accepted_config(overrides, self.settings, flush)
@@ -148,15 +148,15 @@ class TopicRegistry(TopicLookup):
         return str(self._store.path)
 
     def space(self) -> tuple[int, int]:
-        """Total and free bytes of the file system with the logs. Blocks; may be called on any thread."""
+        """Return the total and free bytes of the logs' file system. Blocks; may be called on any thread."""
         return self._store.space()
 
     def was_deleted(self, topic_id: bytes) -> bool:
-        """Whether there was a topic with this id, and is no longer."""
+        """Whether a topic with this id existed and has been deleted, as far as is remembered."""
         return self._store.was_deleted(topic_id)
 
     def colliding(self, name: str) -> str | None:
-        """A topic, there or being made, whose name differs from `name` only in '.' and '_'."""
+        """Return a topic, existing or being made, whose name differs from `name` only in '.' and '_', or None."""
         if "." not in name and "_" not in name:
             return None
         key = collision_key(name)
@@ -164,37 +164,37 @@ class TopicRegistry(TopicLookup):
         return min((other for other in others if collision_key(other) == key), default=None)
 
     def has_room_for(self, partitions: int) -> bool:
-        """Whether so many partitions more stay within `max_partitions`."""
+        """Whether that many more partitions stay within the setting `max_partitions`."""
         taken = sum(len(topic.partitions) for topic in self._by_name.values())
         return taken + self._reserved_partitions + partitions <= self.settings.max_partitions
 
     # Changing.
 
     def is_changing(self, name: str) -> bool:
-        """Whether the topic is being made, grown or deleted right now."""
+        """Whether a change of the topic is under way: it is being made, grown, altered or deleted."""
         return name in self._changing
 
     def when_changed(self, name: str, done: OnDone) -> None:
-        """Have `done` called when the change of `name` that is under way has ended."""
+        """Call `done` when the change of `name` that is under way has ended."""
         self._changing[name].append(done)
 
     def create(self, name: str, partitions: int, config: TopicConfig, topic_id: bytes, done: OnDone) -> None:
-        """Make a topic that is neither there nor changing; name, settings and room have been checked.
+        """Make a topic that neither exists nor is changing; the caller has checked name, settings and room.
 
-        Fails with KAFKA_STORAGE_ERROR.
+        `done` is called with the outcome: NONE or KAFKA_STORAGE_ERROR.
         """
         entry = CatalogueEntry(name, topic_id, partitions, dict(config.overrides))
 
         def on_created(logs: list[PartitionLog]) -> None:
-            self._apply(self._add(name, topic_id, config, logs), self._in_force(config))
+            self._apply(self._add(name, topic_id, config, logs), self._with_current_settings(config))
             log.info("topic created", topic=name, partitions=partitions)
 
         self._change(name, lambda: self._store.create(entry, config.log), on_created, done, partitions)
 
     def grow(self, topic: Topic, partitions: int, done: OnDone) -> None:
-        """Give a topic that is not changing more partitions, `partitions` in all; room has been checked.
+        """Grow a topic that is not changing to `partitions` partitions; the caller has checked the room.
 
-        Fails with KAFKA_STORAGE_ERROR.
+        `done` is called with the outcome: NONE or KAFKA_STORAGE_ERROR.
         """
 
         def on_grown(logs: list[PartitionLog]) -> None:
@@ -214,22 +214,22 @@ class TopicRegistry(TopicLookup):
         )
 
     def alter(self, topic: Topic, config: TopicConfig, done: OnDone) -> None:
-        """Give a topic that is not changing other settings; its open logs go by them at once.
+        """Change the settings of a topic that is not changing; they apply at once, to its open logs too.
 
-        Fails with KAFKA_STORAGE_ERROR.
+        `done` is called with the outcome: NONE or KAFKA_STORAGE_ERROR.
         """
         overrides = dict(config.overrides)
 
         def on_altered(_: None) -> None:
-            self._apply(topic, self._in_force(config))
+            self._apply(topic, self._with_current_settings(config))
             log.info("topic altered", topic=topic.name, settings=overrides)
 
         self._change(topic.name, lambda: self._store.configure(topic.name, overrides), on_altered, done, 0)
 
     def checked_defaults(self, dynamic: DynamicSettings) -> TopicSettings:
-        """The daemon's settings with `dynamic` on top. Raises InvalidConfig if they or a topic's are invalid.
+        """Return the settings overridden by `dynamic`. Raises InvalidConfig if they make any settings invalid.
 
-        A conflict that is there already, by a start with other settings, stands in no other setting's way.
+        A conflict that exists already, because of a start with other settings, does not make other changes fail.
         """
         settings = with_dynamic(self._static_settings, dynamic)
         check_change(self.settings, settings, self.log_directory)
@@ -240,17 +240,17 @@ class TopicRegistry(TopicLookup):
         return settings
 
     def alter_defaults(self, settings: TopicSettings, done: OnDone) -> None:
-        """Change the daemon's settings, of which no change is under way; all topics follow them at once.
+        """Change the daemon's settings, while no other change of them is under way; all topics follow at once.
 
-        Fails with KAFKA_STORAGE_ERROR.
+        `done` is called with the outcome: NONE or KAFKA_STORAGE_ERROR.
         """
         dynamic = settings.dynamic
 
         def on_stored(_: None) -> None:
             self.settings = settings
             for topic in self._by_name.values():
-                self._apply(topic, self._in_force(topic.config))
-            # Only their names are logged: some are secret.
+                self._apply(topic, self._with_current_settings(topic.config))
+            # Only the settings' names are logged: some values are secret.
             log.info("settings altered", of_node=sorted(dynamic.of_node), of_all=sorted(dynamic.of_all))
             for on_altered in self.on_altered:
                 on_altered(settings)
@@ -258,7 +258,10 @@ class TopicRegistry(TopicLookup):
         self._change(DEFAULTS, lambda: self._store.set_dynamic_settings(dynamic), on_stored, done, 0)
 
     def set_features(self, features: FeatureLevels, done: OnDone) -> None:
-        """Change the levels of features, of which no change is under way. Fails with KAFKA_STORAGE_ERROR."""
+        """Change the levels of features, while no other change of them is under way.
+
+        `done` is called with the outcome: NONE or KAFKA_STORAGE_ERROR.
+        """
 
         def on_set(_: None) -> None:
             self.features = features
@@ -266,8 +269,8 @@ class TopicRegistry(TopicLookup):
 
         self._change(FEATURES, lambda: self._store.set_features(features), on_set, done, 0)
 
-    def _in_force(self, config: TopicConfig) -> TopicConfig:
-        """`config` over the settings as they are now, which may have changed since it was made."""
+    def _with_current_settings(self, config: TopicConfig) -> TopicConfig:
+        """Return `config` over the current settings, which may have changed since it was made."""
         if config.settings is self.settings:
             return config
         return accepted_config(config.overrides, self.settings, config.log.flush)
@@ -278,13 +281,13 @@ class TopicRegistry(TopicLookup):
             partition.log.config = config.log
 
     def delete(self, topic: Topic, done: OnDone) -> None:
-        """Delete a topic that is not changing. Fails with KAFKA_STORAGE_ERROR, and then it is still there.
+        """Delete a topic that is not changing.
 
-        Its files go at once, `file.delete.delay.ms` or not: a removed file lasts until its last reader is
-        done.
+        `done` is called with the outcome: NONE, or KAFKA_STORAGE_ERROR if the topic still exists. Its files are
+        removed at once, whatever `file.delete.delay.ms` says: readers can use a removed file until they are done.
         """
         for partition in topic.partitions:
-            partition.close()  # Nothing is appended while its files go.
+            partition.close()  # Nothing is appended while the files are removed.
 
         def on_ended(error: ErrorCode) -> None:
             if error:
@@ -312,7 +315,7 @@ class TopicRegistry(TopicLookup):
         done: OnDone,
         added_partitions: int,
     ) -> None:
-        """Do `work` on the worker thread and `apply` its outcome; then call all that wait for `name`."""
+        """Do `work` on the worker thread and `apply` its result; then call all callbacks that wait for `name`."""
         self._changing[name] = [done]
         self._reserved_partitions += added_partitions
 
@@ -333,9 +336,9 @@ class TopicRegistry(TopicLookup):
         self._workers.submit(work, on_done)
 
     def delete_records(self, partition: Partition, offset: int, done: OnDone) -> None:
-        """Delete the records below `offset`, which is not beyond the high watermark.
+        """Delete the records below `offset`, which is not beyond the high watermark. `done` gets the outcome.
 
-        Fails with UNKNOWN_TOPIC_OR_PARTITION (deleted meanwhile), OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        Errors: UNKNOWN_TOPIC_OR_PARTITION (deleted meanwhile), OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         wall_ms = self._services.wall_ms()
 
@@ -343,7 +346,7 @@ class TopicRegistry(TopicLookup):
             error = ErrorCode.NONE
             try:
                 worked.result()
-            except OffsetOutOfRange:  # The log was cut back.
+            except OffsetOutOfRange:  # The log was cut back meanwhile.
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
             except StorageError as failure:
                 log.error("records cannot be deleted", topic=partition.topic, error=str(failure))
@@ -356,7 +359,7 @@ class TopicRegistry(TopicLookup):
         )
 
     def expire_producers(self, partitions: Sequence[Partition]) -> int:
-        """Forget producers that wrote nothing for `producer.id.expiration.ms`; return how many."""
+        """Forget the producers that wrote nothing for `producer.id.expiration.ms`; return their number."""
         wall_ms, expiration_ms = self._services.wall_ms(), self.settings.producer_id_expiration_ms
         expired = 0
         for partition in partitions:
@@ -379,7 +382,7 @@ class TopicRegistry(TopicLookup):
 
 
 def new_topic_id() -> bytes:
-    """A random id that no other topic has, and whose text does not look like an option."""
+    """Return a random topic id whose text does not begin with '-', as a command line's option does."""
     while True:
         candidate = uuid.uuid4()
         if candidate.int >= LOWEST_FREE_ID and candidate.bytes[0] >> 2 != 62:  # 62 is '-' in URL-safe base64.

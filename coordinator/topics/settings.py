@@ -1,6 +1,6 @@
 """The daemon's settings that the data plane reads, and all that may change at run time: plain values.
 
-Checked where they are read (`coordinator/settings/model.py`); nothing here parses or looks anything up.
+`coordinator/settings/model.py` checks them where they are read; nothing here parses or looks anything up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FLOAT_MAX = sys.float_info.max
 
 @dataclass(frozen=True, slots=True)
 class DynamicSettings:
-    """Settings that were changed while daemons ran, as text by Kafka's names: for one node, and for all."""
+    """Settings that were changed at run time, as texts by Kafka's names: for this node, and for all nodes."""
 
     of_node: Mapping[str, str]
     of_all: Mapping[str, str]
@@ -30,7 +30,7 @@ NOTHING_DYNAMIC = DynamicSettings({}, {})
 class TopicSettings:
     """The daemon's settings that concern topics, with Kafka's defaults.
 
-    `dynamic` says which of the values were changed at run time, and `static` what they were before.
+    `dynamic` has the values that were changed at run time, and `static` the settings without these changes.
     """
 
     node_id: int = 1
@@ -69,7 +69,7 @@ class TopicSettings:
     max_incremental_fetch_session_cache_slots: int = 1000
     producer_id_expiration_ms: int = 86_400_000
     max_partitions: int = 20_000
-    """Partitions of all topics together: each holds open files and some KiB (a bound of ours)."""
+    """Most partitions of all topics together, a bound of Muster's own: each holds open files and some KiB."""
     log_cleaner_threads: int = 1
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -84,6 +84,6 @@ class TopicSettings:
     static: TopicSettings | None = None
 
     def dynamic_text(self, name: str) -> str | None:
-        """The value set at run time under Kafka's `name`, for this node or else for all; None if there is none."""
+        """Return the text set at run time under Kafka's `name`, for this node or else for all; None if not set."""
         of_node = self.dynamic.of_node.get(name)
         return self.dynamic.of_all.get(name) if of_node is None else of_node

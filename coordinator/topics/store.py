@@ -1,9 +1,8 @@
 """The topics on the disk: the catalogue and the logs. Waits for the disk; one caller at a time.
 
-The catalogue is the truth. A topic exists once it is written there, and is gone once it is no longer; the
-directories of its partitions come with their first batch and go when it is deleted. So what a crash leaves
-behind belongs to no topic in the catalogue, is known by the topic id inside, and goes at the next start.
-Knows no event loop and none of the topics' state in memory.
+A topic exists if it is in the catalogue. The directory of a partition is made with its first batch, and removed
+after the topic has left the catalogue. So a directory that a crash has left holds an id that no topic in the
+catalogue has, and is removed at the next start. Knows no event loop and none of the topics' state in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ log = structlog.get_logger("muster.topics")
 
 
 class TopicStore:
-    """The topics of one log directory. A method that raises StorageError has changed nothing that counts."""
+    """The topics in one log directory. A method that raises StorageError has left the catalogue as it was."""
 
     def __init__(self, directory: LogDirectory, files: Files) -> None:
         self._directory = directory
@@ -47,14 +46,14 @@ class TopicStore:
         return list(self._entries.values())
 
     def was_deleted(self, topic_id: bytes) -> bool:
-        """Whether a topic with this id was here, and is one of those deleted last."""
+        """Whether a topic with this id is one of the REMEMBERED_DELETIONS that were deleted last."""
         return topic_id in self._deleted_ids
 
     def clear_leftovers(self) -> None:
-        """Remove, at the start, the partitions of topics that the catalogue does not have.
+        """Remove, at a start, the directories of partitions whose topics are not in the catalogue.
 
-        A directory that does not name its topic's id was not made by Muster or by Kafka: it is left alone. Raises
-        StorageError where there is no catalogue at all: then the partitions are those of another broker.
+        A directory without a topic id in it was made neither by Muster nor by Kafka: it is left alone. Raises
+        StorageError if there is no catalogue at all: then the partitions are those of another broker.
         """
         if not self._has_catalogue:
             self._refuse_partitions_of_others()
@@ -62,7 +61,7 @@ class TopicStore:
         for partition in self._directory.partitions():
             entry = self._entries.get(partition.topic)
             if entry is not None and partition.partition < entry.partitions:
-                continue  # It is this topic's, whatever id it names: leftovers went when that was made.
+                continue  # This topic's, whatever id it has: leftovers were removed when it was made.
             topic_id = self._stored_topic_id(partition.directory_name)
             if topic_id is None:
                 log.warning("not known to be a partition, left alone", directory=partition.directory_name)
@@ -71,7 +70,7 @@ class TopicStore:
                 self._directory.delete_log(partition.topic, partition.partition)
 
     def _refuse_partitions_of_others(self) -> None:
-        """The catalogue is written before the first partition: without one, partitions are another broker's."""
+        """Raise StorageError if there are partitions: without a catalogue they are another broker's."""
         for partition in self._directory.partitions():
             if self._stored_topic_id(partition.directory_name) is not None:
                 name, path = partition.directory_name, self._directory.path
@@ -86,7 +85,7 @@ class TopicStore:
             return None
 
     def open_logs(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
-        """The logs of a topic's partitions; a log that cannot be opened has failed (`log.failure`)."""
+        """Open and return the logs of a topic's partitions; one that cannot be opened has its `failure` set."""
         return [self._open(entry, partition, config) for partition in range(entry.partitions)]
 
     def _open(self, entry: CatalogueEntry, partition: int, config: LogConfig) -> PartitionLog:
@@ -99,7 +98,7 @@ class TopicStore:
         except StorageError as error:
             log.error("partition cannot be opened", topic=entry.name, partition=partition, error=str(error))
         if cut_bytes := opened.recovered.cut_bytes:
-            # The log has dropped that segment if it begins beyond what was left.
+            # The log has dropped the torn segment if it begins beyond the end of the log.
             torn = opened.recovered.segments[-1]
             log.warning(
                 "the end of a log was torn, and cut",
@@ -111,22 +110,22 @@ class TopicStore:
         return opened
 
     def create(self, entry: CatalogueEntry, config: LogConfig) -> list[PartitionLog]:
-        """Make a topic; it is durable when this returns."""
+        """Make a topic and return its partitions' logs; it is durable when this returns."""
         return self._add_partitions(entry, config, first=0)
 
     def grow(self, name: str, partitions: int, config: LogConfig) -> list[PartitionLog]:
-        """Give a topic more partitions, `partitions` in all; returns the new ones' logs."""
+        """Grow a topic to `partitions` partitions; return the logs of the new ones."""
         entry = self._entries[name]
         return self._add_partitions(replace(entry, partitions=partitions), config, first=entry.partitions)
 
     def configure(self, name: str, overrides: dict[str, str]) -> None:
-        """Give a topic other settings; durable when this returns."""
+        """Replace a topic's settings by `overrides`; they are durable when this returns."""
         self._write({**self._entries, name: replace(self._entries[name], overrides=overrides)})
 
     def delete_records(
         self, topic: str, partition: int, log: PartitionLog, offset: int, wall_ms: int
     ) -> None:
-        """Let the records below `offset` go, durably. Raises OffsetOutOfRange, StorageError."""
+        """Delete the records below `offset`; durable when this returns. Raises OffsetOutOfRange, StorageError."""
         self._directory.delete_records(TopicPartition(topic, partition), log, offset, wall_ms)
 
     @property
@@ -134,19 +133,19 @@ class TopicStore:
         return self._directory.path.absolute()
 
     def space(self) -> tuple[int, int]:
-        """Total and free bytes of the file system with the logs, on any thread. Raises StorageError."""
+        """Return the total and free bytes of the logs' file system; on any thread. Raises StorageError."""
         return self._files.space(self._directory.path)
 
     def dynamic_settings(self) -> DynamicSettings:
-        """The settings that were set at run time. Raises StorageError."""
+        """Read the settings that were changed at run time. Raises StorageError."""
         return read_dynamic(self._files, self._directory.path)
 
     def set_dynamic_settings(self, dynamic: DynamicSettings) -> None:
-        """Store the settings of run time; they are durable when this returns. Raises StorageError."""
+        """Store the settings changed at run time; they are durable when this returns. Raises StorageError."""
         write_dynamic(self._files, self._directory.path, dynamic)
 
     def features(self) -> FeatureLevels:
-        """The levels of features. Raises StorageError."""
+        """Read the levels of features. Raises StorageError."""
         return read_features(self._files, self._directory.path)
 
     def set_features(self, features: FeatureLevels) -> None:
@@ -154,7 +153,10 @@ class TopicStore:
         write_features(self._files, self._directory.path, features)
 
     def _add_partitions(self, entry: CatalogueEntry, config: LogConfig, first: int) -> list[PartitionLog]:
-        """Remove leftovers first: a new log must be empty. If the catalogue fails, drop what was opened."""
+        """Open the new partitions' logs, after removing leftovers, and store `entry`; return the logs.
+
+        If the catalogue cannot be written, the opened logs are dropped.
+        """
         for partition in range(first, entry.partitions):
             self._remove_leftover(f"{entry.name}-{partition}", entry.name, partition)
         logs = [
@@ -170,7 +172,7 @@ class TopicStore:
         return logs
 
     def _remove_leftover(self, directory_name: str, topic: str, partition: int) -> None:
-        """Remove what a deleted topic of the same name left; refuse to touch other directories."""
+        """Remove the directory that a deleted topic of the same name left; raise StorageError for any other."""
         path = self._directory.path / directory_name
         if not self._files.is_directory(path):
             return
@@ -179,7 +181,7 @@ class TopicStore:
         self._directory.delete_log(topic, partition)
 
     def delete(self, name: str) -> None:
-        """Forget a topic, then delete its logs. Failing at a log leaves it to the next start."""
+        """Remove a topic from the catalogue, then its logs; the next start removes those that cannot be now."""
         entries = dict(self._entries)
         entry = entries.pop(name)
         self._write(entries, (*self._deleted_ids, entry.topic_id)[-REMEMBERED_DELETIONS:])

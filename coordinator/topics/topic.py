@@ -11,7 +11,7 @@ from coordinator.topics.topic_config import TopicConfig
 
 @dataclass(slots=True)
 class Topic:
-    """One topic. `partitions` only ever grows; their index is their place in it."""
+    """One topic. The list `partitions` only grows; a partition's position in it is the partition's index."""
 
     name: str
     topic_id: bytes
@@ -23,5 +23,5 @@ class Topic:
         return is_internal(self.name)
 
     def partition(self, index: int) -> Partition | None:
-        """The partition `index`, or None if the topic has none of that number."""
+        """Return the partition `index`; None if the topic has no such partition."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None

@@ -1,10 +1,10 @@
-"""Topic settings: every name Kafka 4.3 knows, its range, its default, and what Muster does with it.
+"""Topic settings: every name that Kafka 4.3 knows, with its range and its default.
 
-`TOPIC_KEYS` is the table; `TopicConfig` is one topic's overrides, checked, with the values the data plane
-needs already read out. A default is a function of the daemon's own settings, as in Kafka.
+`TOPIC_KEYS` is the table; `TopicConfig` has one topic's checked overrides and, parsed, the values that the data
+plane needs. A default is a function of the daemon's own settings, as in Kafka.
 
 All of Kafka's names are accepted in their ranges, so that applications that create their own topics
-work. Not all of them do something here: replica throttles, tiered storage, `preallocate`,
+work. Not all of them have an effect here: replica throttles, tiered storage, `preallocate`,
 `file.delete.delay.ms` and `min.insync.replicas` have nothing to act on, since there is one node, and a deleted
 file lasts until its last reader is done.
 """
@@ -47,12 +47,12 @@ class TopicKey:
     broker_name: str | None = None
 
 
-def _fixed(value: object) -> Callable[[TopicSettings], object]:
+def _fixed_default(value: object) -> Callable[[TopicSettings], object]:
     return lambda _settings: value
 
 
-def _shown(broker_name: str, value: object) -> Callable[[TopicSettings], object]:
-    """A default without effect on the daemon: `value`, or what was set at run time."""
+def _shown_default(broker_name: str, value: object) -> Callable[[TopicSettings], object]:
+    """Return the default of a setting that has no effect here: `value`, or what was set at run time."""
 
     def default(settings: TopicSettings) -> object:
         text = settings.dynamic_text(broker_name)
@@ -64,14 +64,14 @@ def _shown(broker_name: str, value: object) -> Callable[[TopicSettings], object]
 
 
 def _flush_ms(settings: TopicSettings) -> object:
-    """The daemon may be given a negative interval, which a topic may not; it means none."""
+    """Return the default flush interval; the daemon's may be negative, which a topic's may not: no interval."""
     given = settings.log_flush_interval_ms
     return INT64_MAX if given < 0 else given
 
 
 def _shown_key(name: str, kind: ValueKind, value: object, broker_name: str | None = None) -> TopicKey:
     broker_name = broker_name or name
-    return TopicKey(name, kind, _shown(broker_name, value), broker_name)
+    return TopicKey(name, kind, _shown_default(broker_name, value), broker_name)
 
 
 _COMPRESSIONS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -123,14 +123,14 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             "log.flush.interval.messages",
         ),
         TopicKey("flush.ms", whole(LONG, 0), _flush_ms, "log.flush.interval.ms"),
-        TopicKey("follower.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
+        TopicKey("follower.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed_default("")),
         TopicKey(
             "index.interval.bytes",
             whole(INT, 0),
             lambda s: s.log_index_interval_bytes,
             "log.index.interval.bytes",
         ),
-        TopicKey("leader.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed("")),
+        TopicKey("leader.replication.throttled.replicas", THROTTLED_REPLICAS, _fixed_default("")),
         _shown_key("local.retention.bytes", whole(LONG, -2), -2, "log.local.retention.bytes"),
         _shown_key("local.retention.ms", whole(LONG, -2), -2, "log.local.retention.ms"),
         TopicKey(
@@ -174,9 +174,9 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
             "min.insync.replicas", whole(INT, 1), lambda s: s.min_insync_replicas, "min.insync.replicas"
         ),
         _shown_key("preallocate", FLAG, "false", "log.preallocate"),
-        TopicKey("remote.log.copy.disable", FLAG, _fixed("false")),
-        TopicKey("remote.log.delete.on.disable", FLAG, _fixed("false")),
-        TopicKey("remote.storage.enable", FLAG, _fixed("false")),
+        TopicKey("remote.log.copy.disable", FLAG, _fixed_default("false")),
+        TopicKey("remote.log.delete.on.disable", FLAG, _fixed_default("false")),
+        TopicKey("remote.storage.enable", FLAG, _fixed_default("false")),
         TopicKey("retention.bytes", whole(LONG), lambda s: s.log_retention_bytes, "log.retention.bytes"),
         TopicKey("retention.ms", whole(LONG, -1), lambda s: s.log_retention_ms, "log.retention.ms"),
         TopicKey(
@@ -196,7 +196,7 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
 
 
 class Compression(NamedTuple):
-    """How batches are stored; the level is numbered as Kafka does, None where the codec has none."""
+    """The codec and level for stored batches; levels are numbered as in Kafka, None for a codec without levels."""
 
     codec: Codec
     level: int | None
@@ -204,7 +204,7 @@ class Compression(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic's settings: its own `overrides` as given, over the daemon's defaults."""
+    """One topic's settings: its own `overrides`, as their texts, over the defaults in the daemon's `settings`."""
 
     overrides: Mapping[str, str]
     settings: TopicSettings
@@ -218,19 +218,19 @@ class TopicConfig:
     log: LogConfig
 
     def text(self, name: str) -> str:
-        """The value in force, as DescribeConfigs shows it."""
+        """Return the current value of the setting `name`, as DescribeConfigs shows it."""
         given = self.overrides.get(name)
         return default_text(name, self.settings) if given is None else given
 
     def source(self, name: str) -> ConfigSource:
-        """The source of the value in force."""
+        """Return the source of the current value of the setting `name`."""
         if name in self.overrides:
             return ConfigSource.TOPIC_CONFIG
         return default_source(name, self.settings)
 
 
 def default_source(name: str, settings: TopicSettings) -> ConfigSource:
-    """The source of the default of `name`: the daemon's settings, or Kafka."""
+    """Return the source of the default of `name`: the daemon's settings, or Kafka's default."""
     broker_name = TOPIC_KEYS[name].broker_name
     if broker_name in settings.dynamic.of_node:
         return ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -241,16 +241,16 @@ def default_source(name: str, settings: TopicSettings) -> ConfigSource:
 
 
 def default_text(name: str, settings: TopicSettings) -> str:
-    """The default of `name`, for topics that do not set it."""
+    """Return the default of the topic setting `name`, as text."""
     return str(TOPIC_KEYS[name].default(settings))
 
 
 def topic_config(
     overrides: Mapping[str, str], settings: TopicSettings, flush: FlushPolicy | None = None
 ) -> TopicConfig:
-    """Check `overrides` and read them out. Raises InvalidConfig: unknown name, bad value, or a conflict.
+    """Return a topic's settings from its `overrides`. Raises InvalidConfig: unknown name, bad value, a conflict.
 
-    A topic without settings of its own is taken whatever the daemon's are, as Kafka does.
+    Without overrides the topic is accepted even if the daemon's own settings conflict, as in Kafka.
     """
     config = accepted_config(overrides, settings, flush)
     if overrides and (conflict := lag_conflict(config)):
@@ -259,7 +259,7 @@ def topic_config(
 
 
 def lag_conflict(config: TopicConfig) -> str | None:
-    """Why the two compaction lags do not go together, in Kafka's words; None if they do."""
+    """Return, in Kafka's words, why the two compaction lags conflict; None if they do not."""
     least_ms, most_ms = config.log.min_compaction_lag_ms, config.log.max_compaction_lag_ms
     if least_ms <= most_ms:
         return None
@@ -269,9 +269,9 @@ def lag_conflict(config: TopicConfig) -> str | None:
 def accepted_config(
     overrides: Mapping[str, str], settings: TopicSettings, flush: FlushPolicy | None = None
 ) -> TopicConfig:
-    """`overrides` that a topic has, read out, also where the daemon's settings of today conflict with them.
+    """Return a topic's settings from its `overrides`, even if these conflict with the daemon's current settings.
 
-    `flush` is the topic flush policy unless the caller, who makes an internal topic, says otherwise. Raises
+    `flush` is the policy for an internal topic; None stands for the daemon's policy for topics. Raises
     InvalidConfig: unknown name or bad value.
     """
     values = _values(overrides, settings)
@@ -314,9 +314,9 @@ def _values(overrides: Mapping[str, str], settings: TopicSettings) -> dict[str, 
 
 
 def _log_config(values: Mapping[str, Any], flush: FlushPolicy) -> LogConfig:
-    deletes = "delete" in values["cleanup.policy"]  # Without it no segment is deleted by age or size.
+    deletes = "delete" in values["cleanup.policy"]  # Otherwise no segment is deleted by age or size.
     compacts = "compact" in values["cleanup.policy"]
-    # A record that must be cleaned by some time must have left the active segment by then.
+    # The active segment is not cleaned, so it is closed by the time when its records have to be.
     most_ms = values["max.compaction.lag.ms"] if compacts else INT64_MAX
     return LogConfig(
         segment_bytes=values["segment.bytes"],

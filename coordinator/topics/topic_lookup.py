@@ -1,6 +1,6 @@
-"""The topics that there are, by name and by id: what most APIs ask of the registry, and what groups ask of it.
+"""The existing topics by name and by id: the part of the registry that groups and most APIs read.
 
-A topic is added when it is durable and removed when it is deleted, which the registry does; reading never waits.
+The registry adds a topic when it is durable, and removes a topic when it is deleted; reading never waits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from coordinator.topics.topic import Topic
 
 
 class TopicLookup:
-    """The topics of one log directory, to read. All methods run on the event-loop thread."""
+    """Read access to the topics of one log directory. All methods run on the event-loop thread."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
@@ -23,11 +23,11 @@ class TopicLookup:
         return self._by_id.get(topic_id)
 
     def all(self) -> list[Topic]:
-        """Every topic, by name."""
+        """Return every topic, in the order of their names."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def partitions(self) -> list[Partition]:
-        """The partitions of every topic, in the order of `all`."""
+        """Return the partitions of every topic, in the order of `all`."""
         return [partition for topic in self.all() for partition in topic.partitions]
 
     def partition(self, topic: str, index: int) -> Partition | None:

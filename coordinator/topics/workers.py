@@ -1,7 +1,7 @@
 """Threads for work that would block the event loop: cold reads, directories, the catalogue.
 
-Work goes out from the event-loop thread and its outcome comes back there, so nothing else in the data
-plane knows that threads exist.
+Work is submitted on the event-loop thread and its outcome is delivered there, so nothing else in the data plane
+knows that threads exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Workers(Protocol):
     """Threads that run work which may wait for the disk."""
 
     def submit(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
-        """Run `work` elsewhere; then `done` on the event-loop thread, with the finished future."""
+        """Run `work` on a thread; then call `done` on the event-loop thread, with the finished future."""
 
 
 class ThreadWorkers:
@@ -48,9 +48,9 @@ class ThreadWorkers:
                 self._is_idle.set()
 
     async def idle(self) -> None:
-        """Return when the outcomes of all submitted work are delivered, and of the work that these submitted."""
+        """Return when the outcomes of all submitted work are delivered, including work submitted meanwhile."""
         await self._is_idle.wait()
 
     def close(self) -> None:
-        """Wait for what was submitted; outcomes still come back through `post`."""
+        """Wait until the submitted work is done; outcomes are still delivered through `post`."""
         self._threads.shutdown()

@@ -1,9 +1,9 @@
 """The log cleaner: threads that compact the logs of compacted topics, the dirtiest first.
 
-The event loop takes no part: a log may be cleaned while it is appended to, flushed and read. What a cleaning
-does is in `storage.cleaning.compaction`; which log is next, when, how fast, and what a failure means is decided
-here. A log whose cleaning failed is left as it is, and serves on; it is not cleaned again before the next start.
-A full disk, or too many open files, is no such failure: the log is tried again after the usual pause.
+The event loop takes no part: a log may be cleaned while it is appended to, flushed and read. The cleaning of one
+log is in `storage.cleaning.compaction`; this module decides which log is next, when, how fast, and what a failure
+means. A log whose cleaning failed stays as it is and is still served; it is not cleaned again before the next
+start. After a full disk, or too many open files, the log is tried again after the usual pause.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PASSING_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, err
 
 
 class CleanerSettings(Protocol):
-    """The settings that may change while logs are cleaned."""
+    """The settings of the cleaner that may change at run time."""
 
     @property
     def log_cleaner_threads(self) -> int: ...
@@ -55,7 +55,7 @@ class Candidate(NamedTuple):
 
 
 class Cleaner:
-    """`start` and `stop` once each, on any thread; `clean_all` is what the threads do."""
+    """The cleaner's threads, which repeat `clean_all`. `start` and `stop` are called once each, on any thread."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Cleaner:
         self._settings: CleanerSettings = settings
         self._wall_ms = wall_ms
         self._stopping = Event()
-        self._guard = Lock()  # Guards the sets and the threads.
+        self._guard = Lock()  # Guards the sets of logs and the dict of threads.
         self._altered = Condition(self._guard)
         self._busy: WeakSet[PartitionLog] = WeakSet()
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
@@ -78,20 +78,20 @@ class Cleaner:
         self._is_started = False
 
     def start(self) -> None:
-        """Begin to clean, if `log.cleaner.enable`."""
+        """Start the threads, if `log.cleaner.enable` is set."""
         with self._guard:
             self._is_started = True
             self._start_threads()
 
     def alter(self, settings: CleanerSettings) -> None:
-        """Change the settings: surplus threads end after the log that they clean."""
+        """Change the settings; surplus threads end after the log that they are cleaning."""
         with self._guard:
             self._settings = settings
             self._start_threads()
             self._altered.notify_all()
 
     def stop(self) -> None:
-        """Drop the cleanings under way, and end the threads. Blocks for a moment."""
+        """Drop the cleanings under way and end the threads. Blocks for a moment."""
         self._stopping.set()
         with self._guard:
             self._altered.notify_all()
@@ -101,22 +101,22 @@ class Cleaner:
 
     @property
     def threads(self) -> int:
-        """Number of threads that clean."""
+        """Number of running cleaner threads."""
         with self._guard:
             return len(self._threads)
 
     def _start_threads(self) -> None:
-        """Start the threads that are missing. The caller holds the guard."""
+        """Start the threads that are missing to `log.cleaner.threads`. The caller holds the guard."""
         if not self._is_enabled or not self._is_started or self._stopping.is_set():
             return
         for number in range(self._settings.log_cleaner_threads):
             if number not in self._threads:
                 name = f"cleaner-{number}"
-                thread = Thread(target=self._work, args=(number,), name=name, daemon=True)
+                thread = Thread(target=self._run_thread, args=(number,), name=name, daemon=True)
                 thread.start()  # The system may refuse it: then `stop` waits for the others.
                 self._threads[number] = thread
 
-    def _work(self, number: int) -> None:
+    def _run_thread(self, number: int) -> None:
         while not self._stopping.is_set():
             try:
                 self.clean_all()
@@ -130,8 +130,10 @@ class Cleaner:
                     self._altered.wait(min(self._settings.log_cleaner_backoff_ms / 1000, TIMEOUT_MAX))
 
     def clean_all(self) -> int:
-        """Clean one log after the other until none is dirty enough; return how many. Raises CleaningStopped."""
-        done: WeakSet[PartitionLog] = WeakSet()  # A log may stay dirty and have to wait.
+        """Clean one log after another until none is dirty enough; return how many. Raises CleaningStopped."""
+        done: WeakSet[PartitionLog] = (
+            WeakSet()
+        )  # A cleaned log may still be dirty; it waits for the next call.
         count = 0
         while (chosen := self._choose(done)) is not None:
             done.add(chosen.log)
@@ -144,7 +146,7 @@ class Cleaner:
         return count
 
     def _choose(self, done: WeakSet[PartitionLog]) -> Candidate | None:
-        """The dirtiest log that no thread cleans; it is marked as busy."""
+        """Return the dirtiest log that no thread is cleaning, marked as busy; None if none is dirty enough."""
         with self._guard:
             best: Candidate | None = None
             for name, partition_log, checkpoint in self._directory.compacted_logs():

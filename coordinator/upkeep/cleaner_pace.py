@@ -1,9 +1,9 @@
-"""The pace of the cleaner: a little work, a little rest, and no more bytes a second than allowed.
+"""The pace of the cleaner: short spells of work, short rests, and no more bytes a second than allowed.
 
-Whatever cleans a log is plain Python and holds the interpreter's lock while it runs; the event loop, and the
-threads that flush, want that lock many times for each commit. A thread that never waits lets go of it only
-every `sys.getswitchinterval()`, 5 ms. So the cleaner works for less than that and then really sleeps. It costs
-the cleaner some of its speed, and a commit next to nothing.
+Cleaning holds the interpreter's lock while it runs; the event loop, and the threads that flush, need that lock
+many times for each commit. A thread that never waits releases it only every `sys.getswitchinterval()`, 5 ms. So
+the cleaner works for less than that and then sleeps. That costs the cleaner some of its speed, and delays commits
+hardly at all.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ LONGEST_REST_S: Final = 1.0
 
 
 class CleaningStopped(Exception):
-    """The daemon is about to stop; the cleaning under way is dropped."""
+    """Raised when the daemon is about to stop: the cleaning under way is dropped."""
 
 
 class Pace:
-    """The pace of one thread. Called after every step with the bytes it read or wrote; raises CleaningStopped.
+    """The pace of one thread, which calls it after every step with the number of bytes that it read or wrote.
 
-    The rate may change while a log is cleaned, also while its thread waits.
+    The call rests if it is time for that. Raises CleaningStopped. The rate may change while a log is cleaned, even
+    while its thread rests.
     """
 
     def __init__(self, stopping: Event, max_bytes_per_second: Callable[[], float]) -> None:
         self._stopping = stopping
         self._max_bytes_per_second = max_bytes_per_second
-        self._ahead_s = 0.0  # Time that the bytes since the last rest took less than they should.
+        self._ahead_s = (
+            0.0  # Rest in seconds that was still owed after the last one; below zero, too long a rest.
+        )
         self._bytes = 0
         self._since = time.perf_counter()
 
@@ -48,9 +51,11 @@ class Pace:
         self._bytes, self._since = 0, time.perf_counter()
 
     def _owed_s(self, elapsed_s: float) -> float:
-        """Time by which the bytes since the last rest are ahead of what the rate allows now."""
+        """Return the seconds of rest that are owed: the time that the bytes must take by the current rate, less
+        `elapsed_s`, and what was owed before.
+        """
         rate = self._max_bytes_per_second()
-        # Kafka takes any number for the rate; zero and below would allow no work, and limit nothing here.
+        # Kafka accepts any number for the rate; zero and below would allow no work, so here they set no limit.
         return self._ahead_s + (self._bytes / rate if rate > 0 else 0.0) - elapsed_s
 
     def _rest(self, rest_s: float) -> None:

@@ -1,7 +1,7 @@
-"""The topics that the coordinators keep their state in, and the runners of the shards upon them.
+"""The internal topics that hold the coordinators' state, and the runners of the shards on their partitions.
 
-Each partition is the log of one shard, who alone writes it. How many there are is fixed once data exists:
-groups and transactional ids are spread by that number.
+Each partition is the log of one shard, which alone writes it. The number of partitions is fixed once a topic
+exists, since groups and transactional ids are spread by it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ COUNT_OPTION: Final = {
     GROUP_METADATA_TOPIC: "offsets.topic.num.partitions",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
 }
-"""The option that says how many partitions an internal topic has."""
+"""The option with the number of partitions, by internal topic."""
 
 
 class InternalTopics:
-    """Makes them at a start, if they are not there. Waits for the disk; raises StorageError.
+    """Opens or creates the internal topics at a start, and makes the runners of their shards.
 
-    PartitionCountMismatch: there is one with another number of partitions than the settings say.
+    Waits for the disk. Raises StorageError; PartitionCountMismatch if a topic on the disk has another number of
+    partitions than the settings say.
     """
 
     def __init__(self, registry: TopicRegistry, runtime: Runtime, settings: Settings) -> None:
@@ -42,7 +43,7 @@ class InternalTopics:
         self._settings = settings
 
     def group_runners(self, kind: ShardKind[Shard]) -> list[GroupRunner]:
-        """On the partitions of `__consumer_offsets`."""
+        """Return the runners of the group shards, one for each partition of `__consumer_offsets`."""
         settings = self._settings
         partitions = self._partitions(
             GROUP_METADATA_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
@@ -51,7 +52,10 @@ class InternalTopics:
         return [self._runner(GroupRunner, kind, partition, codec) for partition in partitions]
 
     def transaction_runners(self, kind: ShardKind[S]) -> list[ShardRunner[S]]:
-        """On the partitions of `__transaction_state`, which is never compressed."""
+        """Return the runners of the transaction shards, one for each partition of `__transaction_state`.
+
+        That topic is never compressed.
+        """
         settings = self._settings
         partitions = self._partitions(
             TRANSACTION_STATE_TOPIC,

@@ -1,6 +1,6 @@
-"""The periodic work: retention, syncs, checkpoints, snapshots of producers, forgetting silent producers.
+"""The periodic tasks: retention, syncs, checkpoints, snapshots of producers, expiry of idle producers.
 
-Driven by the runtime's timers like everything else; what waits for the disk does so on a thread.
+The runtime's timers start the tasks; work that waits for the disk is done on a thread.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from storage.files import StorageError
 from storage.log.config import INT64_MAX
 from storage.log.partition_log import PartitionLog
 
-LOGS_A_PIECE: Final = 500
-"""Logs in one piece of work for the thread: a piece for each of 20,000 logs blocked the loop for seconds."""
+LOGS_PER_PIECE: Final = 500
+"""Logs in one piece of work for the thread: one piece for each of 20,000 logs blocked the loop for seconds."""
 
-PARTITIONS_A_TURN: Final = 1_000
-"""Partitions that are visited in one turn of the loop: some 2 ms, between which requests are answered."""
+PARTITIONS_PER_TURN: Final = 1_000
+"""Partitions visited in one turn of the loop, in some 2 ms; requests are answered between the turns."""
 
 Outcome: TypeAlias = int | StorageError | None
-"""Outcome of the work on one log: how many segments were deleted, or why it failed."""
+"""Outcome of the work on one log: the number of segments deleted, the error if it failed, or None."""
 
 log = structlog.get_logger("muster.maintenance")
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The intervals between runs of each task."""
+    """The interval between two runs of each task."""
 
     retention_ms: int
-    checkpoint_ms: int  # Bounds how much of the logs a start after a crash reads.
+    checkpoint_ms: int  # Bounds how much of the logs has to be read at a start after a crash.
     producers_ms: int
-    sync_ms: int = INT64_MAX  # The highest number stands for never, as in Kafka.
+    sync_ms: int = INT64_MAX  # INT64_MAX stands for never, as in Kafka.
 
     @classmethod
     def of(cls, settings: Settings) -> Intervals:
@@ -58,7 +58,7 @@ Task: TypeAlias = Callable[[], None]
 
 
 class MaintenanceHost(Protocol):
-    """The runtime, as maintenance sees it: `owner.timer_fired(key)` is called, the key is the task."""
+    """The runtime, as maintenance uses it; a timer calls `owner.timer_fired(key)`, where the key is the task."""
 
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
@@ -66,7 +66,7 @@ class MaintenanceHost(Protocol):
 
 
 class Maintenance:
-    """Arms its own timers; `workers` must run one piece of work at a time."""
+    """Runs the tasks at their intervals; `workers` must run one piece of work at a time."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Maintenance:
         self._directory = directory
         self._workers = workers
         self._intervals_ms = {
-            self._retain: intervals.retention_ms,
+            self._apply_retention: intervals.retention_ms,
             self._checkpoint: intervals.checkpoint_ms,
             self._forget_producers: intervals.producers_ms,
             self._sync: intervals.sync_ms,
@@ -100,22 +100,22 @@ class Maintenance:
             self._arm(task)  # Armed first: a task that fails is tried again at its next time.
         task()
 
-    def _retain(self) -> None:
-        """Delete segments that are too old or too many; topics that are only compacted keep theirs."""
+    def _apply_retention(self) -> None:
+        """Delete segments beyond the limits of age and size; logs that are only compacted keep theirs."""
         wall_ms = self._runtime.wall_ms()
         topics = (topic for topic in self._registry.all() if topic.config.is_deleting)
         logs = [partition.log for topic in topics for partition in topic.partitions]
-        self._on_worker(logs, lambda each: each.apply_retention(wall_ms))
+        self._run_on_worker(logs, lambda each: each.apply_retention(wall_ms))
 
     def _sync(self) -> None:
-        """Sync the logs that `flush.ms` asks for; most have nothing that was not synced."""
+        """Sync the logs for which `flush.ms` has passed; most have nothing left to sync."""
         wall_ms = self._runtime.wall_ms()
         logs = [partition.log for partition in self._registry.partitions()]
-        self._on_worker(logs, lambda each: _sync_one(each, wall_ms))
+        self._run_on_worker(logs, lambda each: _sync_one(each, wall_ms))
 
-    def _on_worker(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
-        for first in range(0, len(logs), LOGS_A_PIECE):
-            piece = logs[first : first + LOGS_A_PIECE]
+    def _run_on_worker(self, logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]) -> None:
+        for first in range(0, len(logs), LOGS_PER_PIECE):
+            piece = logs[first : first + LOGS_PER_PIECE]
             self._workers.submit(partial(_on_each, piece, work), _report_each)
 
     def _forget_producers(self) -> None:
@@ -130,9 +130,12 @@ class Maintenance:
         visit: Callable[[Sequence[Partition]], object],
         at_the_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Visit some now and the others in later turns of the loop, unless the daemon stops before."""
-        visit(partitions[:PARTITIONS_A_TURN])
-        if rest := partitions[PARTITIONS_A_TURN:]:
+        """Visit PARTITIONS_PER_TURN partitions now and the others in later turns, then call `at_the_end`.
+
+        A stop of the daemon ends that early.
+        """
+        visit(partitions[:PARTITIONS_PER_TURN])
+        if rest := partitions[PARTITIONS_PER_TURN:]:
             go_on = partial(self._in_turns, rest, visit, at_the_end)
             self._runtime.set_timer(self, go_on, self._runtime.now_ms())
         else:
@@ -147,7 +150,7 @@ class Maintenance:
                 self._snapshot(partition.log)
 
     def _snapshot(self, partition_log: PartitionLog) -> None:
-        """Write a snapshot of the log's producers, if enough was appended since the last one."""
+        """Write a snapshot of the log's producers, if enough was appended since the last snapshot."""
         snapshot = partition_log.producers.take_snapshot()
         if snapshot is not None:
             name = partition_log.directory.name
@@ -157,7 +160,7 @@ class Maintenance:
 
 
 def _sync_one(partition_log: PartitionLog, wall_ms: int) -> None:
-    """Sync the log if it is behind; its lock need not be waited for otherwise."""
+    """Have the log sync what `flush.ms` asks for, if it has unsynced records; only then is its lock needed."""
     if partition_log.recovery_point < partition_log.durable_offset:
         partition_log.sync(wall_ms)
 
@@ -165,7 +168,7 @@ def _sync_one(partition_log: PartitionLog, wall_ms: int) -> None:
 def _on_each(
     logs: Sequence[PartitionLog], work: Callable[[PartitionLog], Outcome]
 ) -> list[tuple[str, Outcome]]:
-    """The outcomes by the name of the log; one log that fails does not stop the work on the others."""
+    """Do `work` on each log; return (name of the log, outcome). A failure does not stop work on other logs."""
     outcomes: list[tuple[str, Outcome]] = []
     for each in logs:
         try:
@@ -190,7 +193,7 @@ def _report(task: str, done: Future[None]) -> None:
 
 
 def _report_outcome(task: str, outcome: Outcome) -> None:
-    """A failure here loses nothing: the task is tried again at its next time."""
+    """Log an outcome. A failure loses nothing: the task is tried again after its interval."""
     if isinstance(outcome, StorageError):
         log.error("maintenance failed", task=task, error=str(outcome))
     else:

@@ -24,7 +24,7 @@ class Peer:
         self.memory = 0
         self.closed_for = ""
 
-    def on_memory(self) -> None:
+    def on_admitted(self) -> None:
         self.memory += 1
 
     def give_way(self, reason: str) -> None:
@@ -192,7 +192,7 @@ def test_requests_that_wait_for_the_disk_count_and_let_others_in_when_answered(w
     first, second, large = world.claiming(4 * MB), world.claiming(4 * MB), world.claiming(100 * MB)
     assert (first.memory, second.memory, large.memory) == (1, 0, 0)
     world.pool.take(4 * MB)
-    world.pool.on_whole(first)
+    world.pool.on_frame_complete(first)
     assert second.memory == 0, "a frame that has become whole still counts"
     world.pool.release(254 * MB)
     assert (second.memory, large.memory) == (1, 1)

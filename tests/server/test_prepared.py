@@ -113,7 +113,7 @@ class Peer:
         request = decode(OffsetCommitRequest, version, frame, start)
         if self._prepares:
             assert self._api.prepare is not None
-            self._requests.learn(self._api.key, self._api.prepare, request, version, frame)
+            self._requests.maybe_prepare(self._api.key, self._api.prepare, request, version, frame)
         context = RequestContext(framed, version, CLIENT_ID, "/127.0.0.1")
         self.world.runner.request(request, context)
         return framed

@@ -227,7 +227,10 @@ ARRIVALS: Final[tuple[Arrival, ...]] = (
     ("log_dir", lambda daemon: daemon.broker.registry.log_directory),
     ("log_dir", lambda daemon: str(daemon.broker.producer_ids._path.parent)),
     ("muster_flush_threads", lambda daemon: len(daemon._flusher._threads)),
-    ("log_retention_check_interval_ms", lambda daemon: interval_ms(daemon, daemon._maintenance._retain)),
+    (
+        "log_retention_check_interval_ms",
+        lambda daemon: interval_ms(daemon, daemon._maintenance._apply_retention),
+    ),
     (
         "log_flush_offset_checkpoint_interval_ms",
         lambda daemon: interval_ms(daemon, daemon._maintenance._checkpoint),

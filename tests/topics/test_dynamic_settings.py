@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import pytest
 
 from coordinator.topics.broker_options import BROKER_OPTIONS
-from coordinator.topics.dynamic_kinds import CHANGEABLE, OF_ONE_NODE, THROTTLES, is_refused, overrides_of
+from coordinator.topics.dynamic_kinds import CHANGEABLE, ONLY_PER_NODE, THROTTLES, is_refused, overrides_of
 from coordinator.topics.settings import TopicSettings
 from harness.doubles.inline_workers import InlineWorkers
 from protocol.errors import ErrorCode
@@ -106,14 +106,14 @@ def test_each_is_kept_over_a_restart_and_shown_with_its_source(tmp_path: Path, n
     first = shown.synonyms[0]
     assert (first.name, first.value, first.source) == (name, None if secret else value, source)
     assert not shown.read_only
-    if name in OF_ONE_NODE:
+    if name in ONLY_PER_NODE:
         words = f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
         assert change(world, ALL, (name, value)) == (ErrorCode.INVALID_REQUEST, words)
     else:
         assert change(world, ALL, (name, value)) == (0, None)
         assert described(world, ALL)[name].config_source == DYNAMIC_ALL
     assert change(world, scope, (name, None)) == (0, None)
-    if name not in OF_ONE_NODE:
+    if name not in ONLY_PER_NODE:
         assert change(world, ALL, (name, None)) == (0, None)
     left = described(world.restart()).get(name)
     assert (left is None) == (name in THROTTLES)

@@ -137,11 +137,11 @@ def answered(context: FetchContext) -> int:
 
 
 def opened(cache: FetchSessions, partitions: int, now_ms: int) -> int:
-    return answered(cache.full(0, 0, wanted(partitions), False, now_ms))
+    return answered(cache.full_fetch(0, 0, wanted(partitions), False, now_ms))
 
 
 def is_there(cache: FetchSessions, session: int, now_ms: int, epoch: int = 1) -> bool:
-    return cache.incremental(session, epoch, [], [], False, now_ms).error is ErrorCode.NONE
+    return cache.incremental_fetch(session, epoch, [], [], False, now_ms).error is ErrorCode.NONE
 
 
 def test_a_full_cache_gives_no_session_to_newcomers() -> None:
@@ -180,7 +180,7 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     assert opened(cache, 2, 0) == 0
     small = opened(cache, 1, 0)
     assert small
-    more = cache.incremental(small, 1, wanted(2), [], False, 0)
+    more = cache.incremental_fetch(small, 1, wanted(2), [], False, 0)
     assert more.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert cache.total_partitions == MAX_PARTITIONS - 1
 
@@ -188,13 +188,13 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
 def test_the_count_of_all_partitions_follows_every_change() -> None:
     cache = FetchSessions(2)
     first, second = opened(cache, 3, 0), opened(cache, 5, 0)
-    cache.incremental(first, 1, wanted(4), [], False, 0)
+    cache.incremental_fetch(first, 1, wanted(4), [], False, 0)
     assert cache.total_partitions == 4 + 5
-    cache.incremental(first, 2, [], [each.key for each in wanted(2)], False, 0)
+    cache.incremental_fetch(first, 2, [], [each.key for each in wanted(2)], False, 0)
     assert cache.total_partitions == 2 + 5
-    cache.full(second, -1, [], False, 0)
+    cache.full_fetch(second, -1, [], False, 0)
     assert cache.total_partitions == 2
-    cache.incremental(first, 3, [], [each.key for each in wanted(4)], False, 0)
+    cache.incremental_fetch(first, 3, [], [each.key for each in wanted(4)], False, 0)
     assert (cache.total_partitions, len(cache)) == (0, 0)
     opened(cache, 7, 0)
     opened(cache, 7, 0)

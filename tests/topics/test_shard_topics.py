@@ -93,7 +93,7 @@ def test_a_shards_log_serves_on_where_its_producers_could_not_be_read_for_a_read
     runner.log.producers.state = None
     world.files.read_fault = lambda operation: OSError(errno.EIO, "Input/output error")
     known: list[bool] = []
-    partition.when_known(lambda: known.append(partition.producers is not None))
+    partition.when_producers_known(lambda: known.append(partition.producers is not None))
     world.settle()
     assert known == [False]
     assert (runner.state, runner.durable_log.state) == (ACTIVE, LOG_ACTIVE)

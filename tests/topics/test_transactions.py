@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.data.transaction_verifier import Verified
+from coordinator.data.transaction_verifier import OnVerified
 from harness.doubles.fake_pending import FakePending
 from harness.doubles.runtime_world import WALL_MS
 from protocol.errors import ErrorCode
@@ -59,7 +59,7 @@ class Coordinator:
         producer_epoch: int,
         partitions: list[TopicPartition],
         add: bool,
-        done: Verified,
+        done: OnVerified,
     ) -> None:
         self.asked.append((transactional_id, producer_id, producer_epoch, partitions, add))
         answers = {each: self.says.get(each, ErrorCode.NONE) for each in partitions}
