@@ -24,7 +24,7 @@ from protocol.messages.fetch import DivergingEpoch, FetchAbortedTransaction, Par
 from storage.files import StorageError
 from storage.log.file_range import FileRange
 from storage.log.log_reader import OffsetOutOfRange
-from storage.log.segment_read import WouldBlock, end_of
+from storage.log.segment_read import WouldBlock, end_offset_of
 
 INLINE_FINDS: Final = 64
 """Partitions whose batches are looked up on the event loop per fetch, some 20 us each. The rest is a thread's."""
@@ -192,7 +192,7 @@ def _aborted(
     """Transactions that the client must leave out of `records`, which begin with the batch of `start_offset`."""
     if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
         return []  # As a rule: then the end of the records need not be found.
-    end_offset = end_of(records, may_wait)
+    end_offset = end_offset_of(records, may_wait)
     return [
         FetchAbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in partition.log.producers.aborted(start_offset, end_offset)

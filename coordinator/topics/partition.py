@@ -288,7 +288,7 @@ class Partition:
 
     def release(self) -> None:
         """Its topic is gone: answer all that waits."""
-        self.durable_log.let_go(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.durable_log.release_owner(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._on_advanced()
 
 
