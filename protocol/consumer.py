@@ -48,8 +48,8 @@ class ConsumerProtocolAssignment:
 
 
 def encode_subscription(subscription: ConsumerProtocolSubscription, version: int = HIGHEST_VERSION) -> bytes:
-    """The metadata of a JoinGroup protocol: version and body. Raises EncodeError."""
-    return _prefix(version) + encode(subscription, version)
+    """Return the metadata of a JoinGroup protocol: version and body. Raises EncodeError."""
+    return _version_prefix(version) + encode(subscription, version)
 
 
 def decode_subscription(metadata: bytes | memoryview) -> ConsumerProtocolSubscription:
@@ -58,21 +58,21 @@ def decode_subscription(metadata: bytes | memoryview) -> ConsumerProtocolSubscri
 
 
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = HIGHEST_VERSION) -> bytes:
-    """One member's assignment for SyncGroup: version and body. Raises EncodeError."""
-    return _prefix(version) + encode(assignment, version)
+    """Return one member's assignment for SyncGroup: version and body. Raises EncodeError."""
+    return _version_prefix(version) + encode(assignment, version)
 
 
 def decode_assignment(assignment: bytes | memoryview) -> ConsumerProtocolAssignment:
-    """Read one member's assignment. Raises DecodeError, also for the empty bytes of a member left out."""
+    """Read one member's assignment. Raises DecodeError, also for the empty bytes of a member without one."""
     return decode(ConsumerProtocolAssignment, _readable_version(assignment), assignment, _VERSION_BYTES)
 
 
-def _prefix(version: int) -> bytes:
+def _version_prefix(version: int) -> bytes:
     return version.to_bytes(_VERSION_BYTES, "big", signed=True)
 
 
 def _readable_version(buffer: bytes | memoryview) -> int:
-    """The version to read `buffer` as: its own, or our highest if that is lower."""
+    """Return the version to read `buffer` as: its own, or HIGHEST_VERSION if its own is newer."""
     if len(buffer) < _VERSION_BYTES:
         raise DecodeError(f"{len(buffer)} bytes cannot hold a consumer protocol version")
     version = int.from_bytes(buffer[:_VERSION_BYTES], "big", signed=True)

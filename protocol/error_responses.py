@@ -43,7 +43,7 @@ APPEND_ANSWER: Final[dict[ErrorCode, ErrorCode]] = {
 """The error of an append to a coordinator's log, and the one that a client gets for it (docs/kafka.md 2.1)."""
 
 NEVER_KNOWN: Final = 1 << 15
-"""Above every version: the clients of an API do not expect an error at all."""
+"""Above every version: no client of the API knows the error, whatever its version."""
 
 KNOWN_SINCE: Final[dict[tuple[type, ErrorCode], tuple[int, ErrorCode]]] = {
     (InitProducerIdRequest, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -65,10 +65,12 @@ KNOWN_SINCE: Final[dict[tuple[type, ErrorCode], tuple[int, ErrorCode]]] = {
 class SpecialCase:
     """What the schema of a response, or of a row of one, leaves open where there is an error."""
 
-    values: Mapping[str, Any] = field(default_factory=dict)  # Of fields that are not at their default,
-    since: int = 0  # from this version on.
+    values: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # Values of fields that differ from their defaults,
+    since: int = 0  # from this API version on.
     is_per_row: bool = False  # The error is set in each row, although there is a field for the whole.
-    is_once_per_name: bool = False  # What the request names twice is answered once.
+    is_once_per_name: bool = False  # A row that the request repeats is answered once.
 
 
 ORDINARY: Final = SpecialCase()
@@ -81,34 +83,34 @@ SPECIAL_CASES: Final[dict[type, SpecialCase]] = {
 }
 
 Build: TypeAlias = Callable[[Any, ErrorCode], Any]
-"""Makes a response, or one row of it, of a request, or of one row of it, and an error."""
+"""Takes a request, or one row of it, and an error; makes the response, or the row's answer in it."""
 
 Naming: TypeAlias = Callable[[Any], dict[str, Any]]
 """The fields of a row in a response that say which row of the request it answers."""
 
 
 def append_answer(error: ErrorCode) -> ErrorCode:
-    """The error of an append as the client is to see it; other errors pass unchanged."""
+    """Return the error that a client gets for an append's `error`; other errors pass unchanged."""
     return APPEND_ANSWER.get(error, error)
 
 
 def known_error(request_class: type, error: ErrorCode, api_version: int) -> ErrorCode:
-    """`error` as clients of `request_class` in this version know it."""
+    """Return `error`, or the one that clients of `request_class` in this version know in its place."""
     since, instead = KNOWN_SINCE.get((request_class, error), (0, error))
     return error if api_version >= since else instead
 
 
 def error_response(request: Any, error: ErrorCode, api_version: int) -> Any:
-    """The response to `request`, any message class of a request, that says `error` and nothing else."""
+    """Return the response to `request`, of any request class, that has `error` and nothing else."""
     request_class: type = type(request)
     known = known_error(request_class, append_answer(error), api_version)
     return _response(request_class, api_version)(request, known)
 
 
 def response_with_error(response_class: type[T], error: ErrorCode, api_version: int) -> T:
-    """A response whose version has an error for the whole request, which need not be at hand."""
+    """Return a response with `error`, without its request; this version must have an error for the whole."""
     cls: type = response_class
-    response: T = _whole(cls, api_version)(None, error)
+    response: T = _without_request(cls, api_version)(None, error)
     return response
 
 
@@ -120,15 +122,15 @@ def _response(request_class: type, api_version: int) -> Build:
 
 
 @cache
-def _whole(response_class: type, api_version: int) -> Build:
+def _without_request(response_class: type, api_version: int) -> Build:
     return _build(response_class, None, _unnamed, api_version)
 
 
 def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) -> Build:
-    """How to make a `cls` of what was `asked`, by the error it has or by those of its rows."""
+    """Return what makes a `cls` of a request or row of type `asked`: with an error of its own, or one per row."""
     case = SPECIAL_CASES.get(cls, ORDINARY)
     values = case.values if api_version >= case.since else {}
-    error_name = next((each.name for each in _present(cls, api_version) if _is_error(each)), None)
+    error_name = next((each.name for each in _present_fields(cls, api_version) if _is_error(each)), None)
     if error_name is not None and not case.is_per_row:
         return lambda row, error: cls(**naming(row), **values, **{error_name: error})
     assert isinstance(asked, Struct), f"{cls.__name__} has no error for the whole"
@@ -145,12 +147,12 @@ def _build(cls: type, asked: WireType | None, naming: Naming, api_version: int) 
 
 
 def _unnamed(request: Any) -> dict[str, Any]:
-    """A response names nothing of its request, even where a field has the same name: an id may be refused."""
+    """Return no fields: a response copies none of its request, not even of the same name: an id may be refused."""
     return {}
 
 
 def _naming(row_class: type, asked: WireType) -> Naming:
-    """A row takes over the fields that both have; of a plain value it has a field of that type."""
+    """Return what copies the fields that a `row_class` shares with `asked`; of a plain value, that of its type."""
     own = [each for each in fields_of(row_class) if not isinstance(each.type, Array) and not _is_error(each)]
     if isinstance(asked, Struct):
         theirs = {each.name for each in fields_of(asked.cls)}
@@ -161,10 +163,10 @@ def _naming(row_class: type, asked: WireType) -> Naming:
 
 
 def _error_rows(cls: type, api_version: int) -> tuple[str, type]:
-    """The one array of `cls` whose rows have errors, or rows with errors."""
+    """Return name and row class of the one array of `cls` whose rows have errors, or rows with errors."""
     found = [
         (each.name, each.type.element.cls)
-        for each in _present(cls, api_version)
+        for each in _present_fields(cls, api_version)
         if isinstance(each.type, Array)
         and isinstance(each.type.element, Struct)
         and _has_error(each.type.element.cls, api_version)
@@ -174,16 +176,18 @@ def _error_rows(cls: type, api_version: int) -> tuple[str, type]:
 
 
 def _only_rows(cls: type, api_version: int) -> tuple[str, WireType]:
-    """The one array of a request, or of a row of it, and what its elements are."""
+    """Return name and element type of the one array of a request, or of a row of it."""
     found = [
-        (each.name, each.type.element) for each in _present(cls, api_version) if isinstance(each.type, Array)
+        (each.name, each.type.element)
+        for each in _present_fields(cls, api_version)
+        if isinstance(each.type, Array)
     ]
     assert len(found) == 1, f"{cls.__name__} v{api_version} names its rows in {found}"
     return found[0]
 
 
 def _has_error(cls: type, api_version: int) -> bool:
-    """Whether `cls`, or any row in it, has an error."""
+    """Whether `cls`, or any row in it, has an error field in this version."""
     return any(
         _is_error(each)
         or (
@@ -191,7 +195,7 @@ def _has_error(cls: type, api_version: int) -> bool:
             and isinstance(each.type.element, Struct)
             and _has_error(each.type.element.cls, api_version)
         )
-        for each in _present(cls, api_version)
+        for each in _present_fields(cls, api_version)
     )
 
 
@@ -199,5 +203,5 @@ def _is_error(each: FieldSpec) -> bool:
     return isinstance(each.type, Fixed) and each.name.endswith("error_code")
 
 
-def _present(cls: type, api_version: int) -> list[FieldSpec]:
+def _present_fields(cls: type, api_version: int) -> list[FieldSpec]:
     return [each for each in fields_of(cls) if api_version in each.present]

@@ -18,7 +18,7 @@ class EncodeError(ValueError):
 
 
 class ErrorCode(IntEnum):
-    """An error as the protocol numbers it."""
+    """The errors of the protocol, by their numbers."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

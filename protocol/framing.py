@@ -28,7 +28,7 @@ _HEADER: Final = Struct(">hhih")
 _NO_TAGS: Final = b"\x00"
 
 _ResponseWriter: TypeAlias = tuple[Encoder, Callable[..., bytes], int]
-"""The encoder, what packs length and header, and the header's size in bytes."""
+"""The message's encoder, what packs length prefix and header, and the header's size in bytes."""
 _RESPONSE_WRITERS: Final[dict[tuple[type, int], _ResponseWriter]] = {}
 
 
@@ -42,7 +42,7 @@ def skip_tagged_fields(buffer: Buffer, position: int) -> int:
 
 
 def encode_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Write a whole frame, length prefix included, that asks `message` in `version`. For clients."""
+    """Return the frame of the request `message` in `version`, length prefix included. For clients."""
     message_spec = spec(type(message))
     assert message_spec.kind == "request", f"{type(message).__name__} is no request"
     name = b"" if client_id is None else client_id.encode()
@@ -56,7 +56,7 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
 
 
 def response_frame(correlation_id: int, response: Any, version: int) -> list[Buffer]:
-    """Write the frame that answers request `correlation_id`, as chunks with the length prefix first.
+    """Return the frame that answers request `correlation_id`, as chunks with the length prefix first.
 
     Record sets are among the chunks as they are. Raises EncodeError.
     """
@@ -71,23 +71,23 @@ def response_frame(correlation_id: int, response: Any, version: int) -> list[Buf
 
 
 class EncodedResponse:
-    """An answer that is sent again and again, encoded once; only the correlation id is filled in."""
+    """A response that is sent again and again: it is encoded once, only the correlation id is filled in."""
 
     __slots__ = ("after", "before", "message")
 
     def __init__(self, message: Any, version: int) -> None:
-        """Raises EncodeError."""
+        """Encode `message`. Raises EncodeError."""
         frame = b"".join(response_frame(0, message, version))
         self.message = message
         self.before, self.after = frame[:SIZE_BYTES], frame[SIZE_BYTES + _CORRELATION_BYTES :]
 
     def frame(self, correlation_id: int) -> bytes:
-        """The whole frame that answers request `correlation_id`, length prefix included."""
+        """Return the frame that answers request `correlation_id`, length prefix included."""
         return self.before + _SIZE.pack(correlation_id) + self.after
 
 
 def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
-    """Read a response's frame (without its length prefix): its correlation id and itself. For clients."""
+    """Read a response's frame, without its length prefix; return correlation id and response. For clients."""
     try:
         (correlation_id,) = _SIZE.unpack_from(frame)
     except StructError:

@@ -13,7 +13,7 @@ class TopicPartition(NamedTuple):
 
     @property
     def directory_name(self) -> str:
-        """The name of its directory in a data directory, with a hyphen between topic and index."""
+        """The name of the partition's directory in a log directory: topic, hyphen and index."""
         return f"{self.topic}-{self.partition}"
 
     def __str__(self) -> str:

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Chunk: TypeAlias = bytes | bytearray
-"""What a read hands out: the caller owns it."""
+"""The bytes that a read returns; the caller owns them."""
 
 MAX_BUFFERS_PER_WRITE: Final = 1024  # Linux takes no more buffers (IOV_MAX) in one pwritev.
 RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)  # 0 where the system has no such flag.
@@ -30,7 +30,7 @@ _WOULD_BLOCK: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class StorageError(Exception):
-    """The disk failed us: `operation` on `path`. `errno` is the system's number, where there is one."""
+    """An operation on the disk failed: `operation` on `path`. `errno` is the system's number, if there is one."""
 
     def __init__(self, operation: str, path: Path, reason: str, number: int | None = None) -> None:
         super().__init__(f"{operation} {path}: {reason}")
@@ -50,7 +50,7 @@ class StorageError(Exception):
 
 
 class CorruptSegment(StorageError):
-    """Bytes that were synced, and may have been acknowledged, no longer check: `path` from `byte` on."""
+    """`path` is damaged from `byte` on, in bytes that were synced and may have been acknowledged."""
 
     def __init__(self, path: Path, byte: int, detail: str) -> None:
         super().__init__("read", path, f"corrupt at byte {byte}: {detail}")
@@ -72,7 +72,7 @@ class File:
             position = self._write_whole(buffers[first : first + MAX_BUFFERS_PER_WRITE], position)
 
     def _write_whole(self, buffers: Sequence[Buffer], position: int) -> int:
-        """One system call as a rule; after a short write the rest is tried again, which shows the reason."""
+        """Write all `buffers`; return the position after them. A retry after a short write shows its reason."""
         wanted = sum(map(len, buffers))
         written = self._write_some(buffers, position)
         if written < wanted:
@@ -91,7 +91,7 @@ class File:
             raise StorageError.of("write", self.path, error) from error
 
     def read_at(self, length: int, position: int) -> bytes:
-        """`length` bytes from `position`; fewer only at the end of the file."""
+        """Read `length` bytes from `position`; fewer only at the end of the file."""
         try:
             data = os.pread(self._fd, length, position)
             while len(data) < length:
@@ -104,10 +104,10 @@ class File:
         return data
 
     def read_at_nowait(self, length: int, position: int) -> bytearray | None:
-        """`length` bytes if they are in memory; None if the disk would have to be waited for, or may have to.
+        """Read `length` bytes if they are in memory; None if the disk may have to be waited for.
 
-        Where the system cannot say (no RWF_NOWAIT on this file system) the answer is None as well, so
-        that no thread that must not wait ever does.
+        Also None where the system cannot say (no RWF_NOWAIT on this file system), so that no thread that must
+        not wait ever does.
         """
         if not RWF_NOWAIT:
             return None
@@ -158,7 +158,7 @@ class File:
 
 
 class Files:
-    """Operations on names. Every method raises StorageError."""
+    """Operations on files and directories by their path. Every method raises StorageError."""
 
     def open(self, path: Path, *, create: bool = False) -> File:
         """Open for reading and writing; with `create` the file is made if it is not there."""
@@ -265,7 +265,7 @@ class Files:
             raise StorageError.of("rmdir", path, error) from error
 
     def space(self, path: Path) -> tuple[int, int]:
-        """The bytes in all, and those still free for us, of what `path` lies on."""
+        """Return the size in bytes of the volume that `path` lies on, and how many of them are free for us."""
         try:
             found = os.statvfs(path)
         except OSError as error:

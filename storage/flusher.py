@@ -36,7 +36,7 @@ class Flushable(Protocol):
 
 
 class Flusher:
-    """`schedule` and `close` belong to the event loop's thread."""
+    """The threads that flush logs. `schedule` and `close` are for the event loop's thread only."""
 
     def __init__(self, threads: int, post: Post) -> None:
         """Start `threads` workers: as many logs sync side by side."""
@@ -92,7 +92,7 @@ class Flusher:
     # The event loop's thread.
 
     def _drain(self) -> None:
-        """Settle every flush that has ended."""
+        """Call back for every flush that has ended."""
         self._wake_is_posted = False
         try:
             while True:
@@ -104,8 +104,8 @@ class Flusher:
             raise
 
     def _settle(self, log: Flushable, error: BaseException | None) -> None:
-        """Call back those whose bytes are durable, or all if the flush failed; flush again for the rest."""
-        failure = error if error is None or isinstance(error, StorageError) else _of_bug(log, error)
+        """Run the callbacks whose bytes are durable, or all if the flush failed; flush again for the rest."""
+        failure = error if error is None or isinstance(error, StorageError) else _error_of_bug(log, error)
         waiting = self._waiting[log]
         answered: list[Done] = []
         while waiting and (failure is not None or not _is_to_flush(log, waiting[0][0])):
@@ -125,6 +125,6 @@ def _is_to_flush(log: Flushable, position: int) -> bool:
     return log.durable_offset < position <= log.next_offset
 
 
-def _of_bug(log: Flushable, bug: BaseException) -> StorageError:
-    """No caller waits for ever for a flush that a bug of ours has ended: what it wrote is unknown."""
+def _error_of_bug(log: Flushable, bug: BaseException) -> StorageError:
+    """Return the error for a flush that a bug ended: what it wrote is unknown, and no caller may wait for ever."""
     return StorageError("flush", Path(type(log).__name__), repr(bug))

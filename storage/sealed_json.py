@@ -21,7 +21,7 @@ Parsed = TypeVar("Parsed")
 
 
 def write_sealed(files: Files, path: Path, document: dict[str, Any]) -> None:
-    """Put `document` in place of what was there; on the disk when this returns. Raises StorageError."""
+    """Write `document` and its checksum to `path`, atomically; on the disk on return. Raises StorageError."""
     sealed = {CHECKSUM: _checksum(document), **document}
     files.write_atomically(path, json.dumps(sealed, indent=1).encode())
 
@@ -33,10 +33,10 @@ def read_sealed(
     parse: Callable[[dict[str, Any]], Parsed],
     known_format: int | None = None,
 ) -> Parsed | None:
-    """What `parse` makes of the document at `path`; None if there is no file.
+    """Return what `parse` makes of the document at `path`; None if there is no file.
 
-    Raises StorageError if it cannot be read, is not what was written, or is of another format than `known_format`:
-    it may not be taken for empty. That goes for what `parse` does not find, too.
+    Raises StorageError if the file cannot be read, is not what was written, is of another format than
+    `known_format`, or lacks what `parse` looks for: it must not be taken for an empty document.
     """
     data = files.read_small(path)
     if data is None:

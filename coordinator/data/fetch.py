@@ -108,10 +108,10 @@ class _Fetch:
         reading = FetchRead(targets, self.limits)
 
         def on_read() -> None:
-            missing_bytes = self.limits.min_bytes - reading.bytes_read
+            bytes_needed = self.limits.min_bytes - reading.bytes_read
             may_wait = deadline_ms is not None and self.limits.max_wait_ms > 0
-            if may_wait and marks and missing_bytes > 0 and not reading.has_error:
-                self._park(marks, missing_bytes, deadline_ms or 0)
+            if may_wait and marks and bytes_needed > 0 and not reading.has_error:
+                self._park(marks, bytes_needed, deadline_ms or 0)
             else:
                 self.pending.reply(self.context.respond(reading.answers))
 
@@ -128,7 +128,7 @@ class _Fetch:
     def _resolved(self, wanted: WantedPartition) -> Target:
         return resolve(self.broker.registry, wanted, self.pending.api_version >= TOPIC_IDS_SINCE)
 
-    def _park(self, marks: list[Mark], missing_bytes: int, deadline_ms: int) -> None:
+    def _park(self, marks: list[Mark], bytes_needed: int, deadline_ms: int) -> None:
         def on_woken(parked: DelayedFetch) -> None:
             if self.broker.now_ms() >= deadline_ms:
                 self._read(deadline_ms=None)
@@ -136,11 +136,11 @@ class _Fetch:
                 # Bytes below the last stable offset were not counted: there may still be too few.
                 self._read(deadline_ms if self.limits.is_read_committed else None)
             else:
-                self._park(marks, missing_bytes, deadline_ms)
+                self._park(marks, bytes_needed, deadline_ms)
 
         now_ms = self.broker.now_ms()
         slice_end_ms = min(deadline_ms, now_ms + SLICE_MS)
-        parked = DelayedFetch(slice_end_ms, marks, missing_bytes, self.pending, on_woken)
+        parked = DelayedFetch(slice_end_ms, marks, bytes_needed, self.pending, on_woken)
         keys = [each.partition.key for each in marks]
         if not self.broker.purgatory.try_complete_else_watch(parked, keys, now_ms):
             self.broker.arm(slice_end_ms)

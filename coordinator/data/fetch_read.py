@@ -24,7 +24,7 @@ from protocol.messages.fetch import DivergingEpoch, FetchAbortedTransaction, Par
 from storage.files import StorageError
 from storage.log.file_range import FileRange
 from storage.log.log_reader import OffsetOutOfRange
-from storage.log.segment_read import WouldBlock, end_of
+from storage.log.segment_read import WouldBlock, end_offset_of
 
 INLINE_FINDS: Final = 64
 """Partitions per fetch that are looked up on the event loop, some 20 us each; a thread looks up the rest."""
@@ -193,7 +193,7 @@ def _aborted(
     """Return the aborted transactions in `records`, which begin with the batch of `start_offset`."""
     if not partition.log.producers.aborted(start_offset, partition.log.next_offset):
         return []  # The usual case: the end of the records need not be found.
-    end_offset = end_of(records, may_wait)
+    end_offset = end_offset_of(records, may_wait)
     return [
         FetchAbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in partition.log.producers.aborted(start_offset, end_offset)

@@ -292,7 +292,7 @@ class Partition:
 
     def release(self) -> None:
         """Answer everything that waits for this partition: the topic has been deleted."""
-        self.durable_log.let_go(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.durable_log.release_owner(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._on_advanced()
 
 

@@ -24,7 +24,7 @@ from storage.files import Files
 from storage.log.batch_walk import Located
 from storage.log.damage_scan import Damage
 from storage.log.partition_files import encode_uuid
-from storage.log.segment_files import segment_files, surveyed
+from storage.log.segment_files import scan_segment_file, segment_files
 
 Entry: TypeAlias = dict[str, Any]
 
@@ -37,7 +37,7 @@ def entries(place: PartitionDirectory, files: Files, *, decoded: bool, advance: 
     """Everything in one partition, in order: records with `decoded`, else batches. Raises StorageError."""
     for segment in segment_files(files, place.directory):
         where = {"partition": str(place), "file": segment.path.name}
-        for found in surveyed(files, segment):
+        for found in scan_segment_file(files, segment):
             if isinstance(found, Damage):
                 yield _damage(found, where)
             elif decoded and not found.batch.is_control:

@@ -22,7 +22,7 @@ from protocol.records.records import Batch, CorruptBatch, iter_records
 from storage.files import Files, StorageError
 from storage.log.damage_scan import Damage
 from storage.log.partition_files import encode_uuid
-from storage.log.segment_files import segment_files, surveyed
+from storage.log.segment_files import scan_segment_file, segment_files
 
 MEMBER_TYPES = frozenset({5, 10, 19})
 """The records that say who is a member of a group of another kind: KIP-848, share and streams groups."""
@@ -62,7 +62,7 @@ def valid_batches(
 ) -> Iterator[tuple[Batch, memoryview]]:
     """Every batch of a partition that checks. Raises StorageError."""
     for segment in segment_files(files, place.directory):
-        for found in surveyed(files, segment):
+        for found in scan_segment_file(files, segment):
             advance(found.end - found.position)
             if isinstance(found, Damage):
                 on_damage(found)

@@ -12,7 +12,7 @@ from muster.log.places import LogSource, PartitionDirectory
 from muster.log.progress import Advance
 from protocol.errors import DecodeError
 from protocol.records.records import Batch, CorruptBatch, iter_records
-from storage.check.log import Checked, Finding, LogCheck, Severity, check_log, nothing_to_say
+from storage.check.log import Checked, Finding, LogCheck, Severity, check_log, no_record_faults
 from storage.directory.log_directory import DELETED_SUFFIX
 from storage.log.checkpoints import META_PROPERTIES, RECOVERY_POINTS, Garbled, read_meta_properties
 from storage.log.segment_files import segments_bytes
@@ -44,7 +44,7 @@ def verify(source: LogSource, places: Iterable[PartitionDirectory], advance: Adv
             place.directory,
             source.recovery_point(place),
             source.was_shut_down_cleanly,
-            OffsetsRecords(place, count).look_at if place.is_offsets else nothing_to_say,
+            OffsetsRecords(place, count).look_at if place.is_offsets else no_record_faults,
             advance,
             source.sealed_sizes(place),
         )

@@ -57,7 +57,7 @@ def encode_into(message: Any, version: int, out: list[Any]) -> None:
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, start: int = 0) -> M:
-    """Read a `cls` at `start`; what follows it is ignored, as Kafka does.
+    """Read a `cls` at `start`; bytes after the message are ignored, as Kafka does.
 
     Record sets are views of `buffer`; everything else is copied. Raises DecodeError, whatever the bytes.
     """

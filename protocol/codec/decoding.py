@@ -39,7 +39,7 @@ def compile_decoder(cls: type, version: int, flexible: bool) -> Decoder:
 
 
 def minimum_bytes(kind: WireType, version: int, flexible: bool, nullable: bool = False) -> int:
-    """Say how few bytes a value can take: what an array's count is checked against."""
+    """Return the fewest bytes that a value can take: an array's count is checked against it."""
     if isinstance(kind, Fixed):
         return kind.size_bytes
     if isinstance(kind, Text):
@@ -70,7 +70,7 @@ def _holds_records(kind: WireType, version: int, flexible: bool) -> bool:
 
 
 def skip_tags(buffer: Buffer, pos: int, count: int, size: int) -> int:
-    """Step over a section of tagged fields none of which is known; `count` is its first byte."""
+    """Return the position after a section of unknown tagged fields; `count` is the section's first byte."""
     if count > 127:
         count, pos = read_uvarint(buffer, pos - 1)
     for _ in range(count):
@@ -98,7 +98,7 @@ class _DecodeWriter:
 
     def __init__(self, cls: type, version: int, flexible: bool, lenient: Decoder | None) -> None:
         self._cls, self._version, self._flexible = cls, version, flexible
-        self._lenient = lenient  # Reads again what has text that is not UTF-8; None: that is this one.
+        self._lenient = lenient  # Decodes messages with text that is not UTF-8; None: this one does.
         self._title = f"{cls.__name__} v{version}"
         self._views = carries_records(cls, version, flexible)
         self._source = Source()
@@ -191,7 +191,7 @@ class _DecodeWriter:
             self._source.line(f"{target} = {inner}")
 
     def _length(self, code: str, read_long: str) -> tuple[str, str]:
-        """Read a length or count. Return its name, and the condition under which it means null.
+        """Write code that reads a length or count; return the variable, and the condition under which it is null.
 
         Where versions are flexible the value read is one more than the length.
         """
@@ -207,7 +207,7 @@ class _DecodeWriter:
     def _unless_null(
         self, null: str, target: str, nullable: bool, where: str
     ) -> AbstractContextManager[None]:
-        """Deal with a null; return the place for everything else."""
+        """Write code for a null value; return the block for code for all other values."""
         if not nullable:
             self._fail_if(null, where, "is null")
             return nullcontext()
@@ -258,7 +258,7 @@ class _DecodeWriter:
             self._elements_one_by_one(element, target, count, where)
 
     def _packed_elements(self, element: Struct, target: str, count: str, where: str) -> None:
-        """By columns if there are many and they lie so, else one by one."""
+        """Write code that reads elements as a PackedArray if they are many and lie so, else one by one."""
         packing, items = packing_of(element.cls, self._version, self._flexible), self._source.fresh("items")
         take = self._source.bind("take", packing.take)
         self._source.line(f"{items} = {take}(buf, pos, {count}) if {count} >= {PACKED_FROM} else None")
@@ -304,7 +304,7 @@ class _DecodeWriter:
             where = f"{cls.__name__}.{field.name}"
             with self._source.block(f"{'el' if index else ''}if {tag} == {field.tag}"):
                 nullable, place = self._version in field.nullable, f"{target}.{field.name}"
-                if isinstance(field.type, Struct):  # Here Kafka marks a null one by 0, elsewhere by -1.
+                if isinstance(field.type, Struct):  # Kafka marks a null tagged struct by 0, others by -1.
                     self._nested(field.type, place, nullable, null="<= 0")
                 else:
                     self._value(field.type, place, nullable, where)

@@ -79,10 +79,10 @@ class _EncodeWriter:
 
     def _close_run(self) -> None:
         if self._run:
-            self._chunks.append(self._packed())
+            self._chunks.append(self._pack_run())
 
-    def _packed(self) -> str:
-        """Give the expression that packs the present run, and begin a new one."""
+    def _pack_run(self) -> str:
+        """Return the expression that packs the values of the present run, and begin a new run."""
         form = StructFormat(">" + "".join(code for code, _ in self._run))
         arguments = ", ".join(expression for _, expression in self._run)
         self._run.clear()
@@ -115,7 +115,7 @@ class _EncodeWriter:
             self._source.line(f"raise {refusal}({text!r})")
 
     def _differs(self, value: str, default: Any) -> str:
-        """Give the condition under which `value` is not `default`; structs are compared field by field."""
+        """Return the condition under which `value` is not `default`; structs are compared field by field."""
         if default is None:
             return f"{value} is not None"
         if default == []:
@@ -160,14 +160,14 @@ class _EncodeWriter:
             self._flush()
 
     def _length(self, code: str, length: str, encode_long: str) -> None:
-        """Write a length or count, of which `length` is the name; where flexible it is one more already."""
+        """Write code for a length or count in the variable `length`, which is one more where flexible."""
         self._run.append(("B" if self._flexible else code, length))
         if not self._flexible:
             return
         before = self._run[:-1]
-        short = self._packed() if before else f"{self._short}[{length}]"
+        short = self._pack_run() if before else f"{self._short}[{length}]"
         self._run = before
-        long = f"{self._packed()} + {encode_long}({length})" if before else f"{encode_long}({length})"
+        long = f"{self._pack_run()} + {encode_long}({length})" if before else f"{encode_long}({length})"
         self._chunks.append(f"({short} if {length} < 128 else {long})")
         self._run = []
 
@@ -185,7 +185,7 @@ class _EncodeWriter:
     def _measure(
         self, value: str, content: str, length: str, empty: str, nullable: bool, make: str = ""
     ) -> None:
-        """Set `content` to what `value` holds and `length` to what is written of its length."""
+        """Write code that sets `content` to the bytes or items of `value`, and `length` to the length to write."""
         if not nullable:
             self._source.line(f"{content} = {value}{make}")
             self._source.line(f"{length} = len({content}){' + 1' if self._flexible else ''}")

@@ -13,13 +13,13 @@ from protocol.codec.schema import Array, Struct, Text, WireType, fields_of, spec
 
 
 def explain(message: Any, version: int, fault: Exception) -> str:
-    """Say which field of `message` made encoding it as `version` fail with `fault`."""
+    """Return a sentence on which field of `message` made encoding it as `version` fail with `fault`."""
     cls = type(message)
-    found = _in_struct(message, cls, version, spec(cls).is_flexible(version))
+    found = _struct_fault(message, cls, version, spec(cls).is_flexible(version))
     return f"{cls.__name__} v{version}: {found or fault}"
 
 
-def _in_struct(value: Any, cls: type, version: int, flexible: bool) -> str | None:
+def _struct_fault(value: Any, cls: type, version: int, flexible: bool) -> str | None:
     if not isinstance(value, cls):
         return f"{value!r:.80} is no {cls.__name__}"
     for field in fields_of(cls):
@@ -28,27 +28,27 @@ def _in_struct(value: Any, cls: type, version: int, flexible: bool) -> str | Non
         content = getattr(value, field.name)
         if content is None and version in field.nullable:
             continue
-        if found := _in_value(content, field.type, version, flexible):
+        if found := _value_fault(content, field.type, version, flexible):
             return f"{cls.__name__}.{field.name}: {found}"
     return None
 
 
-def _in_value(value: Any, kind: WireType, version: int, flexible: bool) -> str | None:
+def _value_fault(value: Any, kind: WireType, version: int, flexible: bool) -> str | None:
     if value is None:
         return "None in a version in which it is not nullable"
     if isinstance(kind, Fixed):
-        return _in_fixed(value, kind)
+        return _fixed_fault(value, kind)
     if isinstance(kind, Text):
-        return _in_text(value)
+        return _text_fault(value)
     if isinstance(kind, Struct):
-        return _in_struct(value, kind.cls, version, flexible)
+        return _struct_fault(value, kind.cls, version, flexible)
     if isinstance(kind, Array):
-        found = (_in_value(item, kind.element, version, flexible) for item in value)
+        found = (_value_fault(item, kind.element, version, flexible) for item in value)
         return next(filter(None, found), None)
     return None if isinstance(value, bytes | bytearray | memoryview) else f"{value!r:.80} is not bytes"
 
 
-def _in_fixed(value: Any, kind: Fixed) -> str | None:
+def _fixed_fault(value: Any, kind: Fixed) -> str | None:
     if kind.code == "16s":
         return None if isinstance(value, bytes) and len(value) == 16 else f"{value!r:.80} is no uuid"
     try:
@@ -58,7 +58,7 @@ def _in_fixed(value: Any, kind: Fixed) -> str | None:
     return None
 
 
-def _in_text(value: Any) -> str | None:
+def _text_fault(value: Any) -> str | None:
     if not isinstance(value, str):
         return f"{value!r:.80} is not a string"
     try:

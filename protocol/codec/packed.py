@@ -20,7 +20,7 @@ from protocol.codec.schema import FieldSpec, Text, layout_of
 T = TypeVar("T")
 
 PACKED_FROM: Final = 16
-"""Shorter arrays are as quick as objects."""
+"""The fewest elements that are read packed: shorter arrays are as quick as objects."""
 
 _ALL_ZERO: Final = b"\0"
 _NULL_OR_EMPTY: Final = b"\0\1"
@@ -28,7 +28,7 @@ _MINUS_ONE: Final = b"\xff"
 
 
 class Packing:
-    """How the elements of a class lie in one version, as long as their texts are empty.
+    """The layout, of fixed size, of a class's elements in one version, as long as their texts are empty.
 
     Texts and the count of tagged fields are columns, too: 0 for null and 1 for "" where the version is
     flexible, else -1 and 0.
@@ -53,7 +53,10 @@ class Packing:
         self._tags_at = starts[-1]
 
     def take(self, buffer: bytes, position: int, count: int) -> PackedArray[Any] | None:
-        """`count` elements from `position` on; None if they do not lie like this."""
+        """Return `count` elements from byte `position` of `buffer` on, packed.
+
+        None if they do not have this layout, for a text or tagged fields, or if the buffer ends too early.
+        """
         size = self.form.size
         raw = buffer[position : position + count * size]
         if len(raw) != count * size:
@@ -75,7 +78,7 @@ class Packing:
         )
 
     def pack(self, **columns: Sequence[int]) -> PackedArray[Any]:
-        """Elements of these columns, all of one length, and empty texts."""
+        """Return packed elements of `columns`, all of one length and by field name, with empty texts."""
         count = len(next(iter(columns.values())))
         empty = repeat(1 if self._flexible else 0, count)
         values = [empty if isinstance(field.type, Text) else columns[field.name] for field in self.fields]
@@ -84,7 +87,7 @@ class Packing:
         return PackedArray(self, b"".join(map(self.form.pack, *values)))
 
     def element(self, position: int, raw: bytes) -> Any:
-        """The element that begins there, as an object."""
+        """Return the element at byte `position` of `raw` as an object."""
         made: Any = object.__new__(self.cls)
         for field, value in zip(self.fields, self.form.unpack_from(raw, position), strict=False):
             is_null = isinstance(field.type, Text) and value == (0 if self._flexible else -1)
@@ -101,11 +104,11 @@ def _code(field: FieldSpec) -> str:
 
 
 packing_of: Final = cache(Packing)
-"""The packing of a class in a version; always the same object, so that it can be compared by identity."""
+"""Returns the packing of a class in a version: always the same object, so that identity can be compared."""
 
 
 class PackedArray(Generic[T]):
-    """Elements that lie in `raw`, one after the other: read as a list is, and equal to one of equal elements."""
+    """A read-only list of elements, made from the bytes `raw` on access; equal to a list of equal elements."""
 
     def __init__(self, packing: Packing, raw: bytes) -> None:
         self.packing = packing
@@ -147,6 +150,6 @@ class PackedArray(Generic[T]):
 
 
 def as_packed(items: Sequence[T]) -> PackedArray[T] | None:
-    """`items` if they came packed: messages declare such an array as a sequence, which may be a list as well."""
-    lying: object = items
-    return lying if isinstance(lying, PackedArray) else None
+    """Return `items` if it is a PackedArray, else None: a message's field of that kind may be a list as well."""
+    array: object = items
+    return array if isinstance(array, PackedArray) else None

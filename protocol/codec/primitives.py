@@ -32,10 +32,10 @@ Uint16: TypeAlias = Annotated[int, Fixed("H", 2)]
 Float64: TypeAlias = Annotated[float, Fixed("d", 8)]
 
 Uuid: TypeAlias = Annotated[bytes, Fixed("16s", 16)]
-"""A topic id and its like: 16 bytes, most significant first."""
+"""A UUID, such as a topic id: 16 bytes, most significant first."""
 
 ZERO_UUID: Final = bytes(16)
-"""No id."""
+"""The UUID that stands for no id."""
 
 Records: TypeAlias = Annotated[bytes | bytearray | memoryview | None, RecordSet()]
 """Decoded as a view of the frame it came in, which that view keeps alive; encoded without a copy."""
@@ -56,9 +56,9 @@ _LARGEST_UVARINT: Final = 0xFFFFFFFF
 
 
 def replaced_text(encoded: Buffer) -> str:
-    """The text in `encoded`, with U+FFFD for what is not UTF-8.
+    """Return the text in `encoded`, with U+FFFD for what is not UTF-8.
 
-    Raises DecodeError if that is longer than a string may be: it could not be written again.
+    Raises DecodeError if the text is longer than a string may be: it could not be written again.
     """
     text = str(encoded, "utf-8", "replace")
     if len(encoded) * 3 > MAX_STRING_BYTES and len(text.encode()) > MAX_STRING_BYTES:

@@ -89,13 +89,13 @@ WireType: TypeAlias = Fixed | Text | Blob | RecordSet | Array | Struct
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """What a class is. A `struct` has no range of its own: it takes that of the message around it."""
+    """The API key, kind and versions of a message class. A `struct` has the versions of the message around it."""
 
     api_key: int | None
     kind: Kind
     min_version: int
     max_version: int
-    flexible_since: int  # NO_VERSION where no version is.
+    flexible_since: int  # NO_VERSION where no version is flexible.
 
     def is_flexible(self, version: int) -> bool:
         """Whether `version` has compact lengths and tagged fields (KIP-482)."""
@@ -199,7 +199,7 @@ _ALWAYS: Final = _Since(VersionRange(0, NO_VERSION - 1), None, None, None, False
 _SPECS: Final[dict[type, MessageSpec]] = {}
 _PACKED: Final[set[type]] = set()
 _DECLARED: Final[dict[type, type]] = {}
-"""The class as it was declared, before it had slots, by the class that took its place."""
+"""By message class with slots: the class as it was declared, without slots."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, dataclasses.field))
@@ -223,22 +223,22 @@ def data(*, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, dataclasses.field))
 def struct(cls: type[T]) -> type[T]:
     """Make the class a part of messages: its versions and flexibility come from the message around it."""
-    return _remember(cls, MessageSpec(None, "struct", 0, NO_VERSION - 1, NO_VERSION))
+    return _register(cls, MessageSpec(None, "struct", 0, NO_VERSION - 1, NO_VERSION))
 
 
 def packed(cls: type[T]) -> type[T]:
-    """Let long arrays of this struct be read as `packed.PackedArray`s: its readers know both."""
+    """Let long arrays of this struct be read as `packed.PackedArray`s: the code that uses them takes both."""
     _PACKED.add(cls)
     return cls
 
 
 def is_packed(cls: type) -> bool:
-    """Whether arrays of it may be packed."""
+    """Whether arrays of `cls` may be read as `packed.PackedArray`s."""
     return cls in _PACKED
 
 
 def spec(cls: type) -> MessageSpec:
-    """Say what `cls` is; TypeError if it is no class of ours."""
+    """Return the API key, kind and versions of `cls`; TypeError if `cls` is not a message class."""
     try:
         return _SPECS[cls]
     except KeyError:
@@ -247,7 +247,7 @@ def spec(cls: type) -> MessageSpec:
 
 @cache
 def fields_of(cls: type) -> tuple[FieldSpec, ...]:
-    """Give the fields of `cls` in the order in which they go over the wire."""
+    """Return the fields of `cls` in the order in which they go over the wire."""
     spec(cls)
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
@@ -257,7 +257,7 @@ def fields_of(cls: type) -> tuple[FieldSpec, ...]:
 
 
 def layout_of(cls: type, version: int, flexible: bool) -> Layout:
-    """Sort the fields of `cls` by where `version` has them."""
+    """Return the fields of `cls` by where `version` has them: absent, inline or tagged."""
     fields = fields_of(cls)
     present = [field for field in fields if version in field.present]
     tagged = [field for field in present if version in field.tagged]
@@ -275,13 +275,13 @@ def layout_of(cls: type, version: int, flexible: bool) -> Layout:
 def _message(kind: Kind, key: int | None, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
     valid, compact = VersionRange.parse(versions), VersionRange.parse(flexible)
     message = MessageSpec(key, kind, valid.first, valid.last, compact.first)
-    return lambda cls: _remember(cls, message)
+    return lambda cls: _register(cls, message)
 
 
-def _remember(cls: type[T], message: MessageSpec) -> type[T]:
-    """The class with slots; a dataclass from its first use on: a daemon imports hundreds, and meets few.
+def _register(cls: type[T], message: MessageSpec) -> type[T]:
+    """Return `cls` with slots; it is made a dataclass on first use, as a daemon imports hundreds, and uses few.
 
-    Compiling them all at once was a tenth of a start.
+    To make them all dataclasses at once took a tenth of the daemon's start.
     """
     names = tuple(cls.__annotations__)
     members = {
@@ -294,7 +294,7 @@ def _remember(cls: type[T], message: MessageSpec) -> type[T]:
         "__init__": _first_init,
         "__dataclass_fields__": _Fields(),
         "__eq__": _equal,
-        "__repr__": _shown,
+        "__repr__": _repr_of,
         "__hash__": None,  # A message can be changed.
     }
     made: Any = type(cls.__name__, cls.__bases__, {**members, **shared})
@@ -317,14 +317,14 @@ def _first_init(message: Any, **values: Any) -> None:
 
 
 class _Fields:
-    """Stands where a dataclass has its fields, until they are asked for."""
+    """A descriptor in the place of a dataclass's fields that makes the class a dataclass on first access."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         _complete(owner)
         return owner.__dataclass_fields__  # type: ignore[attr-defined]
 
 
-# Shared by all classes, too.
+# `_equal` and `_repr_of`, too, are shared by all message classes.
 
 
 def _equal(message: Any, other: Any) -> bool:
@@ -333,7 +333,7 @@ def _equal(message: Any, other: Any) -> bool:
     return all(getattr(message, name) == getattr(other, name) for name in message.__slots__)
 
 
-def _shown(message: Any) -> str:
+def _repr_of(message: Any) -> str:
     fields = ", ".join(f"{name}={getattr(message, name)!r}" for name in message.__slots__)
     return f"{type(message).__qualname__}({fields})"
 

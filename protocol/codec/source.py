@@ -1,4 +1,4 @@
-"""Python being written by Python: lines, indentation, fresh names, and the objects the lines refer to.
+"""Python code that is written by Python: lines, indentation, fresh names, and the objects the lines refer to.
 
 The codec's two writers share it. It knows nothing of messages; it only makes one function of its
 lines, and leaves them where a traceback finds them.

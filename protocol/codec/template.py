@@ -16,12 +16,12 @@ _NUMBER: Final = re.compile(rb"\xff{8}")
 
 
 class Template:
-    """A form that reads the numbers out of such bytes, or writes them into it."""
+    """The fixed bytes of a message, with places for 64-bit numbers: reads the numbers, or fills in others."""
 
     __slots__ = ("_blank", "_fixed", "_form")
 
     def __init__(self, zeros: bytes, ones: bytes) -> None:
-        """The bytes with 0 for each number, and with -1. ValueError if they differ in anything else."""
+        """Both are the message: `zeros` has 0 for each number, `ones` -1. ValueError if they differ elsewhere."""
         differing = bytes(a ^ b for a, b in zip(zeros, ones, strict=True))
         between = _NUMBER.split(differing)
         if any(any(fixed) for fixed in between):
@@ -31,12 +31,12 @@ class Template:
         self._fixed = tuple(self._blank[::2])
 
     def read(self, data: bytes) -> tuple[int, ...] | None:
-        """The numbers in `data`, as long as the bytes were; None if anything else in it is not as it was."""
+        """Return the numbers in `data`, of the message's length; None if any other byte is not the message's."""
         parts = self._form.unpack(data)
         return parts[1::2] if parts[::2] == self._fixed else None
 
     def fill(self, numbers: Sequence[int]) -> bytes:
-        """The bytes with these numbers."""
+        """Return the bytes of the message with these numbers."""
         parts = self._blank.copy()
         parts[1::2] = numbers
         return self._form.pack(*parts)

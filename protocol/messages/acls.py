@@ -20,7 +20,7 @@ LITERAL: Final = 3  # The kind of pattern that stands for itself.
 
 @request(key=29, versions="1-3", flexible="2+")
 class DescribeAclsRequest:
-    """What ACLs must match; null matches all."""
+    """A filter of the ACLs to describe; a null field matches all."""
 
     resource_type_filter: Int8
     resource_name_filter: str | None
@@ -63,7 +63,7 @@ class DescribeAclsResponse:
 
 @struct
 class AclCreation:
-    """One ACL."""
+    """One ACL to add."""
 
     resource_type: Int8
     resource_name: str
@@ -83,7 +83,7 @@ class CreateAclsRequest:
 
 @struct
 class AclCreationResult:
-    """How it went for one ACL."""
+    """The result for one ACL."""
 
     error_code: Int16 = 0
     error_message: str | None = ""
@@ -99,7 +99,7 @@ class CreateAclsResponse:
 
 @struct
 class DeleteAclsFilter:
-    """What ACLs must match to be deleted; null matches all."""
+    """A filter of ACLs to delete; a null field matches all."""
 
     resource_type_filter: Int8
     resource_name_filter: str | None
@@ -134,7 +134,7 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
-    """What one filter has matched."""
+    """The ACLs that one filter matched."""
 
     error_code: Int16 = 0
     error_message: str | None = ""

@@ -16,7 +16,7 @@ from protocol.codec.primitives import Int16, Int32, Int64
 
 @request(key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest:
-    """The partition of `__consumer_offsets` that keeps the group is what is added."""
+    """A transaction to which the `__consumer_offsets` partition of a group is to be added."""
 
     transactional_id: str
     producer_id: Int64
@@ -26,7 +26,7 @@ class AddOffsetsToTxnRequest:
 
 @response(key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """An error, or not."""
+    """Whether the partition was added, or the error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

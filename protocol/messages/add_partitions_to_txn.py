@@ -28,7 +28,7 @@ class AddPartitionsToTxnTopic:
 
 @struct
 class AddPartitionsToTxnTransaction:
-    """One transaction and what to add to it, or to ask of it."""
+    """One transaction, and the partitions to add to it or, with `verify_only`, to look for in it."""
 
     transactional_id: str
     producer_id: Int64
@@ -39,7 +39,7 @@ class AddPartitionsToTxnTransaction:
 
 @request(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnRequest:
-    """The flat fields speak up to version 3, `transactions` after."""
+    """One transaction in the flat fields up to version 3, several in `transactions` after."""
 
     transactions: list[AddPartitionsToTxnTransaction] = since(4, default_factory=list)
     v3_and_below_transactional_id: str = since(0, until=3, default="")
@@ -50,7 +50,7 @@ class AddPartitionsToTxnRequest:
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    """How it went for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     partition_error_code: Int16 = 0
@@ -58,7 +58,7 @@ class AddPartitionsToTxnPartitionResult:
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    """How it went for some partitions of one topic."""
+    """The results for some partitions of one topic."""
 
     name: str
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
@@ -66,7 +66,7 @@ class AddPartitionsToTxnTopicResult:
 
 @struct
 class AddPartitionsToTxnResult:
-    """How it went for one transaction."""
+    """The result for one transaction."""
 
     transactional_id: str
     topic_results: list[AddPartitionsToTxnTopicResult]
@@ -74,7 +74,7 @@ class AddPartitionsToTxnResult:
 
 @response(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """`results_by_topic_v3_and_below` speaks up to version 3, the others after."""
+    """The results: `results_by_topic_v3_and_below` up to version 3, the other fields after."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = since(4, default=0, ignorable=True)

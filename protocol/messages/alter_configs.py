@@ -22,7 +22,7 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """One resource and all that it shall have; what is not named goes back to its default."""
+    """One resource and all its new settings; a setting that is not named goes back to its default."""
 
     resource_type: Int8
     resource_name: str
@@ -39,7 +39,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """How it went for one resource."""
+    """The result for one resource."""
 
     error_code: Int16 = 0
     error_message: str | None = ""

@@ -21,7 +21,7 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[ReassignablePartition] = field(default_factory=list)
@@ -47,7 +47,7 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[ReassignablePartitionResponse] = field(default_factory=list)

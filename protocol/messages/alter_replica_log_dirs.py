@@ -21,7 +21,7 @@ class AlterReplicaLogDirTopic:
 
 @struct
 class AlterReplicaLogDir:
-    """One directory, by its absolute path, and what shall be kept there."""
+    """One log directory, by its absolute path, and the partitions to move there."""
 
     path: str
     topics: list[AlterReplicaLogDirTopic] = field(default_factory=list)
@@ -29,14 +29,14 @@ class AlterReplicaLogDir:
 
 @request(key=34, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
-    """What to move where."""
+    """The log directories, each with the partitions to move there."""
 
     dirs: list[AlterReplicaLogDir] = field(default_factory=list)
 
 
 @struct
 class AlterReplicaLogDirPartitionResult:
-    """How it went for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -44,7 +44,7 @@ class AlterReplicaLogDirPartitionResult:
 
 @struct
 class AlterReplicaLogDirTopicResult:
-    """One topic."""
+    """One topic and its partitions."""
 
     topic_name: str
     partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)

@@ -40,7 +40,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """How it went for one topic."""
+    """The result for one topic."""
 
     name: str
     error_code: Int16 = 0

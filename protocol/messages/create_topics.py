@@ -36,7 +36,7 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """One topic. With assignments both numbers must be -1; without, -1 is the broker's default."""
+    """One topic to create. With assignments the two numbers must be -1; without, -1 is the broker's default."""
 
     name: str
     num_partitions: Int32
@@ -67,7 +67,7 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """How it went for one topic."""
+    """The result for one topic."""
 
     name: str
     topic_id: Uuid = since(7, default=ZERO_UUID, ignorable=True)

@@ -21,7 +21,7 @@ class DeleteGroupsRequest:
 
 @struct
 class DeletableGroupResult:
-    """How it went for one group."""
+    """The result for one group."""
 
     group_id: str
     error_code: Int16 = 0

@@ -26,7 +26,7 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[DeleteRecordsPartition] = field(default_factory=list)
@@ -34,7 +34,7 @@ class DeleteRecordsTopic:
 
 @request(key=21, versions="0-2", flexible="2+")
 class DeleteRecordsRequest:
-    """Where the partitions shall begin; `timeout_ms` is how long to wait for other replicas."""
+    """The new first offset of each partition; `timeout_ms` is how long to wait for other replicas."""
 
     topics: list[DeleteRecordsTopic]
     timeout_ms: Int32 = 0
@@ -42,7 +42,7 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """Where the partition begins now, or -1 and why it does not begin where it should."""
+    """The partition's new first offset (`low_watermark`), or -1 and the error."""
 
     partition_index: Int32
     low_watermark: Int64

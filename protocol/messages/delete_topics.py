@@ -37,7 +37,7 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """How it went for one topic; the name is null where only an id was given and it is unknown."""
+    """The result for one topic; the name is null where only an id was given and it is unknown."""
 
     name: str | None = since(0, default="", nullable="6+")
     topic_id: Uuid = since(6, default=ZERO_UUID, ignorable=True)

@@ -22,7 +22,7 @@ class ComponentData:
 
 @request(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
-    """What entities must match; `strict` leaves out those with other parts."""
+    """A filter of the entities to describe; `strict` leaves out entities that have other parts as well."""
 
     components: list[ComponentData]
     strict: bool = False
@@ -54,7 +54,7 @@ class EntryData:
 
 @response(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
-    """The entities that have quotas; null with an error."""
+    """The matching entities that have quotas; null with an error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -18,7 +18,7 @@ from protocol.codec.primitives import Int8, Int16, Int32
 
 
 class ConfigResourceType(IntEnum):
-    """What has settings."""
+    """The kinds of resource that have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -28,7 +28,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """Where a setting's value comes from."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -42,7 +42,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is."""
+    """The type of a setting's value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -76,7 +76,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """A setting that would decide if those before it were not set."""
+    """A setting whose value would count if the synonyms before it were not set."""
 
     name: str
     value: str | None

@@ -44,7 +44,7 @@ class DescribeLogDirsPartition:
 
 @struct
 class DescribeLogDirsTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[DescribeLogDirsPartition] = field(default_factory=list)

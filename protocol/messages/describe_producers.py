@@ -48,7 +48,7 @@ class PartitionResponse:
 
 @struct
 class TopicResponse:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[PartitionResponse] = field(default_factory=list)

@@ -64,7 +64,7 @@ class QuorumPartition:
 
 @struct
 class QuorumTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     topic_name: str
     partitions: list[QuorumPartition] = field(default_factory=list)

@@ -28,7 +28,7 @@ class Cursor:
 
 @request(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
-    """The topics asked for (none: all), and where to go on."""
+    """The topics asked for (all, if the list is empty), and where the page starts."""
 
     topics: list[DescribeTopicPartitionsRequestTopic] = field(default_factory=list)
     response_partition_limit: Int32 = 2000

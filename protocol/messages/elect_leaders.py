@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): let partitions be led by whom they should be led by (KIP-183).
+"""ElectLeaders (key 43): elect the preferred, or any living, replica as the leader of partitions (KIP-183).
 
 | version | what is new |
 |---|---|
@@ -15,7 +15,7 @@ from protocol.messages.shared import TopicPartitions
 
 
 class ElectionType(IntEnum):
-    """Whom to elect."""
+    """Which kind of replica to elect."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -32,7 +32,7 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """How it went for one partition."""
+    """The result for one partition."""
 
     partition_id: Int32
     error_code: Int16 = 0
@@ -41,7 +41,7 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    """One topic."""
+    """One topic and its partitions."""
 
     topic: str
     partition_result: list[PartitionResult] = field(default_factory=list)

@@ -15,7 +15,7 @@ from protocol.codec.primitives import Int16, Int32, Int64
 
 @request(key=26, versions="0-5", flexible="3+")
 class EndTxnRequest:
-    """`committed` is what the client wants; False aborts."""
+    """The transaction to end: committed if `committed` is True, else aborted."""
 
     transactional_id: str
     producer_id: Int64
@@ -25,7 +25,7 @@ class EndTxnRequest:
 
 @response(key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """The id and epoch are -1 with an error, and before version 5 not there."""
+    """The producer's id and epoch to go on with, from version 5 on; -1 with an error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -36,7 +36,7 @@ MAX_INT64: Final = 2**63 - 1
 
 @struct
 class FetchReplicaState:
-    """The broker that asks, if a broker does."""
+    """The broker that sends the request, if a follower does and not a consumer."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1

@@ -50,7 +50,7 @@ class Coordinator:
 
 @response(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """The flat fields speak up to version 3, `coordinators` after."""
+    """One coordinator in the flat fields up to version 3, one per key in `coordinators` after."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
 

@@ -33,7 +33,7 @@ class IncrementalAlterableConfig:
 
 @struct
 class IncrementalAlterConfigsResource:
-    """One resource and the changes to it; what is not named stays."""
+    """One resource and the changes to its settings; a setting that is not named stays."""
 
     resource_type: Int8
     resource_name: str

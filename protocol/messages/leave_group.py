@@ -27,7 +27,7 @@ class MemberIdentity:
 
 @request(key=13, versions="0-5", flexible="4+")
 class LeaveGroupRequest:
-    """Who leaves: `member_id` up to version 2, `members` after."""
+    """The members that leave: `member_id` up to version 2, `members` after."""
 
     group_id: str
     member_id: str = since(0, until=2, default="")
@@ -36,7 +36,7 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """How it went for one member, named as the request named it."""
+    """The result for one member, named as the request named it."""
 
     member_id: str
     group_instance_id: str | None = None

@@ -14,7 +14,7 @@ from protocol.codec.primitives import Int8, Int16, Int32
 
 @request(key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """The kinds of resource asked for; none asks for all."""
+    """The kinds of resource asked for; an empty list asks for all."""
 
     resource_types: list[Int8] = since(1, default_factory=list)
 

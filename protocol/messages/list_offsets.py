@@ -42,7 +42,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[ListOffsetsPartition]
@@ -60,7 +60,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """What was found: -1 and -1 if no record is that young."""
+    """The offset and timestamp found for one partition; -1 and -1 if no record is that young."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -71,7 +71,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[ListOffsetsPartitionResponse]

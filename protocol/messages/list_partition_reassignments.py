@@ -34,7 +34,7 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[OngoingPartitionReassignment] = field(default_factory=list)

@@ -14,7 +14,7 @@ from protocol.codec.primitives import Int16, Int32, Int64
 
 @request(key=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest:
-    """What must all be true of a transactional id that is listed; an empty filter lets all pass."""
+    """Filters, all of which a transactional id has to pass to be listed; an empty filter lets all pass."""
 
     state_filters: list[str] = field(default_factory=list)
     producer_id_filters: list[Int64] = field(default_factory=list)
@@ -33,7 +33,7 @@ class ListedTransaction:
 
 @response(key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """`unknown_state_filters`: of the states that were asked for, those that there are not."""
+    """The ids that passed; `unknown_state_filters` are the states asked for that do not exist."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

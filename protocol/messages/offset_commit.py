@@ -60,7 +60,7 @@ class OffsetCommitRequest:
 @packed
 @struct
 class OffsetCommitResponsePartition:
-    """How it went for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -77,7 +77,7 @@ class OffsetCommitResponseTopic:
 
 @response(key=8, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
-    """There is no error for the whole request: a group's error is repeated for each partition."""
+    """One entry per partition; an error of the whole group is repeated for each of them."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field(default_factory=list)

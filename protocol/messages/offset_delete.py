@@ -18,7 +18,7 @@ class OffsetDeleteRequestPartition:
 
 @struct
 class OffsetDeleteRequestTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[OffsetDeleteRequestPartition]
@@ -34,7 +34,7 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """How it went for one partition; an offset that was not there is no error."""
+    """The result for one partition; an offset that was not there is no error."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -42,7 +42,7 @@ class OffsetDeleteResponsePartition:
 
 @struct
 class OffsetDeleteResponseTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[OffsetDeleteResponsePartition]
@@ -50,7 +50,7 @@ class OffsetDeleteResponseTopic:
 
 @response(key=47, versions="0", flexible="none")
 class OffsetDeleteResponse:
-    """One entry per topic, none with an error for the group. The error comes before the throttle time."""
+    """One entry per topic; no entries with an error for the group, which comes before the throttle time."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

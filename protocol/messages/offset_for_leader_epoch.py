@@ -26,7 +26,7 @@ class OffsetForLeaderPartition:
 
 @struct
 class OffsetForLeaderTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     topic: str
     partitions: list[OffsetForLeaderPartition]
@@ -34,7 +34,7 @@ class OffsetForLeaderTopic:
 
 @request(key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
-    """Replica -1 is a consumer; -2, the default, one that may look past the high watermark."""
+    """The epochs asked about. Replica -1 is a consumer; -2, the default, may look past the high watermark."""
 
     replica_id: Int32 = since(3, default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic]
@@ -52,7 +52,7 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    """One topic."""
+    """One topic and its partitions."""
 
     topic: str
     partitions: list[EpochEndOffset]

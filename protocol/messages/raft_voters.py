@@ -28,7 +28,7 @@ class AddRaftVoterRequest:
 
 @response(key=80, versions="0-1", flexible="0+")
 class AddRaftVoterResponse:
-    """Whether it votes."""
+    """Whether the controller was added to the voters, or the error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -46,7 +46,7 @@ class RemoveRaftVoterRequest:
 
 @response(key=81, versions="0", flexible="0+")
 class RemoveRaftVoterResponse:
-    """Whether it votes no longer."""
+    """Whether the controller was removed from the voters, or the error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -12,14 +12,14 @@ from protocol.codec.primitives import Int16, Int64
 
 @request(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest:
-    """What the mechanism has the client say."""
+    """The client's bytes in one step of the mechanism."""
 
     auth_bytes: bytes = b""
 
 
 @response(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
-    """What the mechanism has the server say."""
+    """The server's bytes in one step of the mechanism."""
 
     error_code: Int16 = 0
     error_message: str | None = ""

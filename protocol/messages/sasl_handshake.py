@@ -20,7 +20,7 @@ class SaslHandshakeRequest:
 
 @response(key=17, versions="0-1", flexible="none")
 class SaslHandshakeResponse:
-    """Whether that will do, and the mechanisms that are enabled."""
+    """Whether the mechanism is enabled, and all mechanisms that are."""
 
     error_code: Int16 = 0
     mechanisms: list[str] = field(default_factory=list)

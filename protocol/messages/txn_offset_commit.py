@@ -30,7 +30,7 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[TxnOffsetCommitRequestPartition]
@@ -52,7 +52,7 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """How it went for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -60,7 +60,7 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    """How it went for one topic."""
+    """The result for one topic."""
 
     name: str
     partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
@@ -68,7 +68,7 @@ class TxnOffsetCommitResponseTopic:
 
 @response(key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
-    """An error of the whole request is repeated for each partition."""
+    """One entry per partition; an error of the whole request is repeated for each of them."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)

@@ -13,7 +13,7 @@ class UnregisterBrokerRequest:
 
 @response(key=64, versions="0", flexible="0+")
 class UnregisterBrokerResponse:
-    """Whether it is forgotten."""
+    """Whether the broker was unregistered, or the error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

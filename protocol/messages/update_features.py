@@ -16,7 +16,7 @@ from protocol.codec.primitives import Int8, Int16, Int32
 
 
 class UpgradeType(IntEnum):
-    """Which change of a level is wanted."""
+    """Which change of a feature's level is asked for."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -26,7 +26,7 @@ class UpgradeType(IntEnum):
 
 @struct
 class FeatureUpdateKey:
-    """One feature and its new level; 0 has it no longer finalized."""
+    """One feature and its new level; with level 0 the feature is no longer finalized."""
 
     feature: str
     max_version_level: Int16
@@ -45,7 +45,7 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """How it went for one feature."""
+    """The result for one feature."""
 
     feature: str
     error_code: Int16 = 0
@@ -54,7 +54,7 @@ class UpdatableFeatureResult:
 
 @response(key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """Whether the levels are as asked for."""
+    """Whether the levels were changed, or the error."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

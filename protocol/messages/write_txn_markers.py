@@ -24,7 +24,7 @@ class WritableTxnMarkerTopic:
 
 @struct
 class WritableTxnMarker:
-    """One end: `transaction_result` is true for a commit. From `transaction_version` 2 on the epoch was bumped."""
+    """One marker; `transaction_result` True is a commit. From `transaction_version` 2 on the epoch was bumped."""
 
     producer_id: Int64
     producer_epoch: Int16
@@ -43,7 +43,7 @@ class WriteTxnMarkersRequest:
 
 @struct
 class WritableTxnMarkerPartitionResult:
-    """How it went for one partition."""
+    """The result for one partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -51,7 +51,7 @@ class WritableTxnMarkerPartitionResult:
 
 @struct
 class WritableTxnMarkerTopicResult:
-    """One topic."""
+    """One topic and its partitions."""
 
     name: str
     partitions: list[WritableTxnMarkerPartitionResult] = field(default_factory=list)
@@ -59,7 +59,7 @@ class WritableTxnMarkerTopicResult:
 
 @struct
 class WritableTxnMarkerResult:
-    """All markers of one producer."""
+    """The results of one producer's markers."""
 
     producer_id: Int64
     topics: list[WritableTxnMarkerTopicResult] = field(default_factory=list)

@@ -145,7 +145,7 @@ class Batch:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> Batch:
-    """The header at `position`, unchecked beyond its shape; the rest of the batch need not be there.
+    """Return the header at `position`, unchecked beyond its shape; the rest of the batch need not be there.
 
     Raises UnsupportedMagic, or CorruptBatch where no header fits or its length cannot be.
     """
@@ -172,24 +172,24 @@ def check_crc(buffer: Buffer, batch: Batch) -> bool:
 
 
 def checksum(batch: Buffer) -> int:
-    """The CRC-32C that belongs into the header of `batch`, which is exactly one batch."""
+    """Return the CRC-32C that belongs into the header of `batch`, which is exactly one batch."""
     # The library takes nothing but bytes; this copy costs half as much as the sum itself.
     crc: int = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
     return crc
 
 
 def checked_part(buffer: Buffer, batch: Batch) -> bytes:
-    """A copy of what the CRC of `batch` covers: one that both `is_right` and a walk of the records can use."""
+    """Return a copy of the bytes that the CRC of `batch` covers, for both `crc_matches` and a walk of records."""
     return bytes(memoryview(buffer)[batch.position + CHECKED_FROM : batch.end])
 
 
-def is_right(part: bytes, batch: Batch) -> bool:
+def crc_matches(part: bytes, batch: Batch) -> bool:
     """Whether the `checked_part` of `batch` has the CRC-32C that its header names."""
     return bool(crc32c(part) == batch.crc)
 
 
 def read_batch(buffer: Buffer, position: int, min_offset: int = 0) -> Batch | None:
-    """The batch at `position` if it is whole and sound, else None.
+    """Return the batch at `position` if it is whole and sound, else None.
 
     Sound is: length and magic possible, counts and deltas not negative, base offset at or above
     `min_offset`, CRC-32C right. A torn tail, zeros and noise all give None.
@@ -211,7 +211,7 @@ def read_batch(buffer: Buffer, position: int, min_offset: int = 0) -> Batch | No
 
 
 def walk(buffer: Buffer, position: int = 0) -> Iterator[Batch]:
-    """The headers of the batches in `buffer`, CRC unchecked; nothing is copied.
+    """Yield the headers of the batches in `buffer`, CRC unchecked; nothing is copied.
 
     Stops before a last batch that is cut short, as fetched data may end with one. Raises CorruptBatch at
     bytes that cannot begin a batch, so a walk always moves on.

@@ -28,8 +28,8 @@ MAX_INFLATED_BYTES: Final = 100 * 1024 * 1024
 GZIP_LEVEL: Final = 6  # Kafka's default, as is the next.
 ZSTD_LEVEL: Final = 3
 LZ4_LEVEL: Final = 0  # The fast compressor, Kafka's default.
-GZIP_BY_DEFAULT: Final = -1  # How Kafka's `compression.gzip.level` says so,
-LZ4_BY_DEFAULT: Final = 9  # and `compression.lz4.level`, of which all others are of the thorough compressor.
+GZIP_BY_DEFAULT: Final = -1  # The value of Kafka's `compression.gzip.level` that means its default,
+LZ4_BY_DEFAULT: Final = 9  # and of `compression.lz4.level`; others mean the thorough compressor.
 
 FIRST_ROOM_BYTES: Final = 4096  # The least room made for output, so that small batches fit at once.
 FIRST_GUESS: Final = 8  # Room made at first, as a multiple of the input: most batches inflate less.
@@ -53,12 +53,12 @@ class InflatesTooMuch(CorruptBatch):
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the framing that Kafka writes for `codec`, at a level as Kafka numbers them, else its default."""
+    """Compress `data` in the framing that Kafka writes for `codec`, at Kafka's `level`, or its default."""
     return COMPRESS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, max_inflated_bytes: int = MAX_INFLATED_BYTES) -> bytes:
-    """What `data` inflates to; `data` as bytes where `codec` is NONE.
+    """Return what `data` inflates to; `data` as bytes where `codec` is NONE.
 
     Raises DoesNotInflate, and InflatesTooMuch beyond `max_inflated_bytes`; both are CorruptBatch.
     """
@@ -92,18 +92,18 @@ def compress_snappy(data: Buffer, _level: int | None) -> bytes:
 
 
 def keep(data: Buffer, max_inflated_bytes: int) -> bytes:
-    """No compression: the bytes are in hand already, so the bound has nothing to guard."""
+    """Return `data` as bytes: without compression the bound has nothing to guard."""
     return bytes(data)
 
 
 def inflater(library: Any) -> Callable[[Buffer, int], bytes]:
-    """A `decompress` for one of cramjam's codecs that can inflate into a buffer of a given size."""
+    """Return a `decompress` for one of cramjam's codecs that can inflate into a buffer of a given size."""
 
     def inflate(data: Buffer, max_inflated_bytes: int) -> bytes:
         room = max(FIRST_ROOM_BYTES, FIRST_GUESS * len(data))
         while True:
             room = min(room, max_inflated_bytes)
-            out = bytearray()  # What it held goes first: never are two such buffers there at once.
+            out = bytearray()  # Frees the former buffer first: there are never two at once.
             out = bytearray(room)
             try:
                 size: int = library.decompress_into(data, out)
@@ -129,7 +129,7 @@ def decompress_snappy(data: Buffer, max_inflated_bytes: int) -> bytes:
 
 
 def xerial_blocks(data: memoryview, room: int) -> list[bytes]:
-    """The inflated blocks of one or several xerial streams that follow each other."""
+    """Return the inflated blocks of one or several xerial streams that follow each other."""
     blocks: list[bytes] = []
     position = 0
     while position < len(data):
@@ -149,7 +149,7 @@ def xerial_blocks(data: memoryview, room: int) -> list[bytes]:
 
 
 def snappy_block(block: Buffer, room: int) -> bytes:
-    """One raw snappy block, inflated; the size it claims is checked before room is made for it."""
+    """Inflate one raw snappy block; the size it claims is checked before memory is taken for it."""
     try:
         claimed: int = cramjam.snappy.decompress_raw_len(block)
         if claimed > MAX_SNAPPY_RATIO * len(block):

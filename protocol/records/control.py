@@ -21,7 +21,7 @@ VALUE: Final = Struct(">hi")  # Version, coordinator epoch.
 
 
 class ControlType(IntEnum):
-    """Those that end transactions; raft's and others have numbers from 2 on."""
+    """The control records that end transactions; raft's and other control records have numbers from 2 on."""
 
     ABORT = 0
     COMMIT = 1
@@ -43,7 +43,7 @@ class Marker:
 
 
 def encode_marker(marker: Marker, *, base_offset: int, wall_ms: int) -> bytearray:
-    """The marker's whole batch, ready for a log."""
+    """Return the marker's whole batch, ready for a log."""
     key = KEY.pack(VERSION, marker.control_type)
     value = VALUE.pack(VERSION, marker.coordinator_epoch)
     return encode_batch(
@@ -56,7 +56,10 @@ def encode_marker(marker: Marker, *, base_offset: int, wall_ms: int) -> bytearra
 
 
 def control_number(key: bytes | memoryview | None) -> int:
-    """The kind of the control record with `key`; raft's and others are none of ControlType. Raises DecodeError."""
+    """Return the type number of the control record with `key`, also of types that ControlType does not have.
+
+    Raises DecodeError.
+    """
     if key is None or len(key) < KEY.size:
         raise DecodeError("a control record's key is two numbers of 16 bits")
     _, number = KEY.unpack_from(key)
@@ -64,16 +67,16 @@ def control_number(key: bytes | memoryview | None) -> int:
 
 
 def control_type(key: bytes | memoryview | None) -> ControlType | None:
-    """Which end of a transaction the record with `key` is; None for control records of other kinds.
+    """Return whether the control record with `key` is a commit or an abort; None for other control records.
 
-    Raises DecodeError for what is no control record's key.
+    Raises DecodeError if `key` is not a control record's.
     """
     number = control_number(key)
     return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
 
 
 def coordinator_epoch(value: bytes | memoryview | None) -> int:
-    """The epoch of the coordinator that wrote the marker with `value`. Raises DecodeError."""
+    """Return the epoch of the coordinator that wrote the marker with `value`. Raises DecodeError."""
     if value is None or len(value) < VALUE.size:
         raise DecodeError("a marker's value is a version and an epoch")
     _, epoch = VALUE.unpack_from(value)

@@ -5,7 +5,7 @@ varints. The offsets log is written through `encode_batch` at every group commit
 join per record and looks its varints up; `iter_records` reads the same with slices of one bytes object.
 Both are plain Python: a record costs about a microsecond to write and two to read.
 
-Batch headers are `record_batch`'s; its names are offered here too, so that one import does. This module
+Batch headers are `protocol.records.batch`'s; its names can be imported from here, too. This module
 knows no files, topics or groups.
 """
 
@@ -102,7 +102,7 @@ def encode_batch(
     producer: BatchProducer = NO_PRODUCER,
     attributes: int = 0,
 ) -> bytearray:
-    """One whole batch of `records`, at consecutive offsets from `base_offset` on, ready for a log.
+    """Return one whole batch of `records`, at consecutive offsets from `base_offset` on, ready for a log.
 
     `attributes` are TRANSACTIONAL_BIT, CONTROL_BIT and LOG_APPEND_TIME_BIT, as far as they are set; the codec's
     bits are added. `Record.offset` is not looked at. Raises ValueError where there are no records: Kafka has no
@@ -127,7 +127,7 @@ def encode_batch(
 
 
 def encode_records(records: Iterable[Record | RecordRun], base_ms: int) -> list[bytes]:
-    """The chunks of the payload: for each record its length, then its body; a run is one chunk."""
+    """Return the chunks of the payload: for each record its length, then its body; a run is one chunk."""
     chunks: list[bytes] = []
     varints, join, null, none = VARINTS, b"".join, NULL_LENGTH, b""
     delta = 0
@@ -172,7 +172,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def size_upper_bound(records: Iterable[Record]) -> int:
-    """Bytes that an uncompressed batch of `records` will not exceed: to cut batches before encoding."""
+    """Return a size in bytes that an uncompressed batch of `records` cannot exceed, to cut batches by."""
     size = BATCH_OVERHEAD
     for record in records:
         size += RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
@@ -187,8 +187,8 @@ def read_records(buffer: Buffer, batch: Batch, max_inflated_bytes: int = MAX_INF
 
 
 def payload_of(buffer: Buffer, batch: Batch, max_inflated_bytes: int = MAX_INFLATED_BYTES) -> bytes:
-    """The records of `batch` as bytes, inflated. Raises CorruptBatch, also beyond the bound (InflatesTooMuch)
-    and where so few bytes cannot hold as many records as the header says."""
+    """Return the records of `batch` as bytes, inflated. Raises CorruptBatch, also beyond the bound
+    (InflatesTooMuch) and where so few bytes cannot hold as many records as the header says."""
     if batch.end > len(buffer):
         raise CorruptBatch(
             f"batch of {batch.size_bytes} bytes is cut short at {len(buffer) - batch.position}"
@@ -204,7 +204,7 @@ def payload_of(buffer: Buffer, batch: Batch, max_inflated_bytes: int = MAX_INFLA
 def iter_records(
     buffer: Buffer, batch: Batch, max_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> Iterator[Record]:
-    """The records of `batch` one by one, with their offsets and timestamps; only the payload is held.
+    """Yield the records of `batch`, with their offsets and timestamps; only the payload is held in memory.
 
     Raises CorruptBatch where the payload does not inflate within the bound, or is anything but exactly
     `record_count` whole records. The CRC is the caller's to check.
@@ -213,7 +213,7 @@ def iter_records(
 
 
 def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -> Iterator[Record]:
-    """The records of an inflated payload from number `first` on, which is at `position`. Raises CorruptBatch."""
+    """Yield the records of an inflated payload from record `first` on, at byte `position`. Raises CorruptBatch."""
     base_offset, base_ms = batch.base_offset, batch.base_timestamp_ms
     fixed_ms = batch.max_timestamp_ms if batch.is_log_append_time else None
     limit, small = len(data), ONE_BYTE_VARINTS
@@ -255,7 +255,7 @@ def iter_payload(data: bytes, batch: Batch, position: int = 0, first: int = 0) -
 
 
 def read_headers(data: bytes, position: int) -> tuple[Headers, int]:
-    """The headers whose count stands at `position`, and where they end. A name that is not UTF-8 is read with
+    """Read the headers whose count stands at `position`; also return where they end. A name that is not UTF-8 has
     replacement characters, as Kafka's clients read it."""
     count, position = read_varint(data, position)
     if not 0 <= count <= (len(data) - position) // MIN_HEADER_BYTES:

@@ -15,13 +15,13 @@ from typing import Final
 
 from protocol.records.varint import VARINTS
 
-NO_ATTRIBUTES: Final = b"\0"  # Records have had none so far.
+NO_ATTRIBUTES: Final = b"\0"  # Kafka defines no attributes of records so far.
 NO_HEADERS: Final = VARINTS[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The keys, or the values, of a run: the bytes in front, numbers by column, the bytes behind."""
+    """The keys, or the values, of a run: each is `head`, one number of each column, and `tail`."""
 
     head: bytes
     codes: str  # The types of the numbers, as `struct` names them; big-endian.
@@ -49,15 +49,15 @@ class RecordRun:
         return self.count * (self.keys.size_bytes + self.values.size_bytes)
 
     def encode(self, first_delta: int, base_ms: int) -> bytes:
-        """The records as bytes of a batch that begins at `base_ms`; the first is its record `first_delta`."""
+        """Return the encoded records for a batch with base `base_ms`; offset deltas from `first_delta` on."""
         parts = [
             self._encode(range(start, stop), first_delta, base_ms)
-            for start, stop in self._of_one_size(first_delta)
+            for start, stop in self._equal_size_ranges(first_delta)
         ]
         return b"".join(parts)
 
-    def _of_one_size(self, first_delta: int) -> Iterator[tuple[int, int]]:
-        """From where to where the records' offset deltas have equally many bytes, and so the records."""
+    def _equal_size_ranges(self, first_delta: int) -> Iterator[tuple[int, int]]:
+        """Yield (start, stop) of runs of records whose offset deltas, and so the records, have equal sizes."""
         start = 0
         while start < self.count:
             limit = 1 << 7 * len(VARINTS[first_delta + start]) - 1  # The first delta with a byte more.

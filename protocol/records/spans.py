@@ -20,7 +20,7 @@ each record of a log."""
 
 
 def record_spans(data: bytes, count: int) -> list[Span]:
-    """The `count` records that fill `data`. Raises CorruptBatch where they do not."""
+    """Return the spans of the `count` records that fill `data`. Raises CorruptBatch if they do not fill it."""
     spans: list[Span] = []
     append = spans.append
     position, limit, small = 0, len(data), ONE_BYTE_VARINTS
@@ -62,7 +62,7 @@ def record_spans(data: bytes, count: int) -> list[Span]:
 
 
 def moved_in_time(data: bytes, span: Span, timestamp_delta_ms: int) -> bytes:
-    """The record at `span`, length included, with another timestamp delta."""
+    """Return the bytes of the record at `span`, length included, with another timestamp delta."""
     *_, body, end = span
     delta = VARINTS[timestamp_delta_ms]
     size = len(NO_ATTRIBUTES) + len(delta) + end - body

@@ -35,7 +35,7 @@ from protocol.records.batch import (
     Codec,
     CorruptBatch,
     checked_part,
-    is_right,
+    crc_matches,
     parse_header,
 )
 from protocol.records.compression import MAX_INFLATED_BYTES, DoesNotInflate, InflatesTooMuch, decompress
@@ -100,7 +100,7 @@ def validate_produced(
     keys_required: bool = False,
     times: TimeBounds = ANY_TIME,
 ) -> Batch:
-    """The one batch that a client may write with these `records`, sound from header to last record.
+    """Return the one batch that `records` hold, if a client may write it: sound from header to last record.
 
     Store the bytes from `Batch.position` to `Batch.end` and no more: bytes of a further batch that is cut
     short are let pass, as Kafka does. `keys_required` is for compacted topics; `times` bound
@@ -138,7 +138,7 @@ def corrupt(text: str) -> RefusedBatch:
 
 
 def only_batch(records: memoryview, api_version: int) -> Batch:
-    """The header of the batch that `records` hold; refused unless it is one, whole, and of magic 2."""
+    """Return the header of the only batch in `records`; RefusedBatch unless it is one, whole, and of magic 2."""
     size = whole_batch_bytes(records, 0)
     if size is None:
         raise NotOneBatch("there is no whole batch for this partition")
@@ -156,7 +156,7 @@ def only_batch(records: memoryview, api_version: int) -> Batch:
 
 
 def whole_batch_bytes(records: memoryview, position: int) -> int | None:
-    """How long the batch (of any known format) at `position` is; None where it is cut short or absent."""
+    """Return the size of the batch (of any known format) at `position`; None where it is cut short or absent."""
     left = len(records) - position
     if left < LOG_OVERHEAD:
         return None
@@ -174,7 +174,7 @@ def whole_batch_bytes(records: memoryview, position: int) -> int | None:
 
 def check_header(part: bytes, batch: Batch) -> None:
     """Refuse a batch whose checksum is wrong or whose header contradicts itself or is a broker's to write."""
-    if not is_right(part, batch):
+    if not crc_matches(part, batch):
         raise corrupt(f"the CRC-32C {batch.crc:#010x} of the batch is wrong")
     if batch.attributes & CODEC_MASK > Codec.ZSTD:
         text = f"unknown compression type {batch.attributes & CODEC_MASK}"
@@ -227,7 +227,7 @@ def check_records(payload: bytes, count: int, position: int = 0) -> None:
 
 
 def end_of_alike(payload: bytes, count: int, position: int) -> int:
-    """Where the next `count` records end if all have the length of the first; 0 if they have not.
+    """Return where the next `count` records end if all have the length of the first; else 0.
 
     One comparison for each byte of the length, whatever the count: a tenth of what `end_of_some` takes.
     """
@@ -243,7 +243,7 @@ def end_of_alike(payload: bytes, count: int, position: int) -> int:
 
 
 def end_of_some(payload: bytes, count: int, position: int) -> int:
-    """Where the next `count` records end. A length of one or two bytes is read here, without the call."""
+    """Return where the next `count` records end. Lengths of one or two bytes are read here, without a call."""
     for _ in range(count):
         low = payload[position]
         if low < 0x80:
@@ -260,7 +260,7 @@ def end_of_some(payload: bytes, count: int, position: int) -> int:
 
 
 def keyless_records(payload: bytes, count: int, position: int) -> Iterator[int]:
-    """The indexes of records with a null key, in a payload that `check_records` has passed."""
+    """Yield the indexes of records with a null key, in a payload that passed `check_records`."""
     for index in range(count):
         size, position = read_varint(payload, position)
         _, key_position = read_varint(payload, position + 1)  # The timestamp delta, behind the attributes.
@@ -274,7 +274,7 @@ def keyless_records(payload: bytes, count: int, position: int) -> Iterator[int]:
 def check_timestamps(records: Buffer, batch: Batch, times: TimeBounds) -> None:
     """Refuse a batch whose first or latest timestamp is out of range; -1 means none and always passes.
 
-    Only then the records are looked at, for those that are to blame.
+    The records are read only for such a batch, to name those that are out of range.
     """
     for timestamp_ms in (batch.base_timestamp_ms, batch.max_timestamp_ms):
         if not times.has(timestamp_ms):
@@ -284,7 +284,7 @@ def check_timestamps(records: Buffer, batch: Batch, times: TimeBounds) -> None:
 
 
 def untimely_records(records: Buffer, batch: Batch, times: TimeBounds) -> list[int]:
-    """The indexes of records out of range, of the first that there are."""
+    """Return the indexes of the first MAX_RECORD_ERRORS records whose timestamp is out of range."""
     try:
         timed = enumerate(iter_records(records, batch))
         wrong = (index for index, record in timed if not times.has(record.timestamp_ms))

@@ -29,7 +29,7 @@ class VarintTable(dict[int, bytes]):
 
 
 def encode_varint(number: int) -> bytes:
-    """`number`, of at most 64 bits, as a zigzag varint: what is a varint and a varlong in Kafka's words."""
+    """Return `number`, of at most 64 bits, as a zigzag varint (in Kafka's words a VARINT or a VARLONG)."""
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -40,7 +40,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and where it ends.
+    """Return the number at `position`, and the position after it.
 
     Raises IndexError past the end of `data`, CorruptBatch beyond 64 bits.
     """
@@ -55,7 +55,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_long_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The same as `read_varint`, for a number of any length."""
+    """As `read_varint`, for a varint of any length."""
     rest = 0
     for shift in VARINT_SHIFTS:
         byte = data[position]
@@ -69,4 +69,4 @@ def read_long_varint(data: bytes, position: int) -> tuple[int, int]:
 VARINTS: Final = VarintTable()
 
 ONE_BYTE_VARINTS: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""The numbers that a single byte stands for, by that byte: what the loops over records read without a call."""
+"""The number that each single-byte varint stands for: loops over records read these without a call."""

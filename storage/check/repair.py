@@ -1,10 +1,10 @@
 """Copies one partition's log, every batch that checks, into a new directory; the source is only read.
 
 Offsets stay, and so do the bytes of each batch. Indexes are built again. Where offsets are
-missing in the last segment a new one begins: recovery takes a gap within the last segment for damage. If
+missing in the last segment a new one begins: recovery takes a gap in the last segment for damage. If
 the end of the log was lost, an empty segment begins where it was known to end: no offset is given twice.
 
-Nothing of the copy is a log that any program would use until the caller gives its directory its name.
+No program takes the copy for a log until the caller gives its directory the log's name.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from storage.log.damage_scan import Damage
 from storage.log.partition_files import LEADER_EPOCHS, PARTITION_METADATA
 from storage.log.sealed_segments import Sizes
 from storage.log.segment import Segment, StagedBatch, log_path
-from storage.log.segment_files import SegmentFile, segment_files, surveyed
+from storage.log.segment_files import SegmentFile, scan_segment_file, segment_files
 from storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
 
 INDEX_INTERVAL_BYTES: Final = 4096  # index.interval.bytes, unless it is configured.
 RUN_BYTES: Final = 1 << 20  # Written at a time.
-COPIED_SUFFIX: Final = ".txnindex"  # Kafka's, by offsets: it fits the copied batches as they are.
-MADE_ANEW: Final = (".log", ".index", ".timeindex", ".snapshot")  # Or copied at the end.
+COPIED_SUFFIX: Final = ".txnindex"  # Its entries name offsets only: it fits the copied batches as it is.
+REBUILT_SUFFIXES: Final = (".log", ".index", ".timeindex", ".snapshot")  # Or copied at the end.
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What could not be copied: bytes [first_byte, end_byte) of `path`, and the offsets that stood there.
+    """What could not be copied: bytes [first_byte, end_byte) of `path`, and the offsets that they had.
 
-    `last_offset` None: from there on, and their number is not known. No bytes: the batches are not there at all.
+    `last_offset` None: all from `first_offset` on, of unknown number. An empty range of bytes: the file has no
+    batch with these offsets.
     """
 
     path: Path
@@ -58,10 +59,10 @@ class Repaired:
 
 @dataclass(slots=True)
 class LogRepair:
-    """One partition: from the directory `source` into `target`, which must not exist yet.
+    """The copy of one partition, from the directory `source` into `target`, which must not exist yet.
 
-    `recovery_point` is the offset up to which all was synced, 0 where it is not known. `advance` gets the
-    bytes that have been read. `sealed_sizes` is how long sealed segments were, of those where it is known.
+    `recovery_point` is the offset up to which all was synced, 0 where it is not known. `advance` is called with
+    the number of bytes of each step. `sealed_sizes` are the recorded sizes of sealed segments, as far as known.
     """
 
     files: Files
@@ -78,19 +79,19 @@ class LogRepair:
     _run_bytes: int = 0
 
     def run(self) -> Repaired:
-        """Copy; everything is on the disk when this returns. Raises StorageError."""
+        """Copy the partition; everything is on the disk when this returns. Raises StorageError."""
         assert self.files.make_directory(self.target), f"{self.target} exists"
         names = self.files.entries(self.source) or []
         segments = segment_files(self.files, self.source)
         self._copy_small_files(names, {segment.path.name for segment in segments})
         for segment in segments:
             self._copy_segment(segment)
-            self._miss_what_was_cut(segment)
-        self._miss_segments([segment.base_offset for segment in segments])
+            self._add_loss_of_cut_end(segment)
+        self._add_losses_of_missing_segments([segment.base_offset for segment in segments])
         if segments:
             self._keep_end()
         self._seal()
-        if not self._result.losses:  # Else they would point at batches that are not there.
+        if not self._result.losses:  # Else the snapshots would name batches that are not there.
             for offset in snapshot_offsets(names):
                 name = snapshot_path(self.source, offset).name
                 copy_file(self.files, self.source / name, self.target / name)
@@ -101,30 +102,30 @@ class LogRepair:
         for name in names:
             if name in (PARTITION_METADATA, LEADER_EPOCHS) or name.endswith(COPIED_SUFFIX):
                 copy_file(self.files, self.source / name, self.target / name)
-            elif name not in segments and not name.endswith(MADE_ANEW):
+            elif name not in segments and not name.endswith(REBUILT_SUFFIXES):
                 self._result.left_behind.append(self.source / name)
 
     def _copy_segment(self, segment: SegmentFile) -> None:
-        """The source's segments stay segments, but for those of which nothing is left."""
+        """Copy one segment to a segment at the same base offset; none is made if no batch of it is left."""
         self._begin_segment(segment.base_offset)
-        for found in surveyed(self.files, segment):
+        for found in scan_segment_file(self.files, segment):
             if isinstance(found, Damage):
-                self._lose(segment.path, found)
+                self._add_loss(segment.path, found)
             else:
                 if segment.is_last:
-                    self._mind_the_gap(segment.path, found)
+                    self._begin_segment_after_gap(segment.path, found)
                 self._copy(found)
             self.advance(found.end - found.position)
 
-    def _lose(self, path: Path, damage: Damage) -> None:
+    def _add_loss(self, path: Path, damage: Damage) -> None:
         last_offset = damage.last_offset
         if last_offset is None and self.recovery_point > damage.first_offset:
             last_offset = self.recovery_point - 1  # More may have been written; this much was for sure.
         first, end = damage.position, damage.end
         self._result.losses.append(Loss(path, first, end, damage.first_offset, last_offset, damage.reason))
 
-    def _miss_what_was_cut(self, segment: SegmentFile) -> None:
-        """A sealed segment that ends where a batch does, but was longer."""
+    def _add_loss_of_cut_end(self, segment: SegmentFile) -> None:
+        """Add a loss if a sealed segment is shorter than recorded, although it ends where a batch does."""
         synced_bytes, first = self.sealed_sizes.get(segment.base_offset, 0), self._result.next_offset
         size_bytes, losses = self.files.size_bytes(segment.path), self._result.losses
         if segment.end_offset is None or size_bytes >= synced_bytes:
@@ -134,20 +135,20 @@ class LogRepair:
             why = f"cut at {size_bytes} bytes, {synced_bytes} were synced"
             losses.append(Loss(segment.path, size_bytes, synced_bytes, first, last, why))
 
-    def _miss_segments(self, there: list[int]) -> None:
-        """Sealed segments of which there is no file any more; what they held is lost up to the next one."""
+    def _add_losses_of_missing_segments(self, there: list[int]) -> None:
+        """Add a loss for each sealed segment that has no file any more: its offsets up to the next segment."""
         for base in sorted(self.sealed_sizes.keys() - set(there)):
             path, last = log_path(self.source, base), self._next_base(base, there) - 1
             self._result.losses.append(Loss(path, 0, self.sealed_sizes[base], base, last, "the file is gone"))
 
     def _next_base(self, base: int, there: list[int]) -> int:
-        """Where the segment behind the one at `base` begins or began; the recovery point if there is none."""
+        """Return the base offset of the segment after the one at `base`; the recovery point if there is none."""
         return min(
             (other for other in (*there, *self.sealed_sizes) if other > base), default=self.recovery_point
         )
 
-    def _mind_the_gap(self, path: Path, found: Located) -> None:
-        """Within the last segment: begin a new one behind offsets that are missing, lost just now or before."""
+    def _begin_segment_after_gap(self, path: Path, found: Located) -> None:
+        """Begin a new segment after offsets missing in the last one; add a loss unless one has them already."""
         offset, expected = found.batch.base_offset, self._result.next_offset
         if offset == expected:
             return
@@ -172,13 +173,13 @@ class LogRepair:
             self._write_run()
 
     def _begin_segment(self, base: int) -> None:
-        """What comes next goes into a segment that begins at `base`; it is made with its first batch."""
+        """Have the next batches go into a segment at `base`, whose files are made with its first batch."""
         self._seal()
         self._base = base
         self._result.next_offset = max(self._result.next_offset, base)
 
     def _keep_end(self) -> None:
-        """The log ends where it did, or as far on as it is known to have been."""
+        """Make the copy end where the source did, or at the recovery point if that is higher."""
         losses, next_offset = self._result.losses, self._result.next_offset
         if self.recovery_point > next_offset:
             last = self.recovery_point - 1

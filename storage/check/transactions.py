@@ -1,7 +1,8 @@
 """Checks what a log's files say of transactions against its batches: the transaction indexes and the snapshots.
 
 Each aborted transaction of which records are left must stand in the index of the segment that holds its marker,
-and nothing else may. Where a part of the log is damaged it is not known what it held: nothing behind it is missed.
+and nothing else may. Where a part of the log is damaged it is not known what it held: after it no
+entry is reported missing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ UNKNOWN_START: Final = -1
 
 
 class TransactionCheck:
-    """The transactions of one log: `batch` takes each in order, `end_segment` follows a segment's last."""
+    """A check of one log: call `batch` for each batch in order, `end_segment` after each segment's last one."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -43,11 +44,11 @@ class TransactionCheck:
         self._is_damaged = False
 
     def batch(self, batch: Batch, data: memoryview) -> None:
-        """The next batch. One whose marker cannot be read counts as damage."""
+        """Take in the next batch; a marker that cannot be read counts as damage."""
         if batch.producer_id < 0 or not batch.is_transactional:
             return
         if not batch.is_control:
-            if batch.record_count:  # What compaction emptied has nothing to hide.
+            if batch.record_count:  # A batch that compaction emptied has no record to abort.
                 self._open.setdefault(batch.producer_id, batch.base_offset)
             return
         try:
@@ -60,11 +61,11 @@ class TransactionCheck:
             self._aborted[batch.base_offset] = (batch.producer_id, first_offset)
 
     def damage(self) -> None:
-        """From here on it is not known which transactions are open."""
+        """Note damage: from here on it is not known which transactions are open."""
         self._is_damaged = True
 
     def end_segment(self, base_offset: int) -> Iterator[IndexFault]:
-        """What is wrong with the index of the segment that ends here, by its first few faults."""
+        """Yield the first few faults of the transaction index of the segment that ends here."""
         path = transaction_index_path(self._directory, base_offset)
         data = self._files.read_small(path) or b""
         try:
@@ -93,7 +94,7 @@ class TransactionCheck:
 
 
 def snapshot_faults(files: Files, directory: Path, names: list[str]) -> Iterator[tuple[Path, int, str]]:
-    """The snapshots among `names` that cannot be what was written: the path, the offset, and why."""
+    """Yield path, offset and reason for each snapshot among `names` that cannot be what was written."""
     for offset in snapshot_offsets(names):
         path = snapshot_path(directory, offset)
         try:

@@ -36,7 +36,7 @@ from storage.log.transaction_scan import TransactionScan
 
 
 class BatchFilter:
-    """One cleaning of one log; `kept` is asked for every batch, from the log's start on."""
+    """Decides what one cleaning of a log keeps; `kept` is called for every batch, from the log's start on."""
 
     def __init__(
         self,
@@ -55,28 +55,30 @@ class BatchFilter:
         self._with_records: set[int] = set()  # Producers of which a record was met since their last marker.
 
     def kept(self, batch: Batch, data: memoryview, *, keeps_place: bool, marker: int | None) -> Buffer | None:
-        """What stays of `batch`, which is exactly `data`; None for nothing.
+        """Return what stays of `batch`, whose bytes are `data`; None if nothing does.
 
-        With `keeps_place` at least its header stays. `marker` is what a control batch says. Raises CorruptBatch.
+        With `keeps_place` at least the header stays. `marker` is a control batch's type. Raises CorruptBatch.
         """
-        is_done = self._is_done(batch, marker)
+        is_removable = self._is_removable(batch, marker)
         if batch.is_control:
-            is_dropped = is_done and batch.has_delete_horizon and batch.base_timestamp_ms <= self._wall_ms
+            is_dropped = (
+                is_removable and batch.has_delete_horizon and batch.base_timestamp_ms <= self._wall_ms
+            )
         else:
-            is_dropped = is_done
+            is_dropped = is_removable
         payload = b"" if is_dropped else payload_of(data, batch)
         spans = [] if is_dropped else record_spans(payload, batch.record_count)
         kept = spans if batch.is_control else self._newest_of(batch, spans)
         if not kept:
-            return self._emptied(batch, data) if keeps_place or self._says_where_producer_is(batch) else None
-        is_mortal = is_done if batch.is_control else any(span[2] for span in kept)
+            return self._emptied(batch, data) if keeps_place or self._is_last_of_producer(batch) else None
+        is_mortal = is_removable if batch.is_control else any(span[2] for span in kept)
         gets_horizon = is_mortal and not batch.has_delete_horizon
         if gets_horizon:
-            return moved(batch, payload, kept, self._wall_ms + self._delete_retention_ms)
-        return data if len(kept) == len(spans) else thinned(batch, payload, kept)
+            return with_delete_horizon(batch, payload, kept, self._wall_ms + self._delete_retention_ms)
+        return data if len(kept) == len(spans) else with_records(batch, payload, kept)
 
-    def _is_done(self, batch: Batch, marker: int | None) -> bool:
-        """Whether `batch` is data that was taken back, or a marker of whose transaction nothing is left."""
+    def _is_removable(self, batch: Batch, marker: int | None) -> bool:
+        """Whether `batch` is data of an aborted transaction, or the marker of one that has no record left."""
         producer_id = batch.producer_id
         if batch.is_control:
             met = producer_id in self._with_records
@@ -87,11 +89,11 @@ class BatchFilter:
         self._with_records.add(producer_id)
         return self._scan.is_aborted(batch)
 
-    def _says_where_producer_is(self, batch: Batch) -> bool:
+    def _is_last_of_producer(self, batch: Batch) -> bool:
         return self._scan.is_last_of_producer(batch, self._wall_ms, self._producer_expiration_ms)
 
     def _newest_of(self, batch: Batch, spans: Sequence[Span]) -> Sequence[Span]:
-        """The records that no later one replaces, but for tombstones whose time is up.
+        """Return the records that no later one replaces, without tombstones whose time is up.
 
         A record without a key is not for a compacted log, and goes.
         """
@@ -111,16 +113,16 @@ class BatchFilter:
         return rebuilt(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp_ms)
 
 
-def thinned(batch: Batch, payload: bytes, kept: Sequence[Span]) -> bytes:
-    """`batch` with only these of its records, each as it was."""
+def with_records(batch: Batch, payload: bytes, kept: Sequence[Span]) -> bytes:
+    """Return `batch` with only the records `kept`, each as it was."""
     packed = b"".join([payload[start:end] for *_, start, _, end in kept])
     return rebuilt(
         batch, packed, len(kept), batch.attributes, batch.base_timestamp_ms, newest_ms(batch, kept)
     )
 
 
-def moved(batch: Batch, payload: bytes, kept: Sequence[Span], horizon_ms: int) -> bytes:
-    """`batch` with only these of its records, and with a delete horizon, to which their timestamps relate."""
+def with_delete_horizon(batch: Batch, payload: bytes, kept: Sequence[Span], horizon_ms: int) -> bytes:
+    """Return `batch` with only the records `kept` and a delete horizon, which their timestamps are relative to."""
     shift_ms = batch.base_timestamp_ms - horizon_ms
     packed = b"".join([moved_in_time(payload, span, span[3] + shift_ms) for span in kept])
     attributes = batch.attributes | DELETE_HORIZON_BIT
@@ -128,7 +130,7 @@ def moved(batch: Batch, payload: bytes, kept: Sequence[Span], horizon_ms: int) -
 
 
 def newest_ms(batch: Batch, kept: Sequence[Span]) -> int:
-    """The largest timestamp of the records that stay."""
+    """Return the largest timestamp of the records `kept`."""
     if batch.is_log_append_time:
         return batch.max_timestamp_ms
     return batch.base_timestamp_ms + max(span[3] for span in kept)
@@ -137,7 +139,7 @@ def newest_ms(batch: Batch, kept: Sequence[Span]) -> int:
 def rebuilt(
     batch: Batch, payload: bytes, count: int, attributes: int, base_ms: int, max_timestamp_ms: int
 ) -> bytes:
-    """A batch in the place of `batch`: its offsets, its producer, its epochs."""
+    """Return a batch of `count` records with the offsets, producer and epochs of `batch`."""
     if count and batch.codec:
         payload = compress(batch.codec, payload)
     out = bytearray(BATCH_OVERHEAD)

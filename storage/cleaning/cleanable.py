@@ -18,7 +18,7 @@ from storage.log.segment import Segment
 
 
 class Cleanable(NamedTuple):
-    """What a cleaning would be about: [first_dirty_offset, end_offset)."""
+    """The part of a log that may be cleaned: offsets [first_dirty_offset, end_offset)."""
 
     first_dirty_offset: int
     end_offset: int
@@ -28,12 +28,12 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How much of what would be read is dirty."""
+        """The share, 0 to 1, of dirty bytes in what a cleaning would read."""
         return self.dirty_bytes / ((self.clean_bytes + self.dirty_bytes) or 1)
 
 
 def cleanable(log: PartitionLog, checkpoint: int, wall_ms: int) -> Cleanable:
-    """What may be cleaned now; `checkpoint` is how far the log was cleaned before. Raises StorageError."""
+    """Return what may be cleaned now; the log was cleaned up to `checkpoint` before. Raises StorageError."""
     segments = log.segments
     sealed = segments[:-1]
     active_base = segments[-1].base_offset if segments else 0
@@ -49,7 +49,7 @@ def cleanable(log: PartitionLog, checkpoint: int, wall_ms: int) -> Cleanable:
 
 
 def old_enough(dirty: Sequence[Segment], log: PartitionLog, wall_ms: int) -> Sequence[Segment]:
-    """The segments before the first that holds a record within `min.compaction.lag.ms`."""
+    """Return the segments before the first that holds a record younger than `min.compaction.lag.ms`."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for count, segment in enumerate(dirty):
@@ -66,7 +66,7 @@ def is_overdue(dirty: Sequence[Segment], log: PartitionLog, wall_ms: int) -> boo
 
 
 def oldest_ms(segment: Segment) -> int:
-    """The timestamp of its first batch."""
+    """Return the largest timestamp of the segment's first batch."""
     if segment.first_timestamp_ms is None:
         first = next(walk_headers(segment.path, segment.file.read_at, 0, segment.size_bytes))
         segment.first_timestamp_ms = first.max_timestamp_ms

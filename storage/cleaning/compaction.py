@@ -32,7 +32,7 @@ WRITE_BYTES: Final = 256 << 10  # Gathered before they are written, about.
 
 
 class LogChanged(Exception):
-    """The log was cut, deleted, or has failed meanwhile: what was done is thrown away, nothing is wrong."""
+    """The log was cut, deleted or failed during a cleaning: its result is dropped, which is no failure."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Compaction:
         self._wall_ms = wall_ms
         self._limits = limits
         self._pace = pace
-        self._path, self._position = log.directory, 0  # The place of the batch in hand.
+        self._path, self._position = log.directory, 0  # The place of the batch being read.
 
     def run(self) -> Cleaned:
         """Clean what can be cleaned. Raises StorageError, LogChanged, and what `pace` raises.
@@ -119,7 +119,7 @@ class Compaction:
         return keys
 
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[Batch, memoryview]]:
-        """The batches from byte `position` on, which `_position` follows."""
+        """Yield the batches from byte `position` on; `_position` is the byte of the one just yielded."""
         self._path, self._position = segment.path, position
         for batch, data in checked_batches(segment, position, SLICE_BYTES):
             yield batch, data
@@ -127,7 +127,7 @@ class Compaction:
             self._pace(batch.size_bytes)
 
     def _groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-        """Neighbours that fit into one segment, as they are now."""
+        """Yield runs of neighbouring segments that fit into one segment at their present sizes."""
         group: list[Segment] = []
         for segment in segments:
             size_bytes = sum(each.size_bytes for each in group) + segment.size_bytes
@@ -157,7 +157,7 @@ class Compaction:
             raise LogChanged
 
     def _fill(self, draft: Segment, group: Sequence[Segment], kept: BatchFilter) -> bool:
-        """Write what stays of `group`; whether that is less, or other, than what was there."""
+        """Write what stays of `group` into `draft`; return whether that differs from what was there."""
         last = next((segment for segment in reversed(group) if segment.size_bytes), None)
         gathered: list[StagedBatch] = []
         gathered_bytes, is_changed = 0, False
@@ -186,6 +186,6 @@ class Compaction:
 
 
 def _staged(stays: Buffer, batch: Batch) -> StagedBatch:
-    """`batch`, of which `stays` is left, ready to be written."""
+    """Return the batch to write for `batch`, of which the bytes `stays` are left."""
     (newest_ms,) = MAX_TIMESTAMP.unpack_from(stays, MAX_TIMESTAMP_POSITION)
     return StagedBatch(stays, batch.base_offset, batch.last_offset, newest_ms, newest_ms)

@@ -18,7 +18,7 @@ ENTRY_BYTES: Final = 160
 
 
 class KeyMap:
-    """Every record in [`first_offset`, `end_offset`) has been seen."""
+    """The newest offset of each key, from all records in [`first_offset`, `end_offset`)."""
 
     def __init__(self, first_offset: int, bound_bytes: int) -> None:
         self.end_offset = first_offset
@@ -28,7 +28,7 @@ class KeyMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further batch is to be added. One always is, whatever the bound: a cleaning moves on."""
+        """Whether the memory bound is reached. The first batch always fits, so that a cleaning moves on."""
         return self._size_bytes >= self._bound_bytes
 
     def add(self, base_offset: int, spans: Iterable[Span]) -> None:

@@ -53,7 +53,7 @@ class LogDirectoryError(Exception):
 
 
 class LogDirectory:
-    """Held from `open` to `close`. All methods block and may be called from any thread."""
+    """A log directory, held from `open` to `close`. All methods block and may be called from any thread."""
 
     def __init__(self, path: Path, files: Files, lock: File) -> None:
         self.path = path
@@ -130,9 +130,9 @@ class LogDirectory:
         return found
 
     def _read_checkpoint(self, name: str, present: set[TopicPartition]) -> dict[TopicPartition, int]:
-        """A checkpoint without the entries of partitions that are gone.
+        """Read a checkpoint without the entries of partitions that are gone.
 
-        Those are removed from the file at once: a partition made again under an old name begins at 0.
+        These entries are removed from the file at once: a partition made again under an old name begins at 0.
         """
         path = self.path / name
         try:
@@ -194,7 +194,7 @@ class LogDirectory:
         topic_id: bytes | None = None,
         is_replayed: bool = False,
     ) -> PartitionLog:
-        """One partition's log, not opened yet: its `recover` does that, and may be tried again.
+        """Return one partition's log, not opened yet: its `recover` opens it, and may be tried again.
 
         `is_replayed` is as in `Opening`.
         """
@@ -227,7 +227,7 @@ class LogDirectory:
 
     def _write_checkpoints(self) -> None:
         synced = {name: offset for name, offset in self._recovery_points.items() if offset}
-        synced_text = encode_offsets(synced)  # 0 is what no entry means, too.
+        synced_text = encode_offsets(synced)  # No entry means 0, too.
         self._sealed.write_down(synced_text, self._sealed_now)
         self._files.write_atomically(self.path / RECOVERY_POINTS, synced_text)
         self._write_log_starts()
@@ -240,7 +240,7 @@ class LogDirectory:
         write_offsets(self._files, self.path / LOG_STARTS, starts)
 
     def delete_records(self, name: TopicPartition, log: PartitionLog, offset: int, wall_ms: int) -> None:
-        """Let the records of `log` below `offset` go; whole segments below it are deleted.
+        """Delete the records of `log` below `offset`; the files of whole segments below it are removed.
 
         The start is on the disk before any reader sees it: what is gone stays gone. Raises OffsetOutOfRange;
         StorageError, also where `log` was deleted meanwhile.
@@ -310,9 +310,9 @@ class LogDirectory:
                 self._purge(renamed)
 
     def close(self) -> list[StorageError]:
-        """Close every log and release the directory; what could not be closed cleanly is returned.
+        """Close every log and release the directory; return the errors of what could not be closed cleanly.
 
-        If there was nothing, the next start trusts the files as they are: the marker is written.
+        Without any, the marker of a clean shutdown is written: the next start trusts the files as they are.
         """
         with self._guard:
             failures: list[StorageError] = []
@@ -355,13 +355,13 @@ def _make(path: Path, files: Files) -> None:
 
 
 def _start_to_remember(log: PartitionLog) -> int:
-    """The log's start where its files do not say it; else 0, as in Kafka: what is not written cannot rot."""
+    """Return the log's start for its checkpoint; 0 (no entry), as in Kafka, if the first file's name says it."""
     segments = log.segments
-    is_told = bool(segments) and segments[0].base_offset == log.log_start_offset
-    return 0 if is_told else log.log_start_offset
+    is_in_file_name = bool(segments) and segments[0].base_offset == log.log_start_offset
+    return 0 if is_in_file_name else log.log_start_offset
 
 
 def deleted_name(name: TopicPartition) -> str:
-    """Under which name a directory waits for its end: unlike any partition's, as Kafka names it."""
+    """Return the name of a partition's directory while it is being deleted: Kafka's form, and no partition's."""
     suffix = f"-{name.partition}.{uuid4().hex}{DELETED_SUFFIX}"
     return name.topic[: MAX_NAME_BYTES - len(suffix)] + suffix

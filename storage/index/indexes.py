@@ -38,7 +38,7 @@ def _big_endian(values: array[int]) -> array[int]:
 
 
 class OffsetIndex:
-    """Where to begin looking for an offset."""
+    """A sparse map from offsets to bytes of the log: where to begin looking for an offset."""
 
     __slots__ = ("_base_offset", "_offsets", "_positions")
 
@@ -51,7 +51,7 @@ class OffsetIndex:
         return len(self._offsets)
 
     def add(self, last_offset: int, position: int) -> None:
-        """The batch at `position` ends with `last_offset`."""
+        """Add an entry: the batch at `position` ends with `last_offset`."""
         self._positions.append(position)
         self._offsets.append(last_offset - self._base_offset)
 
@@ -71,7 +71,7 @@ class OffsetIndex:
         return self._positions[slot] if slot >= 0 else 0
 
     def last(self) -> tuple[int, int] | None:
-        """The newest entry: position and last offset."""
+        """The newest entry, position and last offset; None when empty."""
         if not self._offsets:
             return None
         return self._positions[-1], self._offsets[-1] + self._base_offset
@@ -102,7 +102,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Up to which offset no timestamp reaches a given time."""
+    """A sparse map from timestamps to offsets: up to an entry's offset, no timestamp is above the entry's."""
 
     __slots__ = ("_base_offset", "_offsets", "_timestamps")
 

@@ -25,7 +25,7 @@ class SegmentIndexes:
         self._files = files
         self._paths = index_paths(directory, base_offset)
         self._saved = (0, 0)  # How many entries of each are in the files.
-        self._synced = (-1, -1)  # How many were when they were synced last; none so far.
+        self._synced = (-1, -1)  # How many entries were in the files at the last sync; none so far.
 
     @classmethod
     def load(cls, files: Files, directory: Path, base_offset: int, log_size_bytes: int) -> SegmentIndexes:
@@ -48,7 +48,7 @@ class SegmentIndexes:
         self.times.forget_from(last_offset + 1)
 
     def save(self) -> None:
-        """Append to the files what was added since; nothing is synced."""
+        """Append to the files what was added since the last save; nothing is synced."""
         counts = (len(self.offsets), len(self.times))
         if counts == self._saved:
             return
@@ -68,9 +68,9 @@ class SegmentIndexes:
         self._synced = (-1, -1)
 
     def start_over(self) -> None:
-        """Nothing in the files counts any more; the next `save` writes all of it. Needs no room.
+        """Have the next `save` write all entries, whatever the files hold. Needs no disk space.
 
-        What is too long is cut, since `save` never shortens a file.
+        A file that is too long is cut, since `save` never shortens one.
         """
         sizes = (len(self.offsets) * OFFSET_ENTRY.size, len(self.times) * TIME_ENTRY.size)
         for path, size_bytes in zip(self._paths, sizes, strict=True):

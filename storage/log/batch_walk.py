@@ -2,8 +2,8 @@
 
 Files are read in windows, not mapped: a page that a failing disk cannot deliver is then an error to report,
 not a signal that ends the process. A window grows for one batch that is larger than it, up to the largest
-batch that any request could have carried, so a length field that lies allocates no more than that. What
-a batch is says `protocol.records.batch`; what it means that a batch is not whole says the caller.
+batch that any request could have carried, so a length field that lies allocates no more than that.
+`protocol.records.batch` defines what a batch is; the caller decides what an incomplete batch means.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ HEADER_WINDOW_BYTES: Final = 4096  # For a search: one index interval, so that o
 LARGEST_BATCH_BYTES: Final = 100 << 20  # socket.request.max.bytes: nothing larger came in by a request.
 
 Read: TypeAlias = Callable[[int, int], Chunk]
-"""Length and position in; the bytes out, fewer only at the end of the file."""
+"""Takes a length and a position in a file; returns the bytes there, fewer only at the end of the file."""
 
 
 Span: TypeAlias = tuple[int, int, int]
-"""Where a batch begins, where it ends, and its last offset."""
+"""A batch's first byte, the byte after its last one, and its last offset."""
 
 OFFSETS: Final = Struct(
     ">qi4xb6xi"
@@ -41,7 +41,7 @@ OFFSETS: Final = Struct(
 
 
 class Located(NamedTuple):
-    """A batch in a file. `data` is exactly the batch and `batch.position` is 0, its place in `data`."""
+    """A batch found at byte `position` of a file. `data` holds only this batch, so `batch.position` is 0 in it."""
 
     position: int
     batch: Batch
@@ -53,7 +53,7 @@ class Located(NamedTuple):
 
 
 class Window:
-    """The bytes of a file up to `end`, read ahead in pieces; going back is allowed, and reads again."""
+    """Read-ahead over the bytes of a file below `end`, piece by piece; going back reads a piece again."""
 
     __slots__ = ("_data", "_read", "_size_bytes", "_start", "end")
 
@@ -65,7 +65,7 @@ class Window:
         self._start = 0
 
     def view(self, position: int, length: int) -> memoryview:
-        """The bytes from `position` on: `length` of them or more, fewer only where the range ends."""
+        """Return at least `length` bytes from `position` on; fewer only where the file's range ends at `end`."""
         first = position - self._start
         if first < 0 or first + length > len(self._data):
             wanted = min(max(length, self._size_bytes), self.end - position)
@@ -76,9 +76,9 @@ class Window:
 def walk_checked(
     file: File, start: int, end: int, *, min_offset: int = 0, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Located]:
-    """Yield the whole batches from byte `start` that check (length, magic, CRC, offsets that do not go back).
+    """Yield the whole, valid batches from byte `start` on (length, magic, CRC, offsets that do not go back).
 
-    Stops at `end` or before the first that does not check: compare with the `end` of the last that came.
+    Stops at `end` or before the first invalid batch: compare with the `end` of the last batch yielded.
     """
     window = Window(file.read_at, end, window_bytes)
     position, needed_bytes = start, BATCH_OVERHEAD
@@ -95,15 +95,15 @@ def walk_checked(
             yield Located(position, batch, view[begin:at])
             position += batch.size_bytes
             min_offset = batch.last_offset + 1
-        needed_bytes = missing_bytes(view[at:], end - position)
+        needed_bytes = bytes_needed(view[at:], end - position)
         if not needed_bytes:
             return
 
 
-def missing_bytes(view: memoryview, left_bytes: int) -> int:
-    """How many bytes the batch needs that `view` begins with; 0 if they are there, or it can never be whole.
+def bytes_needed(view: memoryview, left_bytes: int) -> int:
+    """Return how many bytes the batch at the start of `view` takes, at least a header's; 0 if it is whole there.
 
-    `left_bytes` is where it has to end.
+    Also 0 if the batch can never be whole: it has to end within `left_bytes`.
     """
     if len(view) < BATCH_OVERHEAD:
         return BATCH_OVERHEAD
@@ -112,9 +112,9 @@ def missing_bytes(view: memoryview, left_bytes: int) -> int:
 
 
 def walk_spans(path: Path, read: Read, start: int, end: int) -> Iterator[Span]:
-    """Yield where each batch in [start, end) lies and its last offset, as `walk_headers` does with less work.
+    """Yield the `Span` of each batch in [start, end): as `walk_headers`, but few header fields are parsed.
 
-    A look-up passes some twenty batches on its way; parsing all of each header took most of a read.
+    A look-up passes some twenty batches on its way; parsing the whole of each header took most of a read.
     """
     window = Window(read, end, HEADER_WINDOW_BYTES)
     unpack, overhead = OFFSETS.unpack_from, BATCH_OVERHEAD
@@ -134,9 +134,9 @@ def walk_spans(path: Path, read: Read, start: int, end: int) -> Iterator[Span]:
 
 
 def walk_headers(path: Path, read: Read, start: int, end: int) -> Iterator[Batch]:
-    """Yield the headers of the batches in [start, end), `position` being the place in the file.
+    """Yield the header of each batch in [start, end); its `position` is the batch's byte in the file.
 
-    For bytes that were checked before: the CRC is not looked at. Raises CorruptSegment where no batch can be.
+    The CRC is not checked: for bytes that were checked before. Raises CorruptSegment where no batch can be.
     """
     window = Window(read, end, HEADER_WINDOW_BYTES)
     position = start

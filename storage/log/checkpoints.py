@@ -2,7 +2,7 @@
 
 Offset checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
 `cleaner-offset-checkpoint`), `meta.properties`, and
-the marker of a clean shutdown. What the numbers are good for says `log_directory`.
+the marker of a clean shutdown. `log_directory` says what the offsets are used for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESERVED_UUIDS: Final = 100  # Kafka keeps the first hundred for meanings of its
 
 
 class Garbled(ValueError):
-    """A small file that is not what it should be; the message says what is wrong."""
+    """A small file whose contents cannot be right; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class MetaProperties:
 
 
 def new_uuid() -> str:
-    """A random UUID in Kafka's text form, none of the reserved ones, not beginning with a hyphen."""
+    """Return a random UUID in Kafka's text form that is not reserved and does not begin with a hyphen."""
     while True:
         value = os.urandom(UUID_BYTES)
         text = encode_uuid(value)
@@ -50,19 +50,19 @@ def new_uuid() -> str:
 
 
 def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Raises StorageError."""
+    """Write an offset checkpoint to `path`, atomically and synced. Raises StorageError."""
     files.write_atomically(path, encode_offsets(offsets))
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint, as it stands in its file."""
+    """Return the contents of an offset checkpoint's file."""
     lines = ["0", str(len(offsets))]
     lines += (f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items())
     return ("\n".join(lines) + "\n").encode()
 
 
 def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
-    """Empty if the file is missing, or empty as Kafka makes it. Raises StorageError, Garbled."""
+    """Read an offset checkpoint; {} if missing, or empty as Kafka creates it. Raises StorageError, Garbled."""
     data = files.read_small(path)
     if not data:
         return {}
@@ -77,7 +77,7 @@ def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 
 def write_meta_properties(files: Files, path: Path, properties: MetaProperties) -> None:
-    """Raises StorageError."""
+    """Write a `meta.properties` file to `path`, atomically and synced. Raises StorageError."""
     lines = (
         f"cluster.id={properties.cluster_id}",
         f"directory.id={properties.directory_id}",
@@ -89,7 +89,7 @@ def write_meta_properties(files: Files, path: Path, properties: MetaProperties) 
 
 
 def read_meta_properties(files: Files, path: Path) -> MetaProperties | None:
-    """None if there is no such file. Raises StorageError, Garbled."""
+    """Read a `meta.properties` file; None if there is no such file. Raises StorageError, Garbled."""
     data = files.read_small(path)
     if data is None:
         return None
@@ -98,7 +98,7 @@ def read_meta_properties(files: Files, path: Path) -> MetaProperties | None:
         fields = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
         if fields["version"] != "1":
             raise Garbled(f"{path}: version {fields['version']} is not 1")
-        directory_id = fields.get("directory.id") or new_uuid()  # Kafka's own format had none before 3.7.
+        directory_id = fields.get("directory.id") or new_uuid()  # Kafka had no directory ids before 3.7.
         decode_uuid(directory_id)
         return MetaProperties(int(fields["node.id"]), fields["cluster.id"], directory_id)
     except (ValueError, KeyError) as error:
@@ -106,15 +106,15 @@ def read_meta_properties(files: Files, path: Path) -> MetaProperties | None:
 
 
 def write_clean_shutdown(files: Files, directory: Path) -> None:
-    """Raises StorageError."""
+    """Write the marker of a clean shutdown into `directory`. Raises StorageError."""
     marker = json.dumps({"version": 0, "brokerEpoch": NO_BROKER_EPOCH}, separators=(",", ":"))
     files.write_atomically(directory / CLEAN_SHUTDOWN, marker.encode())
 
 
 def take_clean_shutdown(files: Files, directory: Path) -> bool:
-    """Whether the marker is there; it is removed durably, for it says nothing about what comes now.
+    """Remove the marker of a clean shutdown, durably, and return whether there was one.
 
-    Raises Garbled, after that, if it is not as it was written: then it is not known how the last life ended.
+    Raises Garbled, after the removal, if the marker is damaged: how the last run ended is then unknown.
     """
     path = directory / CLEAN_SHUTDOWN
     data = files.read_small(path)

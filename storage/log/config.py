@@ -17,7 +17,7 @@ class FlushPolicy(Enum):
     """When bytes count as durable, and so may be read and acknowledged."""
 
     FSYNC = "fsync"  # When fdatasync has returned: they survive a loss of power.
-    OS = "os"  # When the system has them: they survive the death of this process.
+    OS = "os"  # When the operating system has them: they survive the death of this process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class LogConfig:
     segment_bytes: int = 1 << 30  # segment.bytes: a segment that would grow beyond it is rolled.
     segment_ms: int = 7 * 24 * 3600 * 1000  # segment.ms: how far timestamps in one segment may lie apart.
     segment_jitter_ms: int = (
-        0  # segment.jitter.ms: the most, at random for each segment, that segment_ms is less.
+        0  # segment.jitter.ms: each segment's segment_ms is less by a random part of this.
     )
     index_max_bytes: int = 10_485_760  # segment.index.bytes: a segment whose index is so full is rolled.
     index_interval_bytes: int = 4096  # index.interval.bytes: log bytes between two index entries, about.
@@ -35,16 +35,16 @@ class LogConfig:
     retention_bytes: int = -1  # retention.bytes: oldest segments go while the rest is at least this large.
     max_batch_bytes: int = 1_048_588  # max.message.bytes: the largest batch taken, 12-byte overhead included.
     flush: FlushPolicy = FlushPolicy.FSYNC
-    flush_messages: int = INT64_MAX  # flush.messages: under OS, a sync once so many records have had none.
-    flush_ms: int = INT64_MAX  # flush.ms: under OS, how long ago the last sync may be when that is looked at.
+    flush_messages: int = INT64_MAX  # flush.messages: under OS, a sync once so many records are unsynced.
+    flush_ms: int = INT64_MAX  # flush.ms: under OS, the age of the last sync at which a periodic check syncs.
     is_compacted: bool = False  # cleanup.policy: whether the newest record of each key is all that is kept.
     min_cleanable_ratio: float = (
         0.5  # min.cleanable.dirty.ratio: share of dirty bytes that is worth a cleaning.
     )
-    delete_retention_ms: int = 86_400_000  # delete.retention.ms: how long a tombstone stays, once it is seen.
+    delete_retention_ms: int = 86_400_000  # delete.retention.ms: how long a tombstone outlives a cleaning.
     min_compaction_lag_ms: int = 0  # min.compaction.lag.ms: younger records are left alone.
     max_compaction_lag_ms: int = (
-        INT64_MAX  # max.compaction.lag.ms: older ones are cleaned whatever the ratio.
+        INT64_MAX  # max.compaction.lag.ms: older records are cleaned whatever the ratio.
     )
 
     def __post_init__(self) -> None:

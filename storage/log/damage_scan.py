@@ -1,9 +1,8 @@
 """Walks a segment that may be damaged: the whole batches that check, and between them what does not.
 
-Unlike recovery's walk this one does not stop. Behind bytes that are no batch it goes on where the length
+Unlike recovery's walk this one does not stop. After bytes that are not a batch it goes on where the length
 in a damaged header leads, if a batch is there, and else looks for the next place where one begins. What the
-disk cannot read counts as damage, block by block. Nothing is changed and nothing is decided: what is lost,
-and what that means, says the caller.
+disk cannot read counts as damage, block by block. Nothing is changed; the caller decides what a loss means.
 
 Base offset and leader epoch stand outside a batch's CRC. An offset that goes back, reaches beyond the
 segment, or leaps over the batch behind it is damage; one that leaps elsewhere looks like compaction's work.
@@ -32,7 +31,7 @@ class Damage:
     position: int
     end: int
     first_offset: int
-    last_offset: int | None  # None: nothing follows that would show it.
+    last_offset: int | None  # None: no batch follows that would show where the loss ends.
     reason: str
 
 
@@ -47,18 +46,18 @@ class DamageScan:
     size_bytes: int
     base_offset: int
     end_offset: int | None = None
-    unreadable: list[tuple[int, int, str]] = field(default_factory=list)  # Begin, end, what the system says.
+    unreadable: list[tuple[int, int, str]] = field(default_factory=list)  # Begin, end, the system's error.
     _window: Window = field(init=False)
 
     def __post_init__(self) -> None:
         self._window = Window(self._read, self.size_bytes, WINDOW_BYTES)
 
     def run(self) -> Iterator[Found]:
-        """Everything from byte 0 to the end, in order, without a gap between."""
+        """Yield every batch and all damage from byte 0 to the end of the file, in order and without a gap."""
         position, expected = 0, self.base_offset
         while position < self.size_bytes:
             found = self._batch_at(position, expected)
-            why = found if isinstance(found, str) else self._leaps(found, expected)
+            why = found if isinstance(found, str) else self._leap_error(found, expected)
             if isinstance(found, Located) and why is None:
                 expected = found.batch.last_offset + 1
                 position = found.end
@@ -69,7 +68,7 @@ class DamageScan:
                 yield damage
 
     def _batch_at(self, position: int, expected: int) -> Located | str:
-        """The batch at `position`, or why there is none."""
+        """Return the batch at `position`, or the reason why no valid batch is there."""
         head = self._window.view(position, BATCH_OVERHEAD)[:BATCH_OVERHEAD]
         if len(head) < BATCH_OVERHEAD:
             return f"{len(head)} bytes are no batch"
@@ -99,8 +98,8 @@ class DamageScan:
             return OFFSETS_GO_WRONG.format(first=first, last=last, why=f"the segment ends at {beyond}")
         return None
 
-    def _leaps(self, found: Located, expected: int) -> str | None:
-        """Why `found`, which leaves offsets out, is wrong: a batch right behind it has those it left out."""
+    def _leap_error(self, found: Located, expected: int) -> str | None:
+        """Return why the offset gap before `found` is damage, if the next batch has its offsets; else None."""
         first, last = found.batch.base_offset, found.batch.last_offset
         if first == expected or found.end >= self.size_bytes:
             return None
@@ -119,7 +118,7 @@ class DamageScan:
         return Damage(position, end, expected, following, reason)
 
     def _next_batch(self, position: int, expected: int) -> tuple[int, int | None]:
-        """Where the next batch after the damage at `position` begins, and the last offset before it."""
+        """Return where the first batch after the damage at `position` begins, and the offset before that batch."""
         for candidate in self._candidates(position):
             found = self._batch_at(candidate, expected)
             if isinstance(found, Located):
@@ -127,7 +126,7 @@ class DamageScan:
         return self.size_bytes, None if self.end_offset is None else self.end_offset - 1
 
     def _candidates(self, position: int) -> Iterator[int]:
-        """Places where a batch may begin: where the damaged header leads first, then wherever a 2 is."""
+        """Yield bytes where a batch may begin: where the damaged header's length leads, then by each magic 2."""
         head = self._window.view(position, LOG_OVERHEAD)[:LOG_OVERHEAD]
         size_bytes = LOG_OVERHEAD + int.from_bytes(head[8:], "big", signed=True)
         if BATCH_OVERHEAD <= size_bytes < self.size_bytes - position:
@@ -142,7 +141,7 @@ class DamageScan:
             start += len(chunk)
 
     def _read(self, length: int, position: int) -> bytes:
-        """Like `File.read_at`, with zeros for blocks that cannot be read; those are remembered."""
+        """Like `File.read_at`, with zeros for blocks that cannot be read; these are noted in `unreadable`."""
         try:
             return self.file.read_at(length, position)
         except StorageError:

@@ -6,7 +6,7 @@ disk is slow, and pipelined requests share a flush. When it has ended the durabl
 there is answered in order, the next flush begins, and listeners are called.
 
 A failure ends an epoch: all that waits is answered with an error, what is not durable is cut off the log off the
-loop, and news of flushes and timers of the former epoch means nothing. Every log has one owner, who appends, and
+loop, and reports of flushes and timers of the former epoch are ignored. Every log has one owner, who appends, and
 who recovers it in its own way: a topic's partition is cut back and serves on, a shard's log is cut back and read
 again. Knows no requests; all of it runs on the event-loop thread.
 """
@@ -37,36 +37,39 @@ from storage.log.partition_log import PartitionLog
 
 
 class LogOwner(Protocol):
-    """Who appends to a log, and recovers it after a failure."""
+    """The component that appends to a log and recovers it after a failure: a shard, or a topic's partition."""
 
     def stage(self) -> None:
-        """A flush begins: append what is still gathered."""
+        """Append what the owner has gathered and not appended yet: a flush is about to begin."""
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
-        """The epoch ends with `error`, or with another attempt; the answer to all that waits for the log."""
+        """Handle the end of the epoch, by `error` or, if None, by a retry; return the answer to all that waits."""
 
     def recover(self, answer: ErrorCode) -> None:
-        """Cut the log back off the loop, and report the end of it with `DurableLog.recovered`."""
+        """Cut the log back, off the loop, and report completion with `DurableLog.recovered`.
+
+        `answer` is what `on_failed` returned.
+        """
 
     def on_resumed(self) -> None:
-        """There is disk space again: appends are taken."""
+        """Handle that the log takes appends again, since there is disk space again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogHost:
-    """What a log needs of whatever runs it."""
+    """The services that a log needs of its runtime: the time, timers, the flusher and retries."""
 
     now_ms: Callable[[], int]
     set_timer: Callable[
         [Any, Any, int | None], None
-    ]  # By owner and key: has `owner.timer_fired(key)` called.
+    ]  # (owner, key, deadline in ms): has `owner.timer_fired(key)` called at that time.
     schedule_flush: Callable[[PartitionLog, Callable[[StorageError | None], None]], None]
-    wait_for_disk_space: Callable[[Any, StorageError], None]  # Both have `try_again` called in time.
+    wait_for_disk_space: Callable[[Any, StorageError], None]  # These two have `try_again` called later.
     try_later: Callable[[Any], None]
 
 
 class DurableLog:
-    """A `PartitionLog` in use."""
+    """A `PartitionLog` in use: its appends and flushes, what waits for them, and its state."""
 
     __slots__ = (
         "_flush_end",
@@ -83,14 +86,14 @@ class DurableLog:
     )
 
     def __init__(self, partition_log: PartitionLog, host: LogHost) -> None:
-        """It takes nothing before it has an owner, and that has reported `recovered`."""
+        """Appends are refused until the log has an owner and the owner has reported `recovered`."""
         self.log = partition_log
         self.state: LogState = RECOVERING
         self.epoch = 0
-        # As the loop knows it: the log's own moves on another thread, ahead of the last stable offset.
+        # As the loop knows it: `log.durable_offset` moves on another thread, ahead of the last stable offset.
         self.durable_offset = partition_log.durable_offset
-        self.staged_bytes = 0  # Number of bytes appended here, since the start,
-        self.flushed_bytes = 0  # and of those that are durable: parked fetches count by it.
+        self.staged_bytes = 0  # Number of bytes appended since the start,
+        self.flushed_bytes = 0  # and how many of them are durable: parked fetches compare this.
         self.listeners: list[Callable[[], None]] = []  # Called whenever the durable end has moved.
         self._host = host
         self._owner: LogOwner | None = None
@@ -112,22 +115,22 @@ class DurableLog:
 
     @property
     def is_closed(self) -> bool:
-        """Whether its topic is being deleted, or was."""
+        """Whether the log's topic is being deleted, or was deleted."""
         return self.state is CLOSED or self.state is CLOSED_FAILED
 
     # Appending.
 
     def append(self, batch: bytearray | memoryview, wall_ms: int) -> int:
-        """Stage one checked batch, which the log keeps; its first offset. To be followed by `flush`.
+        """Stage one checked batch, which the log keeps; return its first offset. `flush` has to follow.
 
-        Raises BatchTooLarge; StorageError where the log takes nothing, or fails with this.
+        Raises BatchTooLarge; StorageError where the log is not ACTIVE, or fails in this call.
         """
         if self.state is not ACTIVE:
             raise StorageError("use", self.log.directory, f"the log is {self.state.name}")
         try:
             base_offset = self.log.append(batch, wall_ms=wall_ms).base_offset
         except StorageError as error:
-            self.fail(error)  # It failed in a flush of which we have not heard, in retention or so.
+            self.fail(error)  # It failed in retention, or in a flush whose report is still to come.
             raise
         self.staged_bytes += len(batch)
         return base_offset
@@ -143,7 +146,7 @@ class DurableLog:
             done(ErrorCode.NONE)
 
     def timer_fired(self, epoch: int) -> None:
-        """The first of those that wait may be overdue."""
+        """Time out the callbacks that have waited too long; a timer of a former epoch is ignored."""
         if epoch == self.epoch:
             self._queue.give_up_overdue(self._host.now_ms())
 
@@ -153,7 +156,7 @@ class DurableLog:
     # Flushing.
 
     def flush(self) -> None:
-        """Have all that was appended made durable; behind a flush that is under way, if there is one."""
+        """Have all that was appended made durable, now or by the flush after the one that is under way."""
         if self._flush_end > self.durable_offset or self.state is not ACTIVE:
             return
         self.owner.stage()
@@ -187,8 +190,8 @@ class DurableLog:
     def fail(self, error: Exception) -> None:
         """End the epoch: answer all that waits, and have the owner recover the log.
 
-        Besides the disk's, `error` may be a bug of the owner's: then what it made of the log is not to be trusted,
-        but the log is.
+        `error` is the disk's, or a bug of the owner: then the state that the owner derived from the log is not
+        to be trusted, but the log is.
         """
         if self.state not in MAY_FAIL:
             return
@@ -201,13 +204,13 @@ class DurableLog:
         self._end_epoch(error)
 
     def take_offline(self, error: StorageError) -> None:
-        """The log cannot be read, though it could be written: use it again later, unless it is damaged."""
+        """Stop using a log that cannot be read, though it could be written; retry later, unless it is damaged."""
         if error.is_no_room:
             self.fail(error)
         elif self.state is ACTIVE:
-            self._transition(_outcome(error))
+            self._transition(_failure_trigger(error))
             self._end_epoch(error)
-            self._wait(error)
+            self._schedule_retry(error)
 
     def _end_epoch(self, error: Exception | None) -> None:
         self.epoch += 1
@@ -219,23 +222,23 @@ class DurableLog:
             owner.recover(answer)
 
     def recovered(self, error: BaseException | None = None) -> None:
-        """The owner has opened or cut back the log, and is ready to append; or it could not, for `error`."""
-        trigger = LogTrigger.RECOVERED if error is None else _outcome(error)
+        """Take the owner's report: it opened or cut back the log and can append; with `error`, it could not."""
+        trigger = LogTrigger.RECOVERED if error is None else _failure_trigger(error)
         if trigger is LogTrigger.DISK_FULL and self.log.failure is None:
-            trigger = LogTrigger.UNUSABLE  # It was its owner who found no space.
+            trigger = LogTrigger.UNUSABLE  # The owner, not the log, found no space.
         self._transition(trigger)
         self.durable_offset = self._flush_end = self.log.durable_offset
         self.staged_bytes = self.flushed_bytes
-        self._wait(error)
+        self._schedule_retry(error)
 
-    def _wait(self, error: BaseException | None) -> None:
+    def _schedule_retry(self, error: BaseException | None) -> None:
         if self.state is OFFLINE:
             self._host.try_later(self)
         elif self.state is PAUSED and isinstance(error, StorageError):
             self._host.wait_for_disk_space(self, error)
 
     def try_again(self) -> None:
-        """There may be disk space now, or a disk that works."""
+        """Try to resume a log that waits for disk space, or for a disk that works."""
         state = self.state
         if state is RECOVERING_FULL:
             self._transition(LogTrigger.SPACE_FOUND)
@@ -249,20 +252,20 @@ class DurableLog:
     # The deletion of its topic.
 
     def close(self) -> None:
-        """Take nothing and flush nothing while the files go. What waits is answered by the flush under way."""
+        """Refuse appends and flushes while the files are deleted. The flush under way still answers what waits."""
         if not self.is_closed:
             self._transition(LogTrigger.CLOSED)
             if self.state is CLOSED_FAILED:
-                self.epoch += 1  # A recovery that is under way comes to nothing.
+                self.epoch += 1  # The report of a recovery that is under way is ignored.
 
     def reopen(self) -> None:
-        """The topic could not be deleted: go on, with what was staged before."""
+        """Take appends again, after the topic could not be deleted; what was staged before is kept."""
         self._transition(LogTrigger.REOPENED)
-        self._wait(None)
+        self._schedule_retry(None)
         self.flush()
 
-    def let_go(self, error: ErrorCode) -> None:
-        """The files are gone: answer all that waits, and let go of the owner, so that nothing is left of both."""
+    def release_owner(self, error: ErrorCode) -> None:
+        """Answer all that waits with `error` and drop the owner, after the files' deletion: both can be freed."""
         self.epoch += 1
         self._queue.fail(error)
         self._owner = None
@@ -277,8 +280,8 @@ def _no_timer(deadline_ms: int) -> None:
     raise AssertionError("without a timeout there is no deadline")
 
 
-def _outcome(error: BaseException) -> LogTrigger:
-    """What an attempt to open, read or cut back a log came to that ended with `error`."""
+def _failure_trigger(error: BaseException) -> LogTrigger:
+    """Return the trigger for an attempt to open, read or cut back a log that ended with `error`."""
     if not isinstance(error, StorageError) or isinstance(error, CorruptSegment):
         return LogTrigger.DAMAGED
     return LogTrigger.DISK_FULL if error.is_no_room else LogTrigger.UNUSABLE

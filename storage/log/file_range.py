@@ -1,4 +1,4 @@
-"""Bytes of a file that are known and not read yet: what a fetch found, until the socket can take it.
+"""A range of a file that is not read yet: what a fetch found, until the socket can take it.
 
 A range holds its file open, so it stays readable when the segment is deleted or replaced meanwhile. Bytes that
 a log shows never change, so it does not matter when they are read.
@@ -24,16 +24,19 @@ class FileRange:
         return self.length
 
     def read_nowait(self, start: int, length: int) -> Chunk | None:
-        """`length` bytes from the range's byte `start` on; None if the disk would have to be waited for."""
+        """Read `length` bytes from the range's byte `start` on; None if the disk would have to be waited for."""
         return self.file.read_at_nowait(length, self.position + start)
 
     def read(self, start: int, length: int) -> Chunk:
-        """The same, waiting. Raises StorageError also where the file has become shorter."""
+        """Read `length` bytes from the range's byte `start` on, waiting for the disk.
+
+        Raises StorageError, also where the file has become shorter.
+        """
         data = self.file.read_at(length, self.position + start)
         if len(data) < length:
             raise StorageError("read", self.file.path, f"{length - len(data)} bytes are gone", errno.EIO)
         return data
 
     def whole(self) -> Chunk:
-        """All of it, waiting."""
+        """Read the whole range, waiting for the disk. Raises StorageError."""
         return self.read(0, self.length)

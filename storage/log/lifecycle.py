@@ -1,6 +1,6 @@
-"""The life of a log's files: opened, in use, failed, abandoned; and what it refuses meanwhile.
+"""The states of a log's files (unopened, open, failed, abandoned), and what is refused in each.
 
-Who holds the disk lock moves it; anyone may ask.
+Only the holder of the log's disk lock changes the state; any thread may read it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from storage.files import StorageError
 
 
 class LogLife(Enum):
-    """Of a `PartitionLog`."""
+    """The state of a `PartitionLog`'s files."""
 
     UNOPENED = auto()  # Its files have not been looked at, or could not be brought into order.
     OPEN = auto()
-    FAILED = auto()  # Its files may differ from what is durable; that is read, and nothing is changed.
-    ABANDONED = auto()  # Its directory goes; readers finish what they began.
+    FAILED = auto()  # Its files may differ from what is durable: reads are served, changes are refused.
+    ABANDONED = auto()  # Its directory is being deleted; readers finish what they began.
 
 
 class LifeTrigger(Enum):
-    """What happens to a `PartitionLog`."""
+    """An event that changes the state of a `PartitionLog`'s files."""
 
     OPENED = auto()
     FAILED = auto()
@@ -42,7 +42,7 @@ TRANSITIONS: Final = {
 
 
 class Lifecycle:
-    """The state of one log, and the error that it is in that state for."""
+    """The state of one log's files, and the error for which changes are refused, if they are."""
 
     def __init__(self, directory: Path) -> None:
         self.state = LogLife.UNOPENED
@@ -56,8 +56,8 @@ class Lifecycle:
             failure = StorageError("use", self._directory, "the partition was deleted")
         self.failure = failure
 
-    def failing(self, operation: Callable[[], None]) -> None:
-        """Do what changes files; if it cannot be done, nothing more is until the log is cut back, or opened."""
+    def run_or_fail(self, operation: Callable[[], None]) -> None:
+        """Run `operation`, which changes files; a StorageError fails the log, until it is cut back or opened."""
         try:
             operation()
         except StorageError as error:
@@ -65,17 +65,17 @@ class Lifecycle:
             raise
 
     def refuse_if_failed(self) -> None:
-        """Raises StorageError where nothing may be changed."""
+        """Raise StorageError if the log's files may not be changed now."""
         if (failure := self.failure) is not None:
             raise StorageError(failure.operation, failure.path, failure.reason, failure.errno)
 
     def refuse_if_abandoned(self) -> None:
-        """Raises StorageError where there is nothing to cut back any more."""
+        """Raise StorageError if the log was abandoned, so that there is nothing left to cut back."""
         if self.state is LogLife.ABANDONED:
             self.refuse_if_failed()
 
     def refuse_unless_opened(self) -> None:
-        """Raises StorageError where nothing can be read."""
+        """Raise StorageError if the log was not opened, so that it cannot be read."""
         if self.state is LogLife.UNOPENED:
             assert self.failure is not None, "a log that is not open says why"
             raise self.failure.with_traceback(None)

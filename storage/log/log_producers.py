@@ -1,10 +1,10 @@
-"""The producers of one log, on the disk and in memory: read at a start, snapshot now and then, asked by readers.
+"""The producers of one log, on the disk and in memory: read at a start, written to snapshots now and then.
 
-`state` is None until it is known: the owner of the log has it `read` on a thread, and appends nothing that has a
-producer until that is done. It is then changed by each append, on the event loop. What is read is the newest
-snapshot and the batches behind it; where none is sound, all batches. On that way the transaction indexes
-are put right as well: below the snapshot's offset they were synced before it was written, what they hold of
-later offsets does not count and is built again.
+`state` is None until it is known: the owner of the log calls `read` on a thread, and appends no batch that has a
+producer until that is done. Then each append changes the state, on the event loop. `read` takes the newest
+sound snapshot and the batches after it, or all batches where no snapshot is sound. It corrects the transaction
+indexes as well: below the snapshot's offset they were synced before the snapshot was written; their entries of
+later offsets do not count and are built again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from storage.producers.producer_snapshot import (
     CorruptSnapshot,
     Entries,
     decode_snapshot,
+    snapshot_entries,
     snapshot_offsets,
     snapshot_path,
-    taken,
     write_snapshot,
 )
 from storage.producers.producer_state import ProducerState
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 LENGTH_AND_PRODUCER: Final = Struct(">8xi31xq")
 LOOK_BACK_OFFSETS: Final = 2000
-"""A snapshot has only the last batch of each producer, so a batch that is sent again may look like a gap: of so
-many offsets before it the headers are read again, which finds the rest of what was in flight."""
+"""Offsets before a snapshot whose batch headers are read again. A snapshot has only the last batch of each
+producer: without the other batches that were in flight, one that is sent again would look like a gap."""
 
 SNAPSHOT_BYTES: Final = 64 << 20
-"""Bytes that are appended between two snapshots, about: after a crash no more than that is read again."""
+"""About how many bytes are appended between two snapshots: after a crash no more than that is read again."""
 
 
 class ProducerSnapshot(NamedTuple):
@@ -55,7 +55,7 @@ class ProducerSnapshot(NamedTuple):
 
 @dataclass(slots=True)
 class ReadProducers:
-    """What was read, and what an operator wants to know about it."""
+    """The producers that were read from the disk, and what an operator wants to know about the reading."""
 
     state: ProducerState
     snapshot_offset: int | None = None
@@ -68,11 +68,11 @@ class LogProducers:
 
     def __init__(self, log: PartitionLog, files: Files, disk: Lock) -> None:
         self.state: ProducerState | None = None
-        self._owner = ref(log)  # It holds us: both would wait for a collection once it is deleted.
+        self._owner = ref(log)  # Weak: a cycle would keep a deleted log until a garbage collection.
         self._files = files
         self._disk = disk
         self._bytes_since_snapshot = 0
-        self._snapshot_offset: int | None = None  # The offset of the newest one on the disk.
+        self._snapshot_offset: int | None = None  # The offset of the newest snapshot on the disk.
 
     @property
     def _log(self) -> PartitionLog:
@@ -86,22 +86,22 @@ class LogProducers:
         self._bytes_since_snapshot += size_bytes
 
     def settle(self) -> bool:
-        """The durable offset has moved. Whether the last stable offset may have moved for another reason."""
+        """Note a new durable offset; return whether markers became durable, which moves the last stable offset."""
         return self.state is not None and self.state.settle(self._log.durable_offset)
 
     def take_snapshot(self, min_bytes: int | None = None) -> ProducerSnapshot | None:
-        """A snapshot of all that was appended, if that were `min_bytes` (SNAPSHOT_BYTES) since the last one."""
+        """Return a snapshot if `min_bytes` (SNAPSHOT_BYTES) were appended since the last one; else None."""
         due_bytes = SNAPSHOT_BYTES if min_bytes is None else min_bytes
         if self.state is None or self._bytes_since_snapshot < due_bytes:
             return None
         self._bytes_since_snapshot = 0
-        return ProducerSnapshot(self._log.next_offset, taken(self.state))
+        return ProducerSnapshot(self._log.next_offset, snapshot_entries(self.state))
 
     # Any thread.
 
     @property
     def last_stable_offset(self) -> int | None:
-        """The end of what is decided; None while the producers are not known."""
+        """The offset below which every transaction is decided; None while the producers are not known."""
         durable_offset = self._log.durable_offset  # First: what is durable by now has been counted by now.
         state = self.state
         if state is None:
@@ -112,7 +112,7 @@ class LogProducers:
         return max(min(durable_offset, unstable), self._log.log_start_offset)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records among [start, end), in the order of their markers."""
+        """Return the aborted transactions that have records in [start, end), in the order of their markers."""
         found: list[AbortedTransaction] = []
         for segment in self._log.segments_from(start_offset):
             if segment.transactions.collect(start_offset, end_offset, found):
@@ -122,7 +122,7 @@ class LogProducers:
     # Threads that may wait.
 
     def write(self, snapshot: ProducerSnapshot) -> None:
-        """Make all durable that `snapshot` covers, and then itself. Raises StorageError."""
+        """Make all that `snapshot` covers durable, and then write the snapshot itself. Raises StorageError."""
         if snapshot.offset > self._log.durable_offset:
             self._log.flush()
         with self._disk:
@@ -130,17 +130,17 @@ class LogProducers:
                 self._write(snapshot)
 
     def close(self) -> None:
-        """At a clean stop, all is durable: leave a snapshot, so that the next start reads nothing else.
+        """Write a snapshot at a clean stop, when all is durable, so that the next start reads nothing else.
 
-        The log's disk lock is held.
+        The caller holds the log's disk lock.
         """
         offset = self._log.durable_offset
         if self.state is None or not self._log.segments or self._snapshot_offset == offset:
             return
         try:
-            self._write(ProducerSnapshot(offset, taken(self.state)))
+            self._write(ProducerSnapshot(offset, snapshot_entries(self.state)))
         except StorageError as error:
-            if not error.is_no_room:  # Then the next start has more to read, and that is all.
+            if not error.is_no_room:  # On a full disk the next start just has more to read.
                 raise
 
     def _write(self, snapshot: ProducerSnapshot) -> None:
@@ -151,9 +151,9 @@ class LogProducers:
         self._snapshot_offset = snapshot.offset
 
     def read(self, wall_ms: int) -> ReadProducers:
-        """Read the state, which the caller then puts in place. Blocks. Raises StorageError, CorruptSegment.
+        """Read the producers; the caller then assigns `state`. Blocks. Raises StorageError, CorruptSegment.
 
-        Nothing with a producer may be appended meanwhile, or be staged.
+        No batch that has a producer may be staged or be appended meanwhile.
         """
         segments, end = self._log.segments, self._log.durable_offset
         indexes, found = self._load_indexes(segments)
@@ -189,12 +189,12 @@ class LogProducers:
         return indexes, found
 
     def _find_snapshot(self, found: ReadProducers, end: int, wall_ms: int) -> int | None:
-        """The newest sound snapshot within the log goes into `found`; its offset."""
+        """Load the newest sound snapshot within the log into `found` and return its offset; None without one."""
         files, directory = self._files, self._log.directory
         for offset in snapshot_offsets(files.entries(directory) or ()):
             path = snapshot_path(directory, offset)
             if not self._log.log_start_offset <= offset <= end:
-                continue  # What it says of the records between has been deleted with them.
+                continue  # Records above it were deleted, or records below it were cut off.
             try:
                 found.state = decode_snapshot(files.read_small(path) or b"", wall_ms)
             except CorruptSnapshot as error:
@@ -214,7 +214,7 @@ class LogProducers:
                 state.recall(batch)
 
     def _position(self, segment: Segment, start: int | None) -> int:
-        """Where in `segment` to begin with the batch that has `start`, or the first one."""
+        """Return the byte in `segment` where the batch that has offset `start` begins; 0 without a `start`."""
         if start is None or start <= segment.base_offset:
             return 0
         while True:
@@ -225,7 +225,7 @@ class LogProducers:
                     segment.build_indexes()
 
     def _install(self, indexes: dict[Segment, TransactionIndex]) -> None:
-        """Let readers have the indexes, but for those of segments that were cleaned meanwhile."""
+        """Let readers have the indexes, except those of segments that were cleaned meanwhile."""
         with self._disk:
             for segment in self._log.segments:
                 if segment in indexes:
@@ -236,7 +236,7 @@ class LogProducers:
 def scan(
     segment: Segment, position: int, state: ProducerState, index: TransactionIndex, wall_ms: int
 ) -> None:
-    """Take all batches of `segment` from byte `position` on into `state`, and what they take back into `index`."""
+    """Record the batches of `segment` from byte `position` on in `state`, and what they abort in `index`."""
     end = segment.size_bytes
     window = Window(segment.file.read_at, end, WINDOW_BYTES)
     while position < end:

@@ -37,29 +37,29 @@ class OffsetOutOfRange(LookupError):
 
 
 class LogReader:
-    """What is read of a log; `PartitionLog` is what changes it."""
+    """The reading half of a log; `PartitionLog` adds what changes it."""
 
     def __init__(self, directory: Path, writer: LogWriter) -> None:
         self.directory = directory
         self.log_start_offset = 0
-        self.next_offset = 0  # What the next append gets: counts what is staged.
+        self.next_offset = 0  # The offset of the next appended batch: counts what is staged.
         self.life = Lifecycle(directory)
         self._writer = writer
         self._disk = Lock()
 
     @property
     def durable_offset(self) -> int:
-        """The end of what is read and may be acknowledged."""
+        """The offset below which records may be read and acknowledged."""
         return self._writer.durable_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """Oldest first; the last is the one that is written."""
+        """The segments, oldest first; the last is the active one, which is written to."""
         return self._writer.segments
 
     @property
     def size_bytes(self) -> int:
-        """Durable bytes of all segments."""
+        """The size in bytes of what all segments show to readers."""
         return sum(segment.size_bytes for segment in self.segments)
 
     # Any thread.
@@ -76,17 +76,17 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> Chunk:
-        """The bytes of what `find` finds."""
+        """Read the bytes of the range that `find` returns; none at the end of the log. Blocks."""
         found = self.find(offset, max_bytes, at_least_one=at_least_one, up_to=up_to)
         return found.whole() if found else b""
 
     def find(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None
     ) -> FileRange | None:
-        """Whole batches from the one that holds `offset`, ending below `up_to` and the durable offset.
+        """Return the range of whole batches from the one that holds `offset` to `up_to` or the durable offset.
 
-        At most `max_bytes` of them, but with `at_least_one` never less than one batch. They end with their
-        segment. None at the end of the log. Blocks. Raises OffsetOutOfRange.
+        At most `max_bytes`, but with `at_least_one` never less than one batch. The range ends with its segment
+        at the latest. None at the end of the log. Blocks. Raises OffsetOutOfRange.
         """
         return repairing(self._disk, lambda: self._find(offset, max_bytes, at_least_one, up_to, wait=True))
 
@@ -113,12 +113,12 @@ class LogReader:
     def batches(
         self, start_offset: int, window_bytes: int = WINDOW_BYTES
     ) -> Iterator[tuple[Batch, memoryview]]:
-        """Every durable batch from the one that holds `start_offset` on, CRC checked, for replay.
+        """Yield every durable batch from the one that holds `start_offset` on, CRC checked, for replay.
 
         The disk is asked for `window_bytes` at a time, or for one batch if that is larger.
 
-        The memory view is exactly the batch, and `batch.position` its place in it: 0. Blocks. Raises
-        CorruptSegment, naming file and byte, at the first batch that does not check.
+        The memory view holds only the batch, so `batch.position` is 0 in it. Blocks. Raises CorruptSegment,
+        which names file and byte, at the first batch that is not valid.
         """
         self.life.refuse_unless_opened()
         end = self.durable_offset

@@ -12,30 +12,30 @@ from typing import Final
 
 
 class LogState(Enum):
-    """Of a `DurableLog`."""
+    """The state of a `DurableLog`."""
 
-    RECOVERING = auto()  # Opened, or cut back, off the loop; it serves afterwards.
-    RECOVERING_FULL = auto()  # Cut back after the disk was full; it is paused afterwards.
+    RECOVERING = auto()  # Being opened or cut back, off the loop; ACTIVE afterwards.
+    RECOVERING_FULL = auto()  # Being cut back after the disk was full; PAUSED afterwards.
     ACTIVE = auto()  # It takes appends. In every other state it takes none.
-    PAUSED = auto()  # There is no disk space; what is durable is read.
+    PAUSED = auto()  # There is no disk space; what is durable can be read.
     OFFLINE = auto()  # It could not be opened, read or cut back; that is tried again later.
-    CORRUPT = auto()  # It could not be, and time does not heal that.
+    CORRUPT = auto()  # It could not be opened, read or cut back, and is not tried again: it is damaged.
     CLOSED = auto()  # Its topic is being deleted, or was.
-    CLOSED_FAILED = auto()  # Likewise, and it is to be cut back if the deletion fails.
+    CLOSED_FAILED = auto()  # Its topic is being deleted; the log is to be cut back if that fails.
 
 
 class LogTrigger(Enum):
-    """What happens to a `DurableLog`."""
+    """An event that changes the state of a `DurableLog`."""
 
-    FAILED = auto()  # An append, a flush, or the state that its owner keeps of it.
-    DISK_FULL = auto()  # Likewise, or its recovery, for want of disk space.
+    FAILED = auto()  # An append or a flush failed, or the state that the owner keeps of the log.
+    DISK_FULL = auto()  # An append, a flush or a recovery failed for want of disk space.
     RECOVERED = auto()
-    UNUSABLE = auto()  # It could not be recovered, or read; perhaps it can later.
-    DAMAGED = auto()  # It could not be, and never will be.
+    UNUSABLE = auto()  # It could not be recovered or read; a retry may help.
+    DAMAGED = auto()  # It could not be recovered or read; a retry cannot help.
     SPACE_FOUND = auto()
     RETRIED = auto()
     CLOSED = auto()  # The deletion of its topic begins.
-    REOPENED = auto()  # That failed.
+    REOPENED = auto()  # The deletion of its topic failed.
 
 
 RECOVERING: Final = LogState.RECOVERING
@@ -73,15 +73,15 @@ TRANSITIONS: Final = {
 }
 
 MAY_FAIL: Final = frozenset({ACTIVE, PAUSED, CLOSED})
-"""Where news of a failure counts. In the other states it is known already."""
+"""The states in which a failure changes the state. In the others it is known already."""
 
 
 class NoSuchTransition(AssertionError):
-    """A trigger that the table has no row for: a bug of ours."""
+    """A state and a trigger that have no row in TRANSITIONS: a bug of ours."""
 
 
 def next_state(state: LogState, trigger: LogTrigger) -> LogState:
-    """Where `trigger` leads from `state`. Raises NoSuchTransition."""
+    """Return the state that `trigger` leads to from `state`. Raises NoSuchTransition."""
     try:
         return TRANSITIONS[state, trigger]
     except KeyError:

@@ -15,7 +15,7 @@ from storage.log.partition_files import (
 from storage.log.sealed_segments import PartitionSeals
 
 FIRST_EPOCHS: Final[LeaderEpochs] = ((0, 0),)
-"""Of a log made here: epoch 0 from offset 0 on. One node never fences itself."""
+"""The leader epochs of a log created here: epoch 0 from offset 0 on. A single node never fences itself."""
 
 
 class Opening(NamedTuple):
@@ -38,7 +38,7 @@ UNKNOWN: Final = Opening()
 
 
 def topic_id_of(files: Files, directory: Path, wanted: bytes | None) -> bytes | None:
-    """The topic id that a directory has, or gets. Raises CorruptSegment if it is another topic's."""
+    """Return the topic id that `directory` records, else `wanted`. Raises CorruptSegment if the two differ."""
     found = read_partition_metadata(files, directory)
     if found is not None and wanted is not None and found != wanted:
         path = directory / PARTITION_METADATA

@@ -1,7 +1,7 @@
 """The small text files of a partition's directory: `partition.metadata` and `leader-epoch-checkpoint`.
 
-Both in Kafka's formats, so that Kafka takes our directories for its own. What a topic id or an epoch is
-for, others know.
+Both in Kafka's formats, so that Kafka takes our directories for its own. What topic ids and epochs are used
+for is not known here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 UUID_BYTES: Final = 16
 
 LeaderEpochs: TypeAlias = tuple[tuple[int, int], ...]
-"""(epoch, offset of its first record), rising."""
+"""Pairs of a leader epoch and the offset of its first record, in rising order."""
 
 
 def encode_uuid(value: bytes) -> str:
-    """Kafka's text form of a UUID: URL-safe base64 without padding."""
+    """Return Kafka's text form of a UUID: URL-safe base64 without padding."""
     return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> bytes:
-    """16 bytes; ValueError for anything else."""
+    """Return the 16 bytes of a UUID in Kafka's text form; ValueError for any other text."""
     value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(value) != UUID_BYTES:
         raise ValueError(f"{text!r} is no UUID")
@@ -34,13 +34,13 @@ def decode_uuid(text: str) -> bytes:
 
 
 def write_partition_metadata(files: Files, directory: Path, topic_id: bytes) -> None:
-    """Say of which topic this directory is a partition: durably, once it is synced. Raises StorageError."""
+    """Write the topic id to `partition.metadata`; durable once the directory is synced. Raises StorageError."""
     text = f"version: 0\ntopic_id: {encode_uuid(topic_id)}"
     files.write_atomically(directory / PARTITION_METADATA, text.encode(), sync_name=False)
 
 
 def read_partition_metadata(files: Files, directory: Path) -> bytes | None:
-    """The topic id, or None if the file is missing or empty. Raises StorageError, CorruptSegment."""
+    """Read the topic id; None if the file is missing or empty. Raises StorageError, CorruptSegment."""
     path = directory / PARTITION_METADATA
     data = files.read_small(path)
     if not data:  # A loss of power may leave an empty file.
@@ -55,13 +55,13 @@ def read_partition_metadata(files: Files, directory: Path) -> bytes | None:
 
 
 def write_leader_epochs(files: Files, directory: Path, epochs: LeaderEpochs) -> None:
-    """Durably, once the directory is synced. Raises StorageError."""
+    """Write `leader-epoch-checkpoint`; durable once the directory is synced. Raises StorageError."""
     lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs), ""]
     files.write_atomically(directory / LEADER_EPOCHS, "\n".join(lines).encode(), sync_name=False)
 
 
 def read_leader_epochs(files: Files, directory: Path) -> LeaderEpochs:
-    """Empty if the file is missing or empty. Raises StorageError; CorruptSegment if it is garbled."""
+    """Read the leader epochs; () if the file is missing or empty. Raises StorageError, CorruptSegment."""
     path = directory / LEADER_EPOCHS
     data = files.read_small(path)
     if not data:

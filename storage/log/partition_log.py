@@ -1,4 +1,4 @@
-"""One partition's log: batches are appended on the event loop, flushed by a thread, read by anybody.
+"""One partition's log: batches are appended on the event loop, flushed by a thread, read by any thread.
 
 `append` gives a batch its offsets and stages it in memory, without a system call. `flush` runs on a flusher
 thread: it writes all that is staged, one write per segment, rolls segments, syncs as the policy asks, and
@@ -32,7 +32,7 @@ from storage.log.log_reader import LogReader, OffsetOutOfRange
 from storage.log.opening import FIRST_EPOCHS, UNKNOWN, Opening, topic_id_of
 from storage.log.partition_files import LeaderEpochs, read_leader_epochs
 from storage.log.recovery import Recovered, Recovery
-from storage.log.retention import below, expired
+from storage.log.retention import count_below, count_expired
 from storage.log.sealed_segments import PartitionSeals, Sizes
 from storage.log.segment import Segment, StagedBatch
 from storage.log.writer import LogWriter
@@ -45,14 +45,15 @@ class BatchTooLarge(ValueError):
 
 
 class Appended(NamedTuple):
-    """The offsets that a batch was given."""
+    """The first and the last offset that an appended batch was given."""
 
     base_offset: int
     last_offset: int
 
 
 class PartitionLog(LogReader):
-    """Opened by `open`, or made first and opened by `recover`; until then everything but that is refused.
+    """The log of one partition. `recover` opens it, `open` makes and opens it; before that all else is refused.
+
 
     Methods say on which thread they run; those that block may raise StorageError.
     """
@@ -88,14 +89,14 @@ class PartitionLog(LogReader):
         return log
 
     def recover(self) -> None:
-        """Bring the files into order (see `recovery`), and serve. Blocks.
+        """Check and repair the files (see `recovery`), and open the log. Blocks.
 
         Raises CorruptSegment where synced bytes no longer check: the segments are then as they were. May be
-        tried again; until it goes well, its error is what everything else raises.
+        called again; until it succeeds, all other methods raise its error.
         """
         with self._disk:
             if not self.is_open:
-                self.life.failing(self._recover)
+                self.life.run_or_fail(self._recover)
                 self.life.move(LifeTrigger.OPENED)
 
     def _recover(self) -> None:
@@ -111,7 +112,7 @@ class PartitionLog(LogReader):
         writer.segments = tuple(segments)
         writer.durable_offset = segments[-1].next_offset if segments else 0
         self.log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
-        if self.log_start_offset > self.durable_offset:  # All there was has been deleted by its users.
+        if self.log_start_offset > self.durable_offset:  # DeleteRecords has deleted all records there were.
             with self._seals.change(segments):
                 writer.drop_first(len(segments))
             writer.durable_offset = self.log_start_offset
@@ -122,7 +123,7 @@ class PartitionLog(LogReader):
 
     @property
     def failure(self) -> StorageError | None:
-        """Why nothing can be appended, flushed or changed; None where it can."""
+        """The error for which appends, flushes and changes are refused; None if they are not."""
         return self.life.failure
 
     @property
@@ -132,7 +133,7 @@ class PartitionLog(LogReader):
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced while the log is in use; the next flush goes by it."""
+        """The log's options; may be replaced while the log is in use, and count from the next flush on."""
         return self._writer.config
 
     @config.setter
@@ -150,16 +151,16 @@ class PartitionLog(LogReader):
         return self.leader_epochs[-1][0]
 
     def sealed_sizes(self) -> Sizes:
-        """Of the sealed segments below the recovery point, but for those that are being changed."""
+        """Return the sizes of the sealed segments below the recovery point, but for those being changed."""
         below_point = [each for each in self.segments[:-1] if each.next_offset <= self.recovery_point]
-        return self._seals.unchanging(below_point)
+        return self._seals.unchanging_sizes(below_point)
 
     # The event loop.
 
     def append(self, batch: bytearray | memoryview, *, wall_ms: int) -> Appended:
         """Give one whole, checked batch its offsets, written into it, and stage it for the next flush.
 
-        The log keeps `batch`: it is the caller's no more. Raises BatchTooLarge; StorageError while the log
+        The log keeps `batch`: the caller may not use it again. Raises BatchTooLarge; StorageError while the log
         has failed.
         """
         self.life.refuse_if_failed()
@@ -184,7 +185,7 @@ class PartitionLog(LogReader):
         """Write all that was staged before the call, durable as the policy says. Raises StorageError."""
         with self._disk:
             self.life.refuse_if_failed()
-            self.life.failing(self._write_staged)
+            self.life.run_or_fail(self._write_staged)
 
     def _write_staged(self) -> None:
         staged = [self._staged.popleft() for _ in range(len(self._staged))]
@@ -196,35 +197,35 @@ class PartitionLog(LogReader):
         """Sync what was written, if the last sync is `flush.ms` ago; a log that has failed is left as it is."""
         with self._disk:
             if self.failure is None and self._writer.must_sync(wall_ms):
-                self.life.failing(lambda: self._writer.sync(wall_ms))
+                self.life.run_or_fail(lambda: self._writer.sync(wall_ms))
 
     def make_directory(self) -> None:
         """Make the log's directory now, as an empty topic's must be found again at the next start."""
         with self._disk:
             self.life.refuse_if_failed()
-            self.life.failing(lambda: self._writer.make_directory(self.topic_id, self.leader_epochs))
-            self.life.failing(self._writer.seal)
+            self.life.run_or_fail(lambda: self._writer.make_directory(self.topic_id, self.leader_epochs))
+            self.life.run_or_fail(self._writer.seal)
 
     def roll(self, wall_ms: int) -> None:
         """Seal the active segment, if it holds anything, and begin a new one."""
         with self._disk:
             self.life.refuse_if_failed()
             if self.segments and self.segments[-1].size_bytes:
-                self.life.failing(lambda: self._writer.roll(wall_ms))
+                self.life.run_or_fail(lambda: self._writer.roll(wall_ms))
 
     def apply_retention(self, wall_ms: int, *, only_below_start: bool = False) -> int:
-        """Delete segments that `retention.ms`, `retention.bytes` or the log's start let go; how many.
+        """Delete segments beyond `retention.ms` or `retention.bytes`, or below the log's start; return how many.
 
         The active segment goes only when all of it has expired: a new one is begun first, as Kafka does.
         """
         with self._disk:
             self.life.refuse_if_failed()
-            count = below(self.segments, self.log_start_offset)
+            count = count_below(self.segments, self.log_start_offset)
             if not only_below_start:
-                count = max(count, expired(self.segments, self.config, wall_ms))
+                count = max(count, count_expired(self.segments, self.config, wall_ms))
             if count:
                 with self._seals.change(self.segments[:count]):
-                    self.life.failing(lambda: self._drop_first(count, wall_ms))
+                    self.life.run_or_fail(lambda: self._drop_first(count, wall_ms))
             return count
 
     def _drop_first(self, count: int, wall_ms: int) -> None:
@@ -234,9 +235,9 @@ class PartitionLog(LogReader):
         self._writer.drop_first(count)
 
     def advance_start(self, offset: int) -> None:
-        """Delete the records below `offset`, as DeleteRecords does: they are read no more.
+        """Move the log's start up to `offset`, as DeleteRecords does: the records below are no longer read.
 
-        The log directory's checkpoint makes it last. Raises OffsetOutOfRange beyond the durable offset.
+        The log directory's checkpoint makes this durable. Raises OffsetOutOfRange beyond the durable offset.
         """
         self.check_start(offset)
         self.log_start_offset = max(self.log_start_offset, offset)
@@ -257,17 +258,17 @@ class PartitionLog(LogReader):
             self.life.refuse_if_failed()
             if not self.log_start_offset <= offset <= self.durable_offset:
                 raise OffsetOutOfRange(f"{self.directory.name}: {offset}")
-            with self._seals.change(self.segments_from(offset - 1)):  # The first is then written on.
+            with self._seals.change(self.segments_from(offset - 1)):  # The first becomes the active one.
                 self._staged.clear()
                 self.producers.state = None  # To be read again.
-                self.life.failing(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
-                self.life.failing(lambda: self._writer.truncate_to(offset))
+                self.life.run_or_fail(lambda: drop_snapshots_beyond(self._files, self.directory, offset))
+                self.life.run_or_fail(lambda: self._writer.truncate_to(offset))
                 self.next_offset = self.durable_offset
 
     def replace(self, old: Sequence[Segment], new: Segment) -> bool:
-        """Let a finished draft take the place of the segments it was made from; readers go on with those.
+        """Replace the segments `old` by the finished draft made of them; readers that hold `old` go on with it.
 
-        False, and nothing is changed, if the log has failed or is not made of these segments any more. A disk
+        Returns False, and changes nothing, if the log has failed or no longer has these segments. A disk
         error does not fail the log: it serves as before. Raises StorageError; StuckSwap after which the draft
         counts, but the next opening has to finish the work on the files.
         """
@@ -305,14 +306,14 @@ class PartitionLog(LogReader):
         """Flush, sync under either policy, and let go of the files. A failed log is left as it is."""
         with self._disk:
             if self.failure is None:
-                self.life.failing(self._write_staged)
-                self.life.failing(self._writer.seal)
-                self.life.failing(self.producers.close)
+                self.life.run_or_fail(self._write_staged)
+                self.life.run_or_fail(self._writer.seal)
+                self.life.run_or_fail(self.producers.close)
             for segment in self.segments:
                 segment.close()
 
     def abandon(self) -> None:
-        """The directory is about to go: drop what is staged and refuse everything from now on."""
+        """Drop what is staged and refuse everything from now on: the directory is about to be deleted."""
         with self._disk:
             self._staged.clear()
             self.life.move(LifeTrigger.ABANDONED)

@@ -14,8 +14,8 @@ A log that is replayed whole before it is used has every byte checked then. Of i
 above the recovery point is checked here: from the last index entry below it on, if that leads to the batch that
 it names.
 
-Older segments are walked only where they lie above the recovery point or lost their indexes. Which offset is
-the recovery point, and whether the shutdown was clean, says the log directory.
+Older segments are walked only where they lie above the recovery point or lost their indexes. The log directory
+knows which offset is the recovery point, and whether the shutdown was clean.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Recovered:
     segments: list[Segment] = field(default_factory=list)
     segments_scanned: int = 0  # From their start, after a crash or for lost indexes, which were built again.
     scanned_bytes: int = 0
-    cut_bytes: int = 0  # The torn tail of the last segment, which begins where that ends now.
-    kept_aside: Path | None = None  # The file that holds the tail.
-    swaps_completed: int = 0  # Cleaned segments that a crash kept from taking the place of others.
+    cut_bytes: int = 0  # Size of the last segment's torn tail, which began where the segment ends now.
+    kept_aside: Path | None = None  # The file into which the torn tail was copied.
+    swaps_completed: int = 0  # Replacements by a cleaned segment that a crash had interrupted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class Recovery:
                 raise CorruptSegment(self.directory, 0, detail)
             return result
         for base_offset, next_base in pairwise(base_offsets):
-            result.segments.append(self._older(base_offset, next_base, names, result))
-        result.segments.append(self._last(base_offsets[-1], names, result))
+            result.segments.append(self._sealed_segment(base_offset, next_base, names, result))
+        result.segments.append(self._active_segment(base_offsets[-1], names, result))
         return result
 
     def _remove_orphans(self, names: frozenset[str], base_offsets: list[int]) -> None:
-        """An index whose log is gone means nothing: its segment was deleted, and a crash came in between."""
+        """Remove index files that have no log file: a crash interrupted the deletion of their segment."""
         kept = {path.name for base in base_offsets for path in index_paths(self.directory, base)}
         kept |= {transaction_index_path(self.directory, base).name for base in base_offsets}
         for name in names - kept:
@@ -98,13 +98,19 @@ class Recovery:
         segment.created_ms = self.files.modified_ms(segment.path)
         return segment
 
-    def _older(self, base_offset: int, next_base: int, names: frozenset[str], result: Recovered) -> Segment:
-        """A segment with a successor: known by its size, its indexes are read when first needed."""
+    def _sealed_segment(
+        self, base_offset: int, next_base: int, names: frozenset[str], result: Recovered
+    ) -> Segment:
+        """Return a segment with a successor: its size is looked up, its indexes are read when first needed.
+
+        Only after a crash above the recovery point, or with lost indexes, is it scanned in full and sealed again.
+        Raises CorruptSegment where that finds damage.
+        """
         segment = self._segment(base_offset)
         size_bytes = self.files.size_bytes(segment.path)
         flushed = self.shut_down_cleanly or next_base <= self.recovery_point
         if not flushed or not sizes_look_right(self.files, self.directory, base_offset, names):
-            for found in self._count(segment, size_bytes, result):
+            for found in self._note_batches(segment, size_bytes, result):
                 if found.batch.last_offset >= next_base:
                     raise CorruptSegment(segment.path, found.position, f"offsets reach into {next_base}")
             if segment.size_bytes < size_bytes:
@@ -115,13 +121,16 @@ class Recovery:
         segment.next_offset = next_base
         return segment
 
-    def _last(self, base_offset: int, names: frozenset[str], result: Recovered) -> Segment:
-        """The segment that is written on: its end is found, and cut where a crash tore it."""
+    def _active_segment(self, base_offset: int, names: frozenset[str], result: Recovered) -> Segment:
+        """Return the segment that is written on; find its end, and cut it where a crash tore it.
+
+        Raises CorruptSegment where synced bytes are damaged.
+        """
         segment = self._segment(base_offset)
         size_bytes = segment.file.size_bytes()
         if self.shut_down_cleanly and self._resume(segment, size_bytes):
             return segment
-        for found in self._count_unsynced(segment, size_bytes, result):
+        for found in self._note_unsynced_batches(segment, size_bytes, result):
             # Only compaction leaves gaps, and never here: this base offset (no CRC covers it) is wrong.
             if found.batch.base_offset != segment.next_offset:
                 detail = f"offset {found.batch.base_offset} follows on {segment.next_offset - 1}"
@@ -139,8 +148,8 @@ class Recovery:
             self.files.sync_directory(directory)  # What is shown from now on must not be lost later.
         return segment
 
-    def _count(self, segment: Segment, size_bytes: int, result: Recovered) -> Iterator[Located]:
-        """Count the whole batches from the segment's start, each after the caller has seen it."""
+    def _note_batches(self, segment: Segment, size_bytes: int, result: Recovered) -> Iterator[Located]:
+        """Yield each whole batch from the segment's start, and then `note` it in the segment."""
         segment.reset()
         result.segments_scanned += 1
         result.scanned_bytes += size_bytes
@@ -148,11 +157,13 @@ class Recovery:
             yield found
             segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
 
-    def _count_unsynced(self, segment: Segment, size_bytes: int, result: Recovered) -> Iterator[Located]:
-        """Count as `_count` does, but as a rule without what lies below the recovery point of a replayed log."""
+    def _note_unsynced_batches(
+        self, segment: Segment, size_bytes: int, result: Recovered
+    ) -> Iterator[Located]:
+        """As `_note_batches`; of a replayed log, if possible, only from shortly below the recovery point on."""
         position = self._trusted_position(segment, size_bytes) if self.is_replayed else 0
         if not position:
-            yield from self._count(segment, size_bytes, result)
+            yield from self._note_batches(segment, size_bytes, result)
             return
         result.scanned_bytes += size_bytes - position
         for found in walk_checked(segment.file, position, size_bytes, min_offset=segment.next_offset):
@@ -160,9 +171,9 @@ class Recovery:
             segment.note(found.batch.last_offset, found.batch.max_timestamp_ms, found.batch.size_bytes)
 
     def _trusted_position(self, segment: Segment, size_bytes: int) -> int:
-        """Where the last batch below the recovery point begins that the index names; `segment` counts up to it.
+        """Return the byte of the last indexed batch below the recovery point; `segment` then ends there.
 
-        0, and nothing is counted, if there is none or the index cannot be right: a crash may leave it so.
+        0, and `segment` is unchanged, if there is no such batch or the index is wrong: a crash may leave it so.
         """
         try:
             indexes = segment.read_indexes(size_bytes)
@@ -178,7 +189,7 @@ class Recovery:
         return position
 
     def _resume(self, segment: Segment, size_bytes: int) -> bool:
-        """Count from the last index entry on; False if anything is not as a clean shutdown leaves it."""
+        """Read `segment` from its last index entry on; return False if it is not as a clean shutdown leaves it."""
         try:
             indexes = segment.read_indexes(size_bytes)
         except CorruptIndex:
@@ -199,7 +210,10 @@ class Recovery:
 
 
 def keep_aside(files: Files, segment: Segment, size_bytes: int, names: frozenset[str]) -> Path:
-    """Copy what stands behind the whole batches to `<segment>.torn-<n>`, the oldest of too many going."""
+    """Copy the bytes after the last whole batch to `<segment>.torn-<n>`, and return its path.
+
+    The oldest such files are removed, so that there are MAX_TORN_FILES at most.
+    """
     kept = sorted((int(name.rpartition("-")[2]), name) for name in names if TORN_NAME.fullmatch(name))
     for _, name in kept[: max(0, len(kept) - MAX_TORN_FILES + 1)]:
         files.unlink(segment.path.with_name(name))

@@ -1,7 +1,7 @@
 """Which segments a log may drop: by age and by size, oldest first, as Kafka does it.
 
 A plain function of what the segments are: it deletes nothing. A segment is as old as its newest timestamp, or
-as its file where no record has one. The active segment may be named too, when all of it has expired: the log
+as its file where no record has one. The active segment may be named too, when all of it has count_expired: the log
 then begins a new one first, so that a log always has a segment that can be written.
 """
 
@@ -13,18 +13,18 @@ from storage.log.config import LogConfig
 from storage.log.segment import Segment
 
 
-def below(segments: Sequence[Segment], log_start_offset: int) -> int:
-    """How many segments hold only what is deleted already; never the active one."""
+def count_below(segments: Sequence[Segment], log_start_offset: int) -> int:
+    """Return how many segments lie wholly below the log's start; the active one never counts."""
     return sum(1 for segment in segments[:-1] if segment.next_offset <= log_start_offset)
 
 
-def expired(segments: Sequence[Segment], config: LogConfig, wall_ms: int) -> int:
-    """How many segments, counted from the oldest, are not to be kept at `wall_ms`."""
-    return max(expired_by_size(segments, config), expired_by_time(segments, config, wall_ms))
+def count_expired(segments: Sequence[Segment], config: LogConfig, wall_ms: int) -> int:
+    """Return how many segments, counted from the oldest, have count_expired at `wall_ms`, by size or by time."""
+    return max(count_expired_by_size(segments, config), count_expired_by_time(segments, config, wall_ms))
 
 
-def expired_by_size(segments: Sequence[Segment], config: LogConfig) -> int:
-    """Segments without which the log still has `retention.bytes` or more."""
+def count_expired_by_size(segments: Sequence[Segment], config: LogConfig) -> int:
+    """Return how many of the oldest segments the log can lose and still have `retention.bytes` or more."""
     if config.retention_bytes < 0:
         return 0
     excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
@@ -37,8 +37,8 @@ def expired_by_size(segments: Sequence[Segment], config: LogConfig) -> int:
     return count
 
 
-def expired_by_time(segments: Sequence[Segment], config: LogConfig, wall_ms: int) -> int:
-    """Segments whose newest record is older than `retention.ms`."""
+def count_expired_by_time(segments: Sequence[Segment], config: LogConfig, wall_ms: int) -> int:
+    """Return how many of the oldest segments have no record as young as `retention.ms`."""
     if config.retention_ms < 0:
         return 0
     count = 0

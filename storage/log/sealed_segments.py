@@ -1,8 +1,8 @@
-"""What the sealed segments of a log directory were when they were last written down: `sealed-segments.json`.
+"""The sizes of a log directory's sealed segments when they were last recorded: `sealed-segments.json`.
 
 A file that is cut where a batch ends is sound as far as it goes, and that offsets are missing behind it looks like
-compaction's work. So the size of every sealed segment below the recovery points is kept beside them, in a file of
-our own. It means something only together with the recovery points it was written with, whose checksum it has: once
+compaction's work. So the size of every sealed segment below the recovery points is kept in a file of our own,
+beside theirs. It counts only together with the recovery points it was written with, whose checksum it has: once
 another program has written those, it is not known what became of the segments.
 
 What stands in the file is true at every moment, also if the power goes: segments are replaced, shortened and
@@ -36,7 +36,7 @@ Sizes: TypeAlias = dict[int, int]
 
 
 class Fault(NamedTuple):
-    """A segment that is not what was written down; `byte` is where it stops being that."""
+    """A sealed segment that is missing, or not of the recorded size; `byte` is the smaller of the two sizes."""
 
     path: Path
     byte: int
@@ -45,9 +45,9 @@ class Fault(NamedTuple):
 
 
 def read_sealed_segments(files: Files, directory: Path) -> dict[TopicPartition, Sizes] | None:
-    """What is written down; None if nothing is, or not for the recovery points that are there.
+    """Read the recorded sizes; None if there is no file, or it is not of the present recovery points.
 
-    Raises Garbled; StorageError if the disk does not let us read it.
+    Raises Garbled; StorageError if the disk cannot read the file.
     """
     path = directory / SEALED_SEGMENTS
 
@@ -55,7 +55,9 @@ def read_sealed_segments(files: Files, directory: Path) -> dict[TopicPartition, 
         points = files.read_small(directory / RECOVERY_POINTS)
         if points is None or document["recovery_points"] != crc32c(points):
             return None
-        return {_named(name): _sizes(sizes) for name, sizes in document["partitions"].items()}
+        return {
+            _partition_named(name): _parsed_sizes(sizes) for name, sizes in document["partitions"].items()
+        }
 
     try:
         return read_sealed(files, path, "list of sealed segments", parse)
@@ -65,17 +67,17 @@ def read_sealed_segments(files: Files, directory: Path) -> dict[TopicPartition, 
         raise Garbled(f"{path}: {error.reason}") from error
 
 
-def _named(directory_name: str) -> TopicPartition:
+def _partition_named(directory_name: str) -> TopicPartition:
     topic, _, partition = directory_name.rpartition("-")
     return TopicPartition(topic, int(partition))
 
 
-def _sizes(sizes: Mapping[str, int]) -> Sizes:
+def _parsed_sizes(sizes: Mapping[str, int]) -> Sizes:
     return {int(base_offset): int(size_bytes) for base_offset, size_bytes in sizes.items()}
 
 
 def faults(files: Files, directory: Path, sizes: Sizes, log_start_offset: int = 0) -> Iterator[Fault]:
-    """The segments of one log that are gone or of another size, but for those below the log's start."""
+    """Yield the recorded segments of one log that are gone or of another size, except below the log's start."""
     names = frozenset(files.entries(directory) or ())
     for base_offset, end_offset in pairwise([*sorted(sizes), INT64_MAX]):
         path, synced_bytes = log_path(directory, base_offset), sizes[base_offset]
@@ -88,24 +90,24 @@ def faults(files: Files, directory: Path, sizes: Sizes, log_start_offset: int = 
 
 
 class SealedSegments:
-    """The file of one log directory, and what has to stand in it. Any thread; methods raise StorageError."""
+    """The recorded sizes of one log directory, and their file. Any thread; methods raise StorageError."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._directory = directory
         self._path = directory / SEALED_SEGMENTS
-        self._guard = Lock()  # The innermost: its holder waits for no other.
+        self._guard = Lock()  # The innermost lock: its holder takes no other one.
         self._known: dict[TopicPartition, Sizes] = {}
         self._points_crc: int | None = (
             None  # The CRC of the recovery points that go with it; None without any.
         )
         self._written: dict[str, Any] | None = None  # What the file holds; None: there is none.
-        self._is_unsure = False  # After a write that failed.
+        self._is_unsure = False  # True after a write that failed: the file may hold anything.
 
     def load(self) -> None:
         """Read the file, before anything at all is changed in the directory. Raises Garbled.
 
-        What does not count is removed, so that it never comes to count again.
+        A file that does not count is removed, so that it never counts again.
         """
         known = None
         try:
@@ -119,7 +121,7 @@ class SealedSegments:
             self._written = self._document()
 
     def keep(self, present: Collection[TopicPartition], points: bytes | None) -> None:
-        """At a start: forget partitions that are gone; `points` are the recovery points as they stand now."""
+        """Forget partitions that are not `present`, at a start; `points` is the recovery points' file as it is."""
         with self._guard:
             self._known = {name: sizes for name, sizes in self._known.items() if name in present}
             self._points_crc = _checksum(points)
@@ -127,9 +129,9 @@ class SealedSegments:
                 self._save()
 
     def write_down(self, points: bytes, listed: Callable[[], Mapping[TopicPartition, Sizes]]) -> None:
-        """Have the file say what `listed` does, of other partitions what it said before.
+        """Record the sizes that `listed` returns; those of other partitions stay.
 
-        `points` are the recovery points that are written next.
+        `points` is the contents of the recovery points' file, which is written next.
         """
         with self._guard:
             self._known.update(listed())  # Under the guard: no change begins or ends meanwhile.
@@ -137,7 +139,7 @@ class SealedSegments:
             self._save()
 
     def add(self, listed: Callable[[], Mapping[TopicPartition, Sizes]]) -> None:
-        """As `write_down`, with the recovery points as they are; nothing is done if there are none yet."""
+        """Record the sizes that `listed` returns, with unchanged recovery points; do nothing if there are none."""
         with self._guard:
             if self._points_crc is not None:
                 self._known.update(listed())
@@ -160,7 +162,7 @@ class SealedSegments:
         try:
             self._save()
         except StorageError:
-            self._remove()  # Needs no room: on a full disk segments must go. The next checkpoint writes it again.
+            self._remove()  # Needs no space: on a full disk segments must go. The next checkpoint writes it again.
 
     def _save(self) -> None:
         document = self._document()
@@ -192,46 +194,46 @@ def _written_form(sizes: Sizes) -> dict[str, int]:
 
 
 class PartitionSeals:
-    """One open log's part of it."""
+    """One open log's part of the recorded sizes in `SealedSegments`."""
 
-    def __init__(self, book: SealedSegments, name: TopicPartition) -> None:
-        self._book = book
+    def __init__(self, store: SealedSegments, name: TopicPartition) -> None:
+        self._store = store
         self._name = name
-        self._changing: list[frozenset[int]] = []  # Base offsets, by change; under the book's guard.
+        self._changing: list[frozenset[int]] = []  # Base offsets, by change; under the store's guard.
 
     @classmethod
     def of_no_directory(cls) -> PartitionSeals:
-        """For a log that stands alone: nothing is known of it, and nothing is written."""
+        """Return the seals of a log outside any log directory: no sizes are known, and none are written."""
         return cls(SealedSegments(Files(), Path()), TopicPartition("", 0))
 
     def check(self, files: Files, directory: Path, log_start_offset: int) -> None:
-        """Raises CorruptSegment if a segment is gone, or not of the size that was written down."""
-        for fault in faults(files, directory, self._book.sizes_of(self._name), log_start_offset):
+        """Raise CorruptSegment if a segment is gone, or not of the recorded size."""
+        for fault in faults(files, directory, self._store.sizes_of(self._name), log_start_offset):
             raise CorruptSegment(fault.path, fault.byte, fault.what)
 
     @contextmanager
     def change(self, segments: Iterable[Segment]) -> Iterator[None]:
-        """Within this, segments that begin where `segments` do may be changed and removed, in any order.
+        """A context in which segments that begin where `segments` do may be changed and removed, in any order.
 
-        They are forgotten first, and not written down before the change is over and on the disk; not at all any
-        more if it fails: it is not known then what there is.
+        Their sizes are forgotten first, and recorded again only when the change is over and on the disk; never
+        if it fails, since it is then not known what the files are.
         """
-        changing, book = frozenset(segment.base_offset for segment in segments), self._book
-        with book._guard:
-            book._forget(self._name, changing)
+        changing, store = frozenset(segment.base_offset for segment in segments), self._store
+        with store._guard:
+            store._forget(self._name, changing)
             self._changing.append(changing)
         yield
-        with book._guard:
+        with store._guard:
             self._changing.remove(changing)
 
     def keep_only(self, sealed: Iterable[Segment]) -> None:
-        """Forget all but these, durably: a crash may have taken the successor of the last, which then grows."""
-        book, kept = self._book, {segment.base_offset for segment in sealed}
-        with book._guard:
-            book._forget(self._name, [base for base in book._known.get(self._name, ()) if base not in kept])
+        """Forget all sizes but those of `sealed`, durably: if a crash took its successor, the last one grows."""
+        store, kept = self._store, {segment.base_offset for segment in sealed}
+        with store._guard:
+            store._forget(self._name, [base for base in store._known.get(self._name, ()) if base not in kept])
 
-    def unchanging(self, sealed: Sequence[Segment]) -> Sizes:
-        """What may be written down of these; only within `SealedSegments.write_down` and `add`."""
+    def unchanging_sizes(self, sealed: Sequence[Segment]) -> Sizes:
+        """Return the sizes of those not being changed; only within `SealedSegments.write_down` and `add`."""
         changing = frozenset[int]().union(*self._changing)
         sizes = {segment.base_offset: segment.size_bytes for segment in sealed}
         return {base: size_bytes for base, size_bytes in sizes.items() if base not in changing}

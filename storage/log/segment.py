@@ -21,8 +21,8 @@ from storage.log.batch_walk import WINDOW_BYTES, walk_checked, walk_headers
 from storage.producers.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX: Final = ".log"
-CLEANED_SUFFIX: Final = ".cleaned"  # Behind the name of a log file that is being made to replace others.
-SWAP_SUFFIX: Final = ".swap"  # Behind it once it is whole and is to replace them.
+CLEANED_SUFFIX: Final = ".cleaned"  # Suffix of a log file that is being made to replace others.
+SWAP_SUFFIX: Final = ".swap"  # Suffix of that file once it is whole and is to replace them.
 DIGITS: Final = 20  # Digits of the base offset in a file's name.
 BLOCK_BYTES: Final = 4096  # The most that a disk writes as one: see `cut_to_published`.
 
@@ -35,7 +35,7 @@ class StagedBatch(NamedTuple):
     last_offset: int
     max_timestamp_ms: int
     wall_ms: int
-    aborted: AbortedTransaction | None = None  # What it takes back, a marker.
+    aborted: AbortedTransaction | None = None  # The transaction that it aborts, if it is a marker.
 
 
 def log_path(directory: Path, base_offset: int) -> Path:
@@ -57,28 +57,26 @@ def base_offset_of(name: str) -> int | None:
 
 
 class Segment:
-    """Made new by `create`, or known by recovery. Every method that reaches the disk raises StorageError."""
+    """One segment, made by `create` or found by recovery. Methods that reach the disk raise StorageError."""
 
     def __init__(self, files: Files, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.path = log_path(directory, base_offset)
         self.size_bytes = 0
-        self.synced_bytes = 0  # How much of the file, from its start; there a batch ends.
+        self.synced_bytes = 0  # How much of the file is synced, from its start; a batch ends there.
         self.next_offset = base_offset
-        self.first_timestamp_ms: int | None = None  # The first batch's; None while there is none.
+        self.first_timestamp_ms: int | None = None  # The first batch's largest; None while unknown.
         self.created_ms = 0
         self.transactions = TransactionIndex(files, directory, base_offset)
         self._files = files
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
-        self._written_bytes = 0  # Published or not.
+        self._written_bytes = 0  # Size of what was written, published or not.
         self._bytes_since_entry = 0
         self._max_timestamp = (NO_TIMESTAMP, base_offset)
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
-        self._is_replaced = (
-            False  # By another of the same name: what is read here is not what the name means.
-        )
+        self._is_replaced = False  # By a segment of the same name, so this one's file no longer has a name.
         self._loading = Lock()  # Held while the first reader loads an older segment's indexes.
 
     def create(self, wall_ms: int) -> None:
@@ -137,7 +135,7 @@ class Segment:
         return self._max_timestamp
 
     def index_room(self, max_bytes: int) -> int:
-        """How many entries more indexes of `max_bytes` have room for.
+        """Return how many more entries indexes of `max_bytes` each have room for.
 
         As in Kafka, the index of times keeps a place for the entry that sealing adds.
         """
@@ -147,7 +145,7 @@ class Segment:
     # Changes: by the flusher thread, or another that holds the log's disk lock.
 
     def write(self, run: Sequence[StagedBatch]) -> None:
-        """Write the batches behind what is published; they do not count yet."""
+        """Write the batches after what is published; readers do not see them before `publish`."""
         self.file.write_at([batch.data for batch in run], self.size_bytes)
         self._written_bytes = self.size_bytes + sum(len(batch.data) for batch in run)
 
@@ -157,14 +155,14 @@ class Segment:
         self.synced_bytes = max(self._written_bytes, self.size_bytes)
 
     def publish(self, run: Sequence[StagedBatch]) -> None:
-        """Count the batches just written: from here on they are read."""
+        """Show the batches just written to readers."""
         for batch in run:
             self.note(batch.last_offset, batch.max_timestamp_ms, len(batch.data))
             if batch.aborted is not None:
                 self.transactions.add(batch.aborted)
 
     def note(self, last_offset: int, max_timestamp_ms: int, size_bytes: int) -> None:
-        """Count the batch at the end of the segment, with an index entry if one is due."""
+        """Add a batch to what the segment shows (size, offsets, timestamps), with an index entry if one is due."""
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self._max_timestamp[0]:
@@ -188,13 +186,13 @@ class Segment:
         self.transactions.sync()
 
     def finish_draft(self, next_offset: int) -> None:
-        """Sync the bytes of a draft, which stands for all up to `next_offset` from here on."""
+        """Sync the bytes of a draft, and set the offset up to which it replaces other segments."""
         self.file.sync()
         self.indexes.times.maybe_add(*self._max_timestamp)
         self.next_offset = next_offset
 
     def prepare_replacement(self) -> None:
-        """Another segment is about to take the name: have all in memory that readers may still ask for."""
+        """Load all that readers may still ask for: another segment is about to take this one's name."""
         self.load()
         _ = self.file
         self._is_replaced = True
@@ -202,7 +200,7 @@ class Segment:
     def cut_to_published(self) -> None:
         """After a failed write or sync: make the file what is published again, by a new descriptor, synced.
 
-        Needs no room on the disk. Raises CorruptSegment if the disk no longer has what was published.
+        Needs no disk space. Raises CorruptSegment if the disk no longer has what was published.
         """
         self._file = None
         file = self.file
@@ -213,7 +211,7 @@ class Segment:
         self.indexes.start_over()
 
     def _write_again(self, file: File) -> None:
-        """Give the next sync something to prove: write again what no sync has covered, and its first block.
+        """Write again what no sync has covered, from its first block's start, so that the next sync proves it.
 
         A failed sync may leave pages that count as clean and are not on the disk, also such as share a block
         with what was synced before. If the system has let go of one of them, it reads as the disk has it.
@@ -236,13 +234,13 @@ class Segment:
         self._files.unlink(self.transactions.path)
 
     def close(self) -> None:
-        """Let go of the file; it closes when its last reader does."""
+        """Drop the reference to the file, which closes when its last reader does."""
         self._file = None
 
     # For recovery.
 
     def reset(self) -> SegmentIndexes:
-        """Forget what was counted; `note` counts again, into new indexes."""
+        """Make the segment show nothing, with new, empty indexes, which are returned; `note` fills it again."""
         self.size_bytes = 0
         self.next_offset = self.base_offset
         self.first_timestamp_ms = None
@@ -252,7 +250,7 @@ class Segment:
         return self._indexes
 
     def resume_at(self, position: int, indexes: SegmentIndexes) -> None:
-        """Count from the batch at `position`, the last one in `indexes`; `note` counts the rest."""
+        """Make the segment end at `position`, where the last batch of `indexes` begins; `note` adds the rest."""
         self.adopt(indexes)
         self.size_bytes = position
         if position:
@@ -260,7 +258,7 @@ class Segment:
             self.first_timestamp_ms = first.max_timestamp_ms
 
     def read_indexes(self, log_size_bytes: int) -> SegmentIndexes:
-        """What the index files hold. Raises CorruptIndex if it cannot belong to so long a log."""
+        """Read the index files. Raises CorruptIndex if they cannot belong to a log of `log_size_bytes`."""
         return SegmentIndexes.load(self._files, self._directory, self.base_offset, log_size_bytes)
 
     def check_times(self, indexes: SegmentIndexes) -> None:
@@ -286,7 +284,7 @@ class Segment:
         return newest
 
     def adopt(self, indexes: SegmentIndexes) -> None:
-        """Take indexes from their files, and the largest timestamp from them."""
+        """Use `indexes` from now on, and take the largest timestamp from them."""
         self._max_timestamp = indexes.times.last()
         self._indexes = indexes
 

@@ -41,16 +41,16 @@ def segment_files(files: Files, directory: Path) -> list[SegmentFile]:
     paths = {base: log_path(directory, base) for name in names if (base := base_offset_of(name)) is not None}
     for name in names:
         if match := SWAP_NAME.fullmatch(name):
-            _swap(files, directory / name, int(match[1]), paths)
+            _apply_swap(files, directory / name, int(match[1]), paths)
     bases = sorted(paths)
     ends = [*bases[1:], None]
     return [SegmentFile(base, paths[base], end) for base, end in zip(bases, ends, strict=True)]
 
 
-def _swap(files: Files, path: Path, base: int, paths: dict[int, Path]) -> None:
-    """Put the swap file in the place of what it was made from."""
+def _apply_swap(files: Files, path: Path, base: int, paths: dict[int, Path]) -> None:
+    """Put the swap file into `paths` in the place of the segments that it was made from."""
     end = base
-    for found in surveyed(files, SegmentFile(base, path, None)):
+    for found in scan_segment_file(files, SegmentFile(base, path, None)):
         if not isinstance(found, Located):
             paths.setdefault(base, path)
             return
@@ -60,8 +60,8 @@ def _swap(files: Files, path: Path, base: int, paths: dict[int, Path]) -> None:
     paths[base] = path
 
 
-def surveyed(files: Files, segment: SegmentFile) -> Iterator[Found]:
-    """Everything in one segment, in order. Raises StorageError if it cannot be opened."""
+def scan_segment_file(files: Files, segment: SegmentFile) -> Iterator[Found]:
+    """Yield the batches and the damage of one segment, in order. Raises StorageError if it cannot be opened."""
     file = files.open_to_read(segment.path)
     try:
         yield from DamageScan(file, file.size_bytes(), segment.base_offset, segment.end_offset).run()
@@ -70,6 +70,6 @@ def surveyed(files: Files, segment: SegmentFile) -> Iterator[Found]:
 
 
 def segments_bytes(files: Files, directory: Path) -> int:
-    """The size of what a scan of all segments reads, about: for progress bars."""
+    """Return about how many bytes a scan of all segments reads, for progress bars."""
     names = files.entries(directory) or []
     return sum(files.size_bytes(directory / name) for name in names if name.endswith(LOG_SUFFIX))

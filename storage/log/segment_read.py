@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class WouldBlock(Exception):
-    """The disk would have to be waited for. No error: a thread does the same read."""
+    """A read that must not wait would have to wait for the disk. No failure: a thread repeats the read."""
 
 
 class WrongIndex(Exception):
@@ -38,7 +38,7 @@ class WrongIndex(Exception):
 
 
 def repairing(disk: Lock, operation: Callable[[], T]) -> T:
-    """Do a read again for as long as it meets an index that is wrong, which is built again under the disk lock."""
+    """Return the result of `operation`; after a WrongIndex, rebuild that index under the disk lock and repeat."""
     while True:
         try:
             return operation()
@@ -48,7 +48,7 @@ def repairing(disk: Lock, operation: Callable[[], T]) -> T:
 
 
 def nowait(file: File) -> Read:
-    """A `Read` of `file` that never waits. Raises WouldBlock."""
+    """Return a `Read` of `file` that raises WouldBlock where it would have to wait for the disk."""
 
     def read(length: int, position: int) -> Chunk:
         data = file.read_at_nowait(length, position)
@@ -62,10 +62,10 @@ def nowait(file: File) -> Read:
 def find_batches(
     segment: Segment, offset: int, max_bytes: int, at_least_one: bool, up_to: int, may_wait: bool
 ) -> FileRange | None:
-    """The whole batches from the one that holds `offset`, ending below `up_to`, within `max_bytes`.
+    """Return the range of whole batches from the one that holds `offset`, below `up_to`, within `max_bytes`.
 
-    With `at_least_one` the first comes even if it alone is larger. None if all of the segment ends before
-    `offset`: compaction took the rest, look in the next one. Raises WouldBlock, unless it may wait.
+    With `at_least_one` the first batch is included even if it is larger. None if all batches of the segment end
+    before `offset`: compaction took the rest, look in the next segment. Raises WouldBlock, unless it may wait.
     """
     if not (may_wait or segment.is_warm):
         raise WouldBlock
@@ -81,8 +81,8 @@ def find_batches(
     return FileRange(file, start, max(end - start, 0))
 
 
-def end_of(found: FileRange, may_wait: bool) -> int:
-    """The offset behind the last batch of a range that was found. Raises WouldBlock, unless it may wait."""
+def end_offset_of(found: FileRange, may_wait: bool) -> int:
+    """Return the offset after the last batch of the range `found`. Raises WouldBlock, unless it may wait."""
     read = found.file.read_at if may_wait else nowait(found.file)
     end_offset = 0
     for _, _, last_offset in walk_spans(found.file.path, read, found.position, found.position + found.length):
@@ -91,7 +91,7 @@ def end_of(found: FileRange, may_wait: bool) -> int:
 
 
 def seek(segment: Segment, offset: int, limit: int, read: Read) -> int:
-    """Where the first batch that ends at or after `offset` begins, or `limit`. Raises WrongIndex."""
+    """Return the byte of the first batch that ends at or after `offset`, else `limit`. Raises WrongIndex."""
     position, promised = segment.indexes.offsets.floor(offset)
     try:
         for begin, _, last_offset in walk_spans(segment.path, read, position, limit):
@@ -108,14 +108,14 @@ def seek(segment: Segment, offset: int, limit: int, read: Read) -> int:
 
 
 def first_position(segment: Segment, offset: int) -> int:
-    """`seek` in all that the segment shows, waiting for the disk."""
+    """Return the byte of the first batch that ends at or after `offset`, as `seek`, waiting for the disk."""
     return seek(segment, offset, segment.size_bytes, segment.file.read_at)
 
 
 def boundary_below(
     segment: Segment, start: int, end: int, max_bytes: int, at_least_one: bool, read: Read
 ) -> int:
-    """The end of the last batch of [start, end) that fits into `max_bytes` from `start` on."""
+    """Return the byte where the last batch of [start, end) ends that fits into `max_bytes` from `start` on."""
     target = start + max_bytes
     boundary = max(segment.indexes.offsets.floor_position(target), start)
     for begin, boundary_after, _ in walk_spans(segment.path, read, boundary, end):
@@ -126,7 +126,7 @@ def boundary_below(
 
 
 def walk_headers_from(segment: Segment, offset: int) -> Iterator[Batch]:
-    """The headers of the batches from the one that holds `offset` on; `position` is the place in the file."""
+    """Yield batch headers from the one that holds `offset` on; their `position` is the byte in the file."""
     start = first_position(segment, offset)
     return walk_headers(segment.path, segment.file.read_at, start, segment.size_bytes)
 
@@ -134,7 +134,8 @@ def walk_headers_from(segment: Segment, offset: int) -> Iterator[Batch]:
 def first_record_at(
     segment: Segment, timestamp_ms: int, start_offset: int, up_to: int
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record at or after `timestamp_ms`, within [start_offset, up_to).
+    """Return offset and timestamp of the first record at or after `timestamp_ms`, in [start_offset, up_to).
+
 
     Raises WrongIndex.
     """
@@ -156,7 +157,7 @@ def first_record_at(
 def first_record_of(
     segments: Sequence[Segment], timestamp_ms: int, start_offset: int, up_to: int
 ) -> tuple[int, int] | None:
-    """`first_record_at` of the first of `segments` that has one."""
+    """Return `first_record_at` of the first segment that has such a record; None if no segment has."""
     for segment in segments:
         if segment.max_timestamp()[0] >= timestamp_ms:
             found = first_record_at(segment, timestamp_ms, start_offset, up_to)
@@ -182,20 +183,20 @@ def newest_record(segment: Segment) -> tuple[int, int] | None:
     timestamp_ms, last_offset = segment.max_timestamp()
     for batch in walk_headers_from(segment, last_offset):
         if batch.max_timestamp_ms == timestamp_ms and batch.record_count:
-            return first_with(segment, batch, timestamp_ms)
+            return first_record_with(segment, batch, timestamp_ms)
     return newest_of_the_rest(segment)
 
 
 def newest_of_the_rest(segment: Segment) -> tuple[int, int] | None:
-    """The same where compaction has left only the header of the batch with the largest timestamp."""
+    """Like `newest_record`, where compaction has left only the header of the batch with the largest timestamp."""
     newest: Batch | None = None
     for batch in walk_headers(segment.path, segment.file.read_at, 0, segment.size_bytes):
         if batch.record_count and (newest is None or batch.max_timestamp_ms > newest.max_timestamp_ms):
             newest = batch
-    return first_with(segment, newest, newest.max_timestamp_ms) if newest is not None else None
+    return first_record_with(segment, newest, newest.max_timestamp_ms) if newest is not None else None
 
 
-def first_with(segment: Segment, batch: Batch, timestamp_ms: int) -> tuple[int, int] | None:
+def first_record_with(segment: Segment, batch: Batch, timestamp_ms: int) -> tuple[int, int] | None:
     for record in records_of(segment, batch):
         if record.timestamp_ms == timestamp_ms:
             return record.offset, timestamp_ms
@@ -203,7 +204,7 @@ def first_with(segment: Segment, batch: Batch, timestamp_ms: int) -> tuple[int, 
 
 
 def checked_batches(segment: Segment, position: int, window_bytes: int) -> Iterator[tuple[Batch, memoryview]]:
-    """The batches from the one at `position` to the end, CRC checked; raises CorruptSegment."""
+    """Yield the batches from the one at byte `position` to the end, CRC checked; raises CorruptSegment."""
     limit, end_offset = segment.size_bytes, segment.next_offset
     walk = walk_checked(
         segment.file, position, limit, min_offset=segment.base_offset, window_bytes=window_bytes
@@ -218,7 +219,7 @@ def checked_batches(segment: Segment, position: int, window_bytes: int) -> Itera
 
 
 def records_of(segment: Segment, batch: Batch) -> Sequence[Record]:
-    """The records of a batch that a header walk found."""
+    """Read the records of a batch that a header walk found; sets its `position` to 0. Raises CorruptSegment."""
     data = segment.file.read_at(batch.size_bytes, batch.position)
     position, batch.position = batch.position, 0
     try:

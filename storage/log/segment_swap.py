@@ -48,8 +48,8 @@ def complete(files: Files, directory: Path, base_offset: int, replaced: Sequence
     files.rename(swap, swap.with_suffix(""))
 
 
-def take_the_place(files: Files, directory: Path, old: Sequence[Segment], new: Segment) -> None:
-    """The files' part of a swap that has been announced. Raises StuckSwap."""
+def finish_announced_swap(files: Files, directory: Path, old: Sequence[Segment], new: Segment) -> None:
+    """Finish an announced swap: old files removed, the new one renamed, its indexes written. Raises StuckSwap."""
     try:
         complete(files, directory, new.base_offset, [segment.base_offset for segment in old])
         new.indexes.rewrite()
@@ -58,9 +58,9 @@ def take_the_place(files: Files, directory: Path, old: Sequence[Segment], new: S
 
 
 def finish_swaps(files: Files, directory: Path) -> int:
-    """At a start: remove what means nothing, complete what was announced; return how many swaps.
+    """Remove unfinished drafts and complete announced swaps, at a start; return how many swaps there were.
 
-    Raises CorruptSegment if an announced segment does not check: then nothing was removed on its account.
+    Raises CorruptSegment if an announced segment is not valid: the segments it was to replace are then kept.
     """
     names = files.entries(directory) or ()
     for name in names:

@@ -2,7 +2,7 @@
 
 Read off the batch headers, and off the markers that end transactions, from the log's start to its end. Kafka
 keeps this in files of its own beside the log (`.txnindex`, `.snapshot`); ours are the batches alone, so a
-scan passes over all of them. What is done with a transaction's records says `batch_filter`.
+scan passes over all of them. `batch_filter` decides what is done with a transaction's records.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from storage.log.segment import Segment
 FIELDS: Final = Struct(">qi9xhi8xqqh")
 """A batch header's base offset, length, attributes, last offset delta, largest timestamp, producer, epoch."""
 MAX_PRODUCERS: Final = 10_000
-"""Producers whose last batches are kept, those that wrote last, at about 200 bytes each; bounds nothing else."""
+"""How many producers' last batches are kept (of those that wrote last), at about 200 bytes each."""
 
 SLICE_BYTES: Final = 128 << 10
-"""Read at a time by whatever cleans a log: so much is worked on between two moments at which it may pause."""
+"""Bytes that a cleaning reads at a time: so much work lies between two points at which it may pause."""
 
 Pace = Callable[[int], None]
 """A callback with the bytes of each step of work; it may sleep, or raise to stop the work."""
 
 
 class LastBatch(NamedTuple):
-    """Where a producer stands. `offset` is the last of its newest data batch; None after a mere marker."""
+    """A producer's newest batch. `offset` is the last one of its newest data batch; None if its epoch has none."""
 
     epoch: int
     offset: int | None
@@ -64,7 +64,7 @@ class TransactionScan:
         return min(self._open.values(), default=end_offset)
 
     def is_aborted(self, batch: Batch) -> bool:
-        """Whether the records of `batch` were taken back by its producer."""
+        """Whether the records of `batch` belong to an aborted transaction."""
         aborted = self._aborted.get(batch.producer_id) if batch.is_transactional else None
         if aborted is None:
             return False
@@ -73,7 +73,7 @@ class TransactionScan:
         return slot < len(ends) and firsts[slot] <= batch.base_offset
 
     def is_last_of_producer(self, batch: Batch, now_ms: int, expiration_ms: int) -> bool:
-        """Whether `batch` says where a producer stands that was heard of in the last `expiration_ms`."""
+        """Whether `batch` is its producer's newest, and the producer wrote within the last `expiration_ms`."""
         last = self.producers.get(batch.producer_id)
         if last is None or now_ms - last.timestamp_ms >= expiration_ms:
             return False
@@ -81,7 +81,7 @@ class TransactionScan:
             return batch.is_control and batch.producer_epoch == last.epoch
         return batch.last_offset == last.offset
 
-    def data_batch(
+    def add_data_batch(
         self,
         base_offset: int,
         last_offset: int,
@@ -89,13 +89,13 @@ class TransactionScan:
         timestamp_ms: int,
         attributes: int,
     ) -> None:
-        """`producer` is its id and epoch."""
+        """Record a data batch; `producer` is its producer's id and epoch."""
         producer_id, epoch = producer
         if attributes & TRANSACTIONAL_BIT:
             self._open.setdefault(producer_id, base_offset)
         self._remember(producer_id, LastBatch(epoch, last_offset, timestamp_ms))
 
-    def marker(self, offset: int, producer: tuple[int, int], timestamp_ms: int, kind: int | None) -> None:
+    def add_marker(self, offset: int, producer: tuple[int, int], timestamp_ms: int, kind: int | None) -> None:
         producer_id, epoch = producer
         first = self._open.pop(producer_id, None)
         if kind == ControlType.ABORT and first is not None:
@@ -114,7 +114,7 @@ class TransactionScan:
 
 
 def scan_transactions(segments: Sequence[Segment], pace: Pace) -> TransactionScan:
-    """Pass over all batches that `segments` show. Raises StorageError."""
+    """Return the transactions and producers of all batches that `segments` show. Raises StorageError."""
     found = TransactionScan()
     for segment in segments:
         _scan_segment(segment, found, pace)
@@ -137,9 +137,9 @@ def _scan_segment(segment: Segment, found: TransactionScan, pace: Pace) -> None:
                 producer = (producer_id, epoch)
                 if attributes & CONTROL_BIT:
                     kind = _marker_kind(segment, window, position)
-                    found.marker(base + last_delta, producer, timestamp_ms, kind)
+                    found.add_marker(base + last_delta, producer, timestamp_ms, kind)
                 else:
-                    found.data_batch(base, base + last_delta, producer, timestamp_ms, attributes)
+                    found.add_data_batch(base, base + last_delta, producer, timestamp_ms, attributes)
             position += size_bytes
             at += size_bytes
         if position == start:
@@ -154,7 +154,7 @@ def _marker_kind(segment: Segment, window: Window, position: int) -> int | None:
 
 
 def marker_kind(segment: Segment, position: int, batch: Batch, data: Buffer) -> int | None:
-    """What the control batch at the start of `data` says of its transaction; None once it has been emptied."""
+    """Return the type number of the control batch at the start of `data`; None if compaction emptied it."""
     try:
         spans = record_spans(payload_of(data, batch), batch.record_count)
         return control_number(spans[0][1]) if spans else None

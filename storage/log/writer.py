@@ -29,7 +29,7 @@ from storage.log.partition_files import (
 )
 from storage.log.segment import Segment, StagedBatch
 from storage.log.segment_read import seek
-from storage.log.segment_swap import announce, take_the_place
+from storage.log.segment_swap import announce, finish_announced_swap
 
 
 class LogWriter:
@@ -44,14 +44,14 @@ class LogWriter:
         self.synced_at_ms = 0  # When the last sync was, as far as writes and rolls know; 0 after opening.
         self._files = files
         self._jitter = random()  # The active segment's share of `segment.jitter.ms`.
-        self._creating: Segment | None = None  # Its files may be there in part.
+        self._creating: Segment | None = None  # A new segment, whose files may exist in part.
         self._names_unsynced: list[Path] = []  # Directories with new names that are not on the disk yet.
 
     def write(self, staged: Sequence[StagedBatch]) -> None:
-        """Write `staged` behind what is there, rolling where due; all of it is durable on return."""
+        """Write `staged` at the log's end, rolling where due; all of it is durable on return."""
         run: list[StagedBatch] = []
         run_bytes = 0  # The size of `run`.
-        room = 0  # How many batches it may have: each may get an entry of the index.
+        room = 0  # How many batches `run` may have: each may get an entry of the index.
         for batch in staged:
             if len(run) >= room:
                 self._write_run(run)
@@ -65,7 +65,7 @@ class LogWriter:
         self._write_run(run)
 
     def _index_room(self) -> int:
-        """How many entries the active segment's indexes have room for; an empty segment takes one batch."""
+        """Return how many entries fit into the active segment's indexes; an empty segment takes one batch."""
         if not self.segments:
             return 1
         active = self.segments[-1]
@@ -89,7 +89,7 @@ class LogWriter:
         )
 
     def _roll_ms(self) -> int:
-        """How far timestamps in the active segment may lie apart: logs that were begun together roll apart."""
+        """Return `segment.ms` less the active segment's jitter: logs that begin together do not roll together."""
         config = self.config
         return config.segment_ms - int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
 
@@ -131,7 +131,7 @@ class LogWriter:
         return self.durable_offset > self.recovery_point and not is_recent
 
     def sync(self, wall_ms: int) -> None:
-        """Sync what was written and is read already."""
+        """Sync what was published without a sync."""
         self.segments[-1].sync()
         self._sync_names()
         self.recovery_point, self.synced_at_ms = self.durable_offset, wall_ms
@@ -167,16 +167,16 @@ class LogWriter:
             self._files.sync_directory(self.directory)
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Let the finished draft `new` take the place of `old`, neighbours of which none is the last.
+        """Replace the neighbouring segments `old`, none of them the last, by the finished draft `new`.
 
-        Before it is announced a failure changes nothing; afterwards readers have it, whatever the files do.
+        A failure before `announce` changes nothing; after it readers have `new`, however the files' swap ends.
         """
         for segment in old:
             segment.prepare_replacement()
         announce(self._files, self.directory, new.base_offset)
         first = self.segments.index(old[0])
         self.segments = (*self.segments[:first], new, *self.segments[first + len(old) :])
-        take_the_place(self._files, self.directory, old, new)
+        finish_announced_swap(self._files, self.directory, old, new)
 
     def sync_directory(self) -> None:
         self._files.sync_directory(self.directory)
@@ -194,7 +194,7 @@ class LogWriter:
         self.recovery_point = self.durable_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all batches that reach `offset` or beyond, synced; it lies within the log."""
+        """Drop all batches that reach `offset` or beyond, synced; `offset` lies within the log."""
         kept = [segment for segment in self.segments if segment.base_offset < offset]
         removed = self.segments[len(kept) :]
         if kept:
@@ -209,7 +209,7 @@ class LogWriter:
             self._files.sync_directory(self.directory)
 
     def _shortened(self, segment: Segment, offset: int) -> Segment:
-        """A copy of `segment` that shows only what ends before `offset`; the file is as it was."""
+        """Return a copy of `segment` that shows only batches that end before `offset`; the file is unchanged."""
         copy = self._segment(segment.base_offset)
         copy.created_ms = segment.created_ms
         copy.reset()

@@ -4,9 +4,10 @@ A producer that is not known, because it is new here or was forgotten, may begin
 UNKNOWN_PRODUCER_ID no longer, since a log whose records have been deleted looks the same. Only where its
 transaction is verified under protocol version 2 must it begin with 0, as each transaction has an epoch of its own.
 
-A transaction begins on a partition with a batch that the coordinator has vouched for. `ProducerVerifications` are
-those it was asked about: what is appended of the producer meanwhile, a marker above all, makes its word void. So a
-batch which was late never opens a transaction that is never ended. Knows no requests and no files.
+A transaction begins on a partition with a batch that the transaction coordinator has verified: it was asked
+whether the transaction includes the partition. `ProducerVerifications` are the questions that were asked: an
+append of the producer meanwhile, above all of a marker, makes the answer void. So a batch that comes late never
+opens a transaction that is never ended. Knows no requests and no files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LAST_EPOCH: Final = 2**15 - 1
 EPOCH_BUMPED_SINCE: Final = 2  # The transaction version.
 
 MAX_VERIFICATIONS: Final = 10_000
-"""Per partition, of about 100 bytes: the oldest makes room, and what waits for it has to ask again."""
+"""Verifications kept per partition, of about 100 bytes each: beyond it the oldest goes, and has to be repeated."""
 
 
 class ProducerError(Exception):
@@ -39,9 +40,9 @@ class ProducerError(Exception):
 
 @dataclass(slots=True, eq=False)
 class ProducerVerification:
-    """The coordinator was asked about a producer; `lowest_sequence` is the lowest that waited for its word.
+    """A question to the coordinator about a producer; `lowest_sequence` is the lowest of the batches that waited.
 
-    A higher one is not taken before it: else a batch that is sent again would come too late for good.
+    No batch with a higher sequence is taken before that one: else that one, sent again, would be refused for good.
     """
 
     epoch: int
@@ -51,16 +52,16 @@ class ProducerVerification:
 
 
 class ProducerVerifications:
-    """Of one partition."""
+    """The verifications of one partition's producers, and the batches that wait for them."""
 
     def __init__(self) -> None:
         self._under_way: OrderedDict[int, ProducerVerification] = OrderedDict()
         self._waiting: dict[int, deque[Callable[[], None]]] = {}  # Behind a question that has no answer yet.
 
     def wait(self, batch: Batch, go_on: Callable[[], None]) -> bool:
-        """Whether the coordinator is being asked about the batch's producer; then `go_on` comes after its answer.
+        """Return whether the batch's producer is being verified; if so, `go_on` is called after the answer.
 
-        Their number is bounded by what connections may have unanswered.
+        The number of waiting callbacks is bounded by how many requests connections may have unanswered.
         """
         waiting = self._waiting.get(batch.producer_id) if batch.is_transactional else None
         if waiting is not None:
@@ -68,7 +69,7 @@ class ProducerVerifications:
         return waiting is not None
 
     def answered(self, producer_id: int) -> None:
-        """Who waits behind the question may go on, in order, until one has to be asked about in its turn."""
+        """Call what waited for the producer's verification, in order, until one of them begins another."""
         waiting = self._waiting.pop(producer_id, deque())
         while waiting and producer_id not in self._waiting:
             waiting.popleft()()
@@ -76,9 +77,9 @@ class ProducerVerifications:
             self._waiting[producer_id].extendleft(reversed(waiting))
 
     def begin(self, batch: Batch, has_own_epoch: bool, wall_ms: int) -> ProducerVerification:
-        """The coordinator is about to be asked; keep what is returned, and show it when appending.
+        """Note that the coordinator is about to be asked; return the verification to show when appending.
 
-        To be followed by `answered`.
+        `answered` has to follow.
         """
         self._waiting.setdefault(batch.producer_id, deque())
         found = self._under_way.get(batch.producer_id)
@@ -95,11 +96,11 @@ class ProducerVerifications:
         return self._under_way.get(producer_id)
 
     def end(self, producer_id: int) -> None:
-        """Something of the producer was appended."""
+        """End the producer's verification: a batch or a marker of the producer was appended."""
         self._under_way.pop(producer_id, None)
 
     def expire(self, wall_ms: int, expiration_ms: int) -> None:
-        """Forget those of producers that never came back."""
+        """Forget verifications that began `expiration_ms` ago or earlier: their producers never came back."""
         for producer_id, each in list(self._under_way.items()):
             if wall_ms - each.since_ms >= expiration_ms:
                 del self._under_way[producer_id]
@@ -119,7 +120,7 @@ def check_batch(state: ProducerState, batch: Batch, verification: ProducerVerifi
             f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, "
             f"which is smaller than the last seen epoch {producer.epoch}",
         )
-    expected = _expected(producer, batch, verification)
+    expected = _expected_sequence(producer, batch, verification)
     if expected is not None and batch.base_sequence != expected:
         raise ProducerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -131,10 +132,10 @@ def check_batch(state: ProducerState, batch: Batch, verification: ProducerVerifi
         raise ProducerError(ErrorCode.INVALID_TXN_STATE, text)
 
 
-def _expected(
+def _expected_sequence(
     producer: Producer | None, batch: Batch, verification: ProducerVerification | None
 ) -> int | None:
-    """The sequence that the batch must begin with; None for any."""
+    """Return the sequence that the batch must begin with; None if any is right."""
     is_blank = producer is None or not producer.batches
     if verification is not None:
         if verification.has_own_epoch and is_blank:
@@ -151,7 +152,7 @@ def _expected(
 def check_verified(
     state: ProducerState, batch: Batch, known: ProducerVerification | None, shown: ProducerVerification | None
 ) -> None:
-    """Raise ProducerError (INVALID_TXN_STATE) for a batch that would begin a transaction unasked.
+    """Raise ProducerError (INVALID_TXN_STATE) for a batch that would begin a transaction unverified.
 
     `known` is the partition's verification of the producer, `shown` the one that the batch was checked under.
     """
@@ -166,7 +167,7 @@ def check_marker(state: ProducerState, marker: Marker) -> None:
     """Raise ProducerError unless `marker` may end the transaction of its producer.
 
     INVALID_PRODUCER_EPOCH: a newer instance has written here; under transaction version 2 also an equal epoch, but
-    for a marker that is written again. TRANSACTION_COORDINATOR_FENCED: by a coordinator that is no more.
+    for a marker that is written again. TRANSACTION_COORDINATOR_FENCED: the marker is of a former coordinator.
     """
     producer = state.find(marker.producer_id)
     if producer is None:

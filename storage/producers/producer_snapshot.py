@@ -38,8 +38,8 @@ class CorruptSnapshot(ValueError):
     """A snapshot that cannot be what was written; the log is read in its stead."""
 
 
-def taken(state: ProducerState) -> Entries:
-    """The entries of a snapshot of `state` as it is now."""
+def snapshot_entries(state: ProducerState) -> Entries:
+    """Return the entries of a snapshot of `state` as it is now."""
     return [_entry(producer_id, producer) for producer_id, producer in state.items()]
 
 
@@ -64,7 +64,7 @@ def encode_snapshot(entries: Entries) -> bytes:
 
 
 def decode_snapshot(data: bytes, wall_ms: int) -> ProducerState:
-    """The state that `data` describes; its producers count as heard of at `wall_ms`. Raises CorruptSnapshot."""
+    """Return the state in `data`; its producers count as seen at `wall_ms`. Raises CorruptSnapshot."""
     try:
         version, crc = HEADER.unpack_from(data)
         (count,) = COUNT.unpack_from(data, HEADER.size)
@@ -118,7 +118,7 @@ def write_snapshot(files: Files, directory: Path, offset: int, entries: Entries)
 
 
 def drop_snapshots_beyond(files: Files, directory: Path, offset: int) -> None:
-    """Remove snapshots of batches that are no more, for good: others may come to have their offsets."""
+    """Remove, durably, snapshots above `offset`: their batches were cut, and others may get the same offsets."""
     stale = [each for each in snapshot_offsets(files.entries(directory) or ()) if each > offset]
     for each in stale:
         files.unlink(snapshot_path(directory, each))

@@ -23,11 +23,11 @@ from protocol.records.records import read_records
 from storage.producers.transaction_index import AbortedTransaction
 
 REMEMBERED_BATCHES: Final = 5
-"""Per producer: as many as a stock producer may have in flight to one partition."""
+"""Batches remembered per producer: as many as a stock producer may have in flight to one partition."""
 
 MAX_PRODUCERS: Final = 10_000
-"""Per partition, about 1 KiB each: the one that has been silent longest is forgotten for the next. Those with an
-open transaction are kept beyond it: how many there can be is up to the transaction coordinator."""
+"""Producers remembered per partition, about 1 KiB each: beyond it the one silent longest is forgotten. Producers
+with an open transaction are always kept: how many there can be is up to the transaction coordinator."""
 
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
@@ -45,7 +45,7 @@ class AppendedBatch(NamedTuple):
 
 
 class MarkerRead(NamedTuple):
-    """What a control batch says: which end it is, by a coordinator of which epoch."""
+    """A transaction's marker, read: commit or abort, and the epoch of the coordinator that wrote it."""
 
     kind: ControlType
     coordinator_epoch: int
@@ -77,10 +77,10 @@ class ProducerState:
     """All producers of one partition."""
 
     def __init__(self) -> None:
-        self.first_unstable_offset: int | None = None  # Where the first record stands that is not decided.
+        self.first_unstable_offset: int | None = None  # Offset of the first record that is not decided.
         self._producers: OrderedDict[int, Producer] = OrderedDict()
-        self._open: dict[int, int] = {}  # First offsets, rising, by producer.
-        self._ended: deque[tuple[int, int]] = deque()  # First offset and marker, while that is not durable.
+        self._open: dict[int, int] = {}  # First offset of each open transaction, rising, by producer.
+        self._ended: deque[tuple[int, int]] = deque()  # First offset and marker's, until that is durable.
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -93,7 +93,7 @@ class ProducerState:
         return self._producers.get(producer_id)
 
     def has_open_transaction(self, producer_id: int, epoch: int | None = None) -> bool:
-        """Whether the producer's transaction is open here; with `epoch` only one that goes on under it."""
+        """Whether the producer has a transaction open here; with `epoch`, only if it still has that epoch."""
         return producer_id in self._open and epoch in (None, self._producers[producer_id].epoch)
 
     def find_duplicate(self, batch: Batch) -> AppendedBatch | None:
@@ -107,17 +107,18 @@ class ProducerState:
     def appended(
         self, batch: Batch, data: Buffer, base_offset: int, wall_ms: int
     ) -> AbortedTransaction | None:
-        """Record that `batch`, exactly `data`, stands at `base_offset`; return the transaction that it takes back.
+        """Record that `batch`, exactly `data`, stands at `base_offset`; return the transaction that it aborts.
 
-        Also how the state is read back from a log. A batch of no producer means nothing. Raises CorruptBatch.
+        Also used to read the state back from a log. A batch without a producer changes nothing. Raises
+        CorruptBatch.
         """
         if batch.producer_id < 0:
             return None
         if not batch.is_control:
-            self._data_batch(batch, base_offset, wall_ms)
+            self._add_data_batch(batch, base_offset, wall_ms)
             return None
         marker = read_marker(data, batch)
-        return None if marker is None else self._marker(batch, marker, base_offset, wall_ms)
+        return None if marker is None else self._add_marker(batch, marker, base_offset, wall_ms)
 
     def _producer(self, batch: Batch, wall_ms: int) -> Producer:
         producer = self._producers.get(batch.producer_id)
@@ -129,14 +130,14 @@ class ProducerState:
         self._producers.move_to_end(batch.producer_id)
         return producer
 
-    def _data_batch(self, batch: Batch, base_offset: int, wall_ms: int) -> None:
+    def _add_data_batch(self, batch: Batch, base_offset: int, wall_ms: int) -> None:
         producer = self._producer(batch, wall_ms)
-        producer.batches.append(remembered(batch, base_offset))
+        producer.batches.append(appended_batch(batch, base_offset))
         if batch.is_transactional and producer.transaction_start is None:
             producer.transaction_start = self._open[batch.producer_id] = base_offset
             self._find_unstable()
 
-    def _marker(
+    def _add_marker(
         self, batch: Batch, marker: MarkerRead, offset: int, wall_ms: int
     ) -> AbortedTransaction | None:
         producer = self._producer(batch, wall_ms)
@@ -153,7 +154,7 @@ class ProducerState:
         return AbortedTransaction(batch.producer_id, first_offset, offset, stable_offset)
 
     def settle(self, durable_offset: int) -> bool:
-        """Markers below `durable_offset` are durable: what they ended is decided. Whether there were any."""
+        """Decide the transactions whose markers lie below `durable_offset`; return whether there were any."""
         before = len(self._ended)
         while self._ended and self._ended[0][1] < durable_offset:
             self._ended.popleft()
@@ -170,20 +171,20 @@ class ProducerState:
         )
 
     def restore(self, producer_id: int, producer: Producer) -> None:
-        """Take over what a snapshot says; of open transactions, the oldest first."""
+        """Add a producer from a snapshot; those with an open transaction in the order of its first offset."""
         self._producers[producer_id] = producer
         if producer.transaction_start is not None:
             self._open[producer_id] = producer.transaction_start
             self._find_unstable()
 
     def recall(self, batch: Batch) -> None:
-        """An older batch than those of a snapshot, read again in the order of the log."""
+        """Add a batch older than a snapshot's to its producer's last ones; called in the order of the log."""
         producer = self._producers.get(batch.producer_id)
         if producer is None or batch.is_control or producer.epoch != batch.producer_epoch:
             return
         if producer.batches and batch.last_offset < producer.batches[-1].base_offset:
             last = producer.batches.pop()
-            producer.batches += (remembered(batch, batch.base_offset), last)
+            producer.batches += (appended_batch(batch, batch.base_offset), last)
 
     # Forgetting.
 
@@ -200,7 +201,7 @@ class ProducerState:
     def expire(self, wall_ms: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms` (producer.id.expiration.ms); return how many.
 
-        None with an open transaction: its marker is still to come.
+        A producer with an open transaction is kept: its marker is still to come.
         """
         expired = [
             producer_id
@@ -212,7 +213,7 @@ class ProducerState:
         return len(expired)
 
 
-def remembered(batch: Batch, base_offset: int) -> AppendedBatch:
+def appended_batch(batch: Batch, base_offset: int) -> AppendedBatch:
     last_offset = base_offset + batch.last_offset_delta
     return AppendedBatch(
         batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp_ms
@@ -220,7 +221,7 @@ def remembered(batch: Batch, base_offset: int) -> AppendedBatch:
 
 
 def read_marker(data: Buffer, batch: Batch) -> MarkerRead | None:
-    """What the control batch `data` says; None for one that compaction emptied, or that ends no transaction.
+    """Return the marker in the control batch `data`; None if compaction emptied it or it ends no transaction.
 
     Raises CorruptBatch.
     """

@@ -24,8 +24,8 @@ VERSION: Final = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was taken back. `last_offset` is that of its marker, by which all was decided below
-    `last_stable_offset`."""
+    """An aborted transaction. `last_offset` is its marker's; with the marker, all below `last_stable_offset` was
+    decided."""
 
     producer_id: int
     first_offset: int
@@ -51,14 +51,14 @@ class TransactionIndex:
         return AbortedTransaction(*ENTRY.unpack_from(self._entries, place * ENTRY.size)[1:])
 
     def load(self) -> None:
-        """Take what the file holds, if there is one. Raises CorruptIndex where that cannot be right."""
+        """Read the file, if there is one. Raises CorruptIndex if its entries cannot be right."""
         data = self._files.read_small(self.path) or b""
         check_entries(data, self._base_offset)
         self._entries = bytearray(data)
         self._saved_bytes = len(data)
 
     def add(self, entry: AbortedTransaction) -> None:
-        """The marker of one more aborted transaction stands in this segment, behind all others."""
+        """Add an aborted transaction whose marker is in this segment, after the markers of all others."""
         self._entries += ENTRY.pack(VERSION, *entry)
 
     def forget_from(self, offset: int) -> None:
@@ -68,7 +68,7 @@ class TransactionIndex:
         self._saved_bytes = min(self._saved_bytes, len(self._entries))
 
     def truncate_file(self) -> None:
-        """Cut from the file what does not count. Needs no room: what is to come in its place is saved later."""
+        """Cut entries that no longer count from the file. Needs no disk space: new entries are saved later."""
         if self._files.read_small(self.path) is None:
             return
         file = self._files.open(self.path)
@@ -78,7 +78,7 @@ class TransactionIndex:
         file.close()
 
     def collect(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
-        """Add to `found` what was aborted among [start, end); whether later segments cannot have more of it."""
+        """Add to `found` what was aborted in [start, end); return whether no later segment can have more of it."""
         count = len(self)
         for place in range(bisect_left(range(count), start_offset, key=self._last_offset), count):
             entry = self[place]
@@ -92,7 +92,7 @@ class TransactionIndex:
         return self[place].last_offset
 
     def save(self) -> None:
-        """Append to the file what was added since; nothing is synced."""
+        """Append to the file what was added since the last save; nothing is synced."""
         if len(self._entries) > self._saved_bytes:
             file = self._files.open(self.path, create=True)
             file.write_at([bytes(self._entries[self._saved_bytes :])], self._saved_bytes)
@@ -101,7 +101,7 @@ class TransactionIndex:
             self._is_synced = False
 
     def sync(self) -> None:
-        """Save, and return once the file is on the disk; its name is the directory's affair."""
+        """Save, and return once the file is on the disk; its name is safe after a sync of the directory."""
         self.save()
         if not self._is_synced:
             file = self._files.open(self.path, create=True)

@@ -196,10 +196,10 @@ def test_lengths_are_followed_as_if_one_by_one(kinds: list[int], more_records: i
     count = max(0, len(sizes) + more_records)
     try:
         check_records(b"head" + payload, count, 4)
-        is_right = True
+        crc_matches = True
     except (CorruptBatch, IndexError):
-        is_right = False
-    assert is_right == (count == len(sizes) and len(payload) == len(whole))
+        crc_matches = False
+    assert crc_matches == (count == len(sizes) and len(payload) == len(whole))
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])

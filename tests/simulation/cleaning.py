@@ -23,9 +23,9 @@ def surveyed(batches: Sequence[Headed]) -> TransactionScan:
     for batch, data in batches:
         producer = (batch.producer_id, batch.producer_epoch)
         if batch.is_control:
-            found.marker(batch.last_offset, producer, batch.max_timestamp_ms, marker_of(batch, data))
+            found.add_marker(batch.last_offset, producer, batch.max_timestamp_ms, marker_of(batch, data))
         elif batch.producer_id >= 0:
-            found.data_batch(
+            found.add_data_batch(
                 batch.base_offset, batch.last_offset, producer, batch.max_timestamp_ms, batch.attributes
             )
     return found

@@ -483,7 +483,7 @@ def test_a_log_that_failed_while_its_topic_was_to_go_is_tried_again(stage: Stage
 def test_what_waits_for_a_log_that_is_gone_is_answered(stage: Stage) -> None:
     answers = stage.append()
     stage.durable_log.close()
-    stage.durable_log.let_go(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    stage.durable_log.release_owner(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     stage.break_disk()
     stage.end_flush()
