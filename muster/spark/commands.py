@@ -143,7 +143,7 @@ def report(
 def _run_options(
     out: Path, pace: PaceOptions, thresholds: ThresholdOptions, cluster: ClusterOptions
 ) -> RunOptions:
-    """The options as the job takes them. Raises RefusedRunError for the first that cannot be."""
+    """The options as the job takes them. Raises RefusedRunError for the first that is not valid."""
     from muster.spark.jobs import options as given
 
     return given.RunOptions(
@@ -197,5 +197,5 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of a message; Spark's go on for pages."""
+    """The first line of an error's message; Spark's messages go on for pages."""
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What the jobs by the minute have in common: each batch of figures moves their state on and ends minutes."""
+"""The common part of the jobs by the minute: each batch of figures advances their state and closes minutes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from muster.spark.jobs.offsets_log import TOPIC, prepare, read_figures, read_up_
 from muster.spark.tables import DEAD_LETTERS
 
 Finish: TypeAlias = Callable[[States, DataFrame, MinutesSnapshot, MinutesSnapshot, Step], tuple[str, ...]]
-"""Given all rows that are known, write the minutes that are over by the second snapshot and were not by the first,
-save the second, and return sentences to show."""
+"""Given all known rows, write the minutes that are over by the second snapshot and were not by the first, save the
+second, and return sentences to print."""
 
 
 def minute_job(name: str, tables: tuple[str, ...], says: str, finish: Finish, *, late: str | None) -> Job:
-    """A job that has `finish` for each batch, and for each pass in which time alone ends a minute.
+    """A job that calls `finish` for each batch, and after a pass in which time alone closes a minute.
 
-    `late` is what to say of commits of minutes that were over; None: they are of use all the same.
+    `late` is the note on commits of closed minutes, behind their number; None: such commits are used all the same.
     """
 
     def build(step: Step) -> PassPlan | None:

@@ -30,9 +30,9 @@ from muster.spark.tables import checkpoint_path
 FIRST_RETRY_S: Final = 1.0
 MAX_RETRY_S: Final = 30.0
 PATIENCE_S: Final = (
-    180.0  # So long a single pass is tried again without getting anywhere; a continuous run always.
+    180.0  # How long a single run retries a pass without progress; a continuous run always does.
 )
-STOP_PATIENCE_S: Final = 30.0  # A batch that is not through by then is left, to be repeated by the next run.
+STOP_PATIENCE_S: Final = 30.0  # A batch that takes longer after a stop is abandoned; the next run repeats it.
 _POLL_S: Final = 1  # The interval in which a stop is noticed.
 # Errors of Kafka's clients that a restart of a broker or a bad network brings.
 _PASSING: Final = re.compile(
@@ -49,7 +49,7 @@ class JobFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run has come, all its passes together; `notes` are of the newest step alone."""
+    """The totals of a run over all its passes; `notes` are those of the newest step alone."""
 
     batches: int = 0
     records: int = 0
@@ -65,7 +65,7 @@ def run(
     on_progress: Callable[[RunProgress], None],
     stopped: threading.Event | None = None,
 ) -> RunProgress:
-    """Run `job` once, or every `options.every_ms` until `stopped`; what is in progress then is finished first.
+    """Run `job` once, or every `options.every_ms` until `stopped` is set; a batch under way is finished first.
 
     `on_progress` is called after each batch, and with a note when something is to be tried again.
     Raises JobFailedError.
@@ -90,7 +90,7 @@ class _Run:
         self._progress = RunProgress()
         self._wrote: dict[int, StepResult] = {}
         self._newest_batch = -1
-        self._failure: Exception | None = None  # Of `write`, which Spark only shows as text.
+        self._failure: Exception | None = None  # Raised by `write`; Spark shows it only as text.
 
     def run(self) -> RunProgress:
         if self._job.prepare is not None:
@@ -139,26 +139,26 @@ class _Run:
             try:
                 each = replace(step, spark=batch.sparkSession, batch_id=batch_id)
                 self._wrote[batch_id] = self._job.write(batch, each)
-            except Exception as error:  # Raised on: Spark alone would make text of it.
+            except Exception as error:  # Raised again; kept because Spark turns it into text.
                 self._failure = error
                 raise
 
         self._failure = None
         checkpoint = checkpoint_path(self._options.out, self._job.name)
         writer = reading.rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
-        # A source in Python does not know of `availableNow`, and would have all there is in one batch.
+        # A source in Python ignores `availableNow`, and would give all there is in one batch.
         trigger = {"availableNow": True} if reading.until is None else {"processingTime": "0 seconds"}
         return writer.trigger(**trigger).foreachBatch(write).start()
 
     def _await(self, query: StreamingQuery, until: Mapping[int, int] | None) -> None:
-        """Wait for the query's end, or end it at `until`; between two batches, if the run is to stop."""
+        """Wait until the query ends, or stop it at `until`, or between two batches if the run is stopped."""
         counted: set[int] = set()
         stop_by: float | None = None
         over = False
         while not over:
             try:
                 over = bool(query.awaitTermination(_POLL_S))
-            finally:  # Of a query that failed, too.
+            finally:  # Also after the query has failed.
                 fresh = [each for each in query.recentProgress if each["batchId"] not in counted]
                 for batch in fresh:
                     counted.add(batch["batchId"])
@@ -174,7 +174,7 @@ class _Run:
         self._newest_batch = max(self._newest_batch, batch_id)
         wrote = self._wrote.pop(batch_id, None)
         if wrote is None:
-            return  # A report without a batch: Spark looked, and there was nothing.
+            return  # A progress report without a batch: Spark found nothing new.
         now = self._progress
         read = records if wrote.records is None else wrote.records
         self._progress = replace(now, batches=now.batches + 1, records=now.records + read)
@@ -192,7 +192,7 @@ class _Run:
         self._on_progress(self._progress)
 
     def _classified(self, error: PySparkException) -> PassingError | JobFailedError:
-        """PassingError if it will pass, by what `write` raised or by Kafka's exceptions among the causes."""
+        """The error to raise: PassingError if `write` raised it or Kafka's error passes, else JobFailedError."""
         if isinstance(self._failure, PassingError):
             return self._failure
         first = str(self._failure or error).strip().partition("\n")[0]
@@ -208,14 +208,14 @@ def wall_ms() -> int:
 
 
 def _is_at(progress: dict[str, Any], until: Mapping[int, int]) -> bool:
-    """Whether the one source of a query has come so far."""
+    """Whether the only source of a query has reached exactly the offsets `until`."""
     (source,) = progress["sources"]
     (at,) = json.loads(source["endOffset"]).values()
     return {int(partition): end for partition, end in at.items()} == until
 
 
 def _as_ms(text: str | None) -> int | None:
-    """The time in Spark's progress: 2026-01-01T00:00:00.000Z."""
+    """The time in ms of a text in Spark's progress, as 2026-01-01T00:00:00.000Z; None for None."""
     from datetime import datetime
 
     return None if text is None else int(datetime.fromisoformat(text).timestamp() * 1000)
