@@ -1,4 +1,4 @@
-"""Shows a group's history: to people as rebalances or single events, to programs as the topic has it."""
+"""Formats a group's history: tables of rebalances or events for people, the topic's fields for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.groups.tables import UNKNOWN, add_row, new_table
 
 
 def rebalance_table(views: Iterable[RebalanceView]) -> Table:
-    """One row per rebalance, or event beside them, oldest first; times are of the reader's own zone."""
+    """One row per rebalance, and per event outside of one, oldest first; times are in the local zone."""
     table = new_table(
         "time",
         "cause",
@@ -64,12 +64,12 @@ def event_table(events: Iterable[GroupEvent]) -> Table:
 
 
 def history_json(events: Iterable[GroupEvent]) -> list[dict[str, Any]]:
-    """The same as plain values, under the names that the topic uses."""
+    """The events as plain values for JSON, under the topic's field names."""
     return [asdict(event) for event in events]
 
 
 def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
-    """What the reader has to know beside the events: that some are missing, and why."""
+    """Sentences for the reader about events that are missing from the output, and why."""
     if history.unreadable:
         yield f"{history.unreadable:,} records could not be read as events"
     if history.older:
@@ -82,12 +82,12 @@ def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
 
 
 def local_time(wall_ms: int) -> str:
-    """A time of day to the millisecond, in the reader's zone."""
+    """The date and time to the millisecond, in the local time zone."""
     return datetime.fromtimestamp(wall_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 def _numbers(view: RebalanceView) -> tuple[object, ...]:
-    """Generation, members and the time in both phases, where they mean something."""
+    """The table's cells for generation, members, join and sync time; None where one has no meaning."""
     last, rebalance = view.last, view.rebalance
     if not last.group_id:
         return (None, None, None, None)
@@ -104,7 +104,7 @@ def _outcome(view: RebalanceView) -> str:
 
 
 def _member_and_client(view: RebalanceView) -> tuple[str | None, str | None]:
-    """The member behind the cause and its client; unknown where the begin of a rebalance is missing."""
+    """The member that caused the view's first event, and its client; None if a rebalance's begin is missing."""
     if view.is_rebalance and not view.has_begin:
         return (None, None)
     first = view.first
@@ -128,7 +128,7 @@ def _last_to_join(rebalance: Rebalance) -> str | None:
 def _last(
     member_id: str | None, client_id: str | None, client_host: str | None, arrival_ms: int | None
 ) -> str | None:
-    """The member that came last and from where, and how long after the phase began."""
+    """The last member to join or sync, with its client and the time since the phase began; None if not known."""
     if member_id is None:
         return None
     client = _client(client_id, client_host)

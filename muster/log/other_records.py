@@ -289,11 +289,11 @@ VALUES: Final[Mapping[int, type]] = MappingProxyType(
         23: StreamsGroupTopologyValue,
     }
 )
-"""The schema of each record type. Type 4 is gone since 4.1, and only deleted where it is met."""
+"""The schema of each record type's value. Kafka 4.1 dropped type 4, of which only tombstones are written."""
 
 
 def decode_other(record_type: int, value: bytes) -> Any | None:
-    """The value of a record of this type, or None where it is of no type and version known here."""
+    """The decoded value of a record of this type; None if its type or version is not known here."""
     schema = VALUES.get(record_type)
     if schema is None or value[:VERSION_BYTES] != bytes(VERSION_BYTES):
         return None
