@@ -34,7 +34,7 @@ def dropped_connections(port: int) -> int:
 
 def longest_queue_of(port: int) -> int:
     """The most connections that may wait to be accepted by the listener on this port, as the kernel has it."""
-    found = _of_listener(
+    found = _listener_figure(
         socket.AF_INET, port, lambda body: int(struct.unpack_from("=I", body, WAITING_MAX_AT)[0])
     )
     if found is None:
@@ -43,17 +43,17 @@ def longest_queue_of(port: int) -> int:
 
 
 def _drops_of(family: socket.AddressFamily, port: int) -> int | None:
-    return _of_listener(family, port, lambda body: _attribute(body, SKMEMINFO)[DROPS])
+    return _listener_figure(family, port, lambda body: _attribute(body, SKMEMINFO)[DROPS])
 
 
-def _of_listener(family: socket.AddressFamily, port: int, take: Callable[[bytes], int]) -> int | None:
+def _listener_figure(family: socket.AddressFamily, port: int, take: Callable[[bytes], int]) -> int | None:
     wanted = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (SKMEMINFO - 1), 0, LISTENING)
     wanted += bytes(48)  # The socket's identity; zeros ask for all sockets.
     found = None
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as link:
         link.send(_HEADER.pack(16 + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 1, 0) + wanted)
         while (data := link.recv(1 << 20)) and not _is_last(data):
-            found = _taken(data, port, take) if found is None else found
+            found = _find_figure(data, port, take) if found is None else found
     return found
 
 
@@ -65,7 +65,7 @@ def _is_last(data: bytes) -> bool:
     return bool(kind == DONE)
 
 
-def _taken(data: bytes, port: int, take: Callable[[bytes], int]) -> int | None:
+def _find_figure(data: bytes, port: int, take: Callable[[bytes], int]) -> int | None:
     position = 0
     while position < len(data):
         size, kind, *_ = _HEADER.unpack_from(data, position)

@@ -126,7 +126,7 @@ class StreamsGroupHeartbeatRequest:
     shutdown_application: bool = False
 
 
-class Beat(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     """The fields with which the responses of all three APIs begin."""
 
     error_code: int
@@ -135,19 +135,19 @@ class Beat(NamedTuple):
     member_epoch: int
 
 
-def beat(client: WireClient, request: Any, version: int) -> Beat:
+def send_heartbeat(client: WireClient, request: Any, version: int) -> HeartbeatAnswer:
     """Send one heartbeat; return the fields of its response that all three APIs have."""
     client.socket.sendall(encode_request(request, version, 1, client.client_id))
-    return _beat(client.receive_frame())
+    return _read_answer(client.receive_frame())
 
 
-def _beat(frame: bytes) -> Beat:
-    """The `Beat` in a response frame; the fields behind the epoch differ by API and are not read."""
+def _read_answer(frame: bytes) -> HeartbeatAnswer:
+    """The answer in a response frame, whose fields behind the epoch differ by API and are not read."""
     _, tags, _, error_code = HEAD.unpack_from(frame)
     assert tags == 0
     message, position = _text(frame, HEAD.size)
     member_id, position = _text(frame, position)
-    return Beat(error_code, message, member_id, EPOCH.unpack_from(frame, position)[0])
+    return HeartbeatAnswer(error_code, message, member_id, EPOCH.unpack_from(frame, position)[0])
 
 
 def _text(frame: bytes, position: int) -> tuple[str | None, int]:

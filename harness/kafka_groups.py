@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from harness import heartbeats
-from harness.heartbeats import beat
+from harness.heartbeats import send_heartbeat
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.consumer import (
@@ -165,11 +165,11 @@ def streams_join() -> Any:
     )
 
 
-def _joined(client: WireClient, request: Any, version: int) -> heartbeats.Beat:
+def _joined(client: WireClient, request: Any, version: int) -> heartbeats.HeartbeatAnswer:
     """Send a heartbeat until the coordinator accepts it; return the response, which must have no error."""
 
-    def sent() -> heartbeats.Beat | None:
-        answer = beat(client, request(), version)
+    def sent() -> heartbeats.HeartbeatAnswer | None:
+        answer = send_heartbeat(client, request(), version)
         return None if answer.error_code in NOT_YET else answer
 
     answer = wait_until(sent, "a heartbeat is taken", DEADLINE_S)
@@ -213,7 +213,7 @@ def _sync(
     group: str, clients: list[WireClient], requests: list[JoinGroupRequest], answers: list[Any]
 ) -> None:
     """Send SyncGroup for every member, with the leader's assignment: partition n to member n."""
-    given = [
+    assignments = [
         SyncGroupRequestAssignment(
             member_id=answer.member_id,
             assignment=encode_assignment(
@@ -226,7 +226,7 @@ def _sync(
         for number, answer in enumerate(answers)
     ]
     for client, request, answer in zip(clients, requests, answers, strict=True):
-        mine = given if answer.member_id == answer.leader else []
+        mine = assignments if answer.member_id == answer.leader else []
         sync = SyncGroupRequest(
             group_id=group,
             generation_id=answer.generation_id,

@@ -61,13 +61,13 @@ class Recorded:
 
 def recording(table: Mapping[int, Api], file: Path) -> dict[int, Api]:
     """`table` with handlers that write a line to `file` for each version that is used for the first time."""
-    seen: set[tuple[int, int, str]] = set()
+    recorded: set[tuple[int, int, str]] = set()
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def report(key: int, pending: Pending) -> None:
         spoken = (key, pending.api_version, pending.client_id or "")
-        if spoken not in seen:
-            seen.add(spoken)
+        if spoken not in recorded:
+            recorded.add(spoken)
             os.write(descriptor, f"{spoken[0]} {spoken[1]} {spoken[2]}\n".encode())
 
     return {key: replace(api, handle=Recorded(key, api.handle, report)) for key, api in table.items()}

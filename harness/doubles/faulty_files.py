@@ -183,7 +183,7 @@ class FaultyFiles(Files):
         self.read_fault: Fault | None = None  # For "open", "read", "list" and "stat", which are not recorded.
         self.flips: dict[Path, dict[int, int]] = {}  # By file and byte: the mask that a read XORs it with.
         self.guard = RLock()
-        self._tree = adopted(root)
+        self._tree = synced_folder(root)
 
     # Faults.
 
@@ -196,15 +196,15 @@ class FaultyFiles(Files):
         """Let every operation of this name fail from now on."""
         self.fault = lambda op: OSError(number, os.strerror(number)) if op.name == name else None
 
-    def fail_randomly(self, random: Random, share: float, numbers: Sequence[int] = (errno.EIO,)) -> None:
-        """Let this share of operations fail with an errno of `numbers`; half of such writes are cut short."""
+    def fail_randomly(self, random: Random, share: float, errnos: Sequence[int] = (errno.EIO,)) -> None:
+        """Let this share of operations fail with an errno of `errnos`; half of such writes are cut short."""
 
         def fault(operation: Operation) -> OSError | int | None:
             if random.random() >= share:
                 return None
             if operation.name == "write" and operation.size_bytes and random.random() < 0.5:
                 return random.randrange(operation.size_bytes)
-            number = random.choice(numbers)
+            number = random.choice(errnos)
             return OSError(number, os.strerror(number))
 
         self.fault = fault
@@ -272,7 +272,7 @@ class FaultyFiles(Files):
     def crash(self, random: Random | None = None) -> None:
         """Lose all that was not synced, or what `random` draws of it. Files that are open become unusable."""
         self.put_image(self.root, random)
-        self._tree = adopted(self.root)
+        self._tree = synced_folder(self.root)
 
     def put_image(self, target: Path, random: Random | None = None) -> None:
         """Write to `target` what a power failure now would leave of `root`, which itself stays as it is."""
@@ -301,7 +301,7 @@ class FaultyFiles(Files):
         for depth, name in enumerate(path.relative_to(self.root).parts, 1):
             node = folder.entries.get(name)
             if node is None:  # Made by the test and not through this class: counts as synced.
-                node = adopted(self.root.joinpath(*path.relative_to(self.root).parts[:depth]))
+                node = synced_folder(self.root.joinpath(*path.relative_to(self.root).parts[:depth]))
                 folder.entries[name] = folder.synced[name] = node
             assert isinstance(node, Folder), path
             folder = node
@@ -374,12 +374,12 @@ class FaultyFiles(Files):
             self._folder(path.parent).change({path.name: None})
 
 
-def adopted(path: Path) -> Folder:
+def synced_folder(path: Path) -> Folder:
     """The content of the real directory `path`, taken as synced."""
     folder = Folder()
     for entry in os.scandir(path):
         child = path / entry.name
-        folder.entries[entry.name] = adopted(child) if entry.is_dir() else Inode(child.read_bytes())
+        folder.entries[entry.name] = synced_folder(child) if entry.is_dir() else Inode(child.read_bytes())
     folder.sync()
     return folder
 
