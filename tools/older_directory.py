@@ -74,14 +74,14 @@ def main() -> None:
             fill_topics(daemon.bootstrap)
             run_groups(daemon.bootstrap)
             clients.enter_context(member(daemon.bootstrap, "living", "living-1", ["orders"], instance="i-1"))
-            keep(daemon, arguments.tree, arguments.out / "stopped", end=daemon.terminate)
+            store_directory(daemon, arguments.tree, arguments.out / "stopped", end=daemon.terminate)
             daemon.start()
             commit_transaction(daemon.bootstrap, offset=9)
             clients.enter_context(member(daemon.bootstrap, "billing", "billing-2", ["orders", "prices"]))
-            keep(daemon, arguments.tree, arguments.out / "killed", end=daemon.kill)
+            store_directory(daemon, arguments.tree, arguments.out / "killed", end=daemon.kill)
 
 
-def keep(daemon: MusterDaemon, tree: Path, out: Path, end: Callable[[], object]) -> None:
+def store_directory(daemon: MusterDaemon, tree: Path, out: Path, end: Callable[[], object]) -> None:
     """Record the daemon's answers, end the daemon by `end`, and store its directory beside the answers."""
     histories = wait_until(
         lambda: _settled_histories(daemon.bootstrap, tree), "the history is written", TIMEOUT_S

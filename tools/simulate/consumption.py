@@ -56,7 +56,7 @@ class Lanes:
 
 def new_lanes(plans: Sequence[GroupPlan], groups: Groups, topics: Topics, start_ms: int) -> Lanes:
     """The lanes of `plans`, each at the position of a group that keeps up at `start_ms`."""
-    owners, ranks, numbers, partitions = _spread(plans, groups, topics)
+    owners, ranks, numbers, partitions = _lane_columns(plans, groups, topics)
     of_group = np.array([plan.number for plan in plans], np.int64)[owners]
     rates = partition_rates(topics, numbers, partitions)
     latency_ms = groups.latency_ms[of_group]
@@ -83,7 +83,9 @@ def new_lanes(plans: Sequence[GroupPlan], groups: Groups, topics: Topics, start_
     )
 
 
-def _spread(plans: Sequence[GroupPlan], groups: Groups, topics: Topics) -> tuple[Ints, Ints, Ints, Ints]:
+def _lane_columns(
+    plans: Sequence[GroupPlan], groups: Groups, topics: Topics
+) -> tuple[Ints, Ints, Ints, Ints]:
     """For each lane its index in `plans`, its rank in the group, its topic and its partition."""
     owners: list[int] = []
     ranks: list[int] = []

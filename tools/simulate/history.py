@@ -43,7 +43,7 @@ SLICE_MIN_MS: Final = 1_000
 RECORDS_PER_SLICE: Final = 400_000  # More make a slice shorter: it is in memory at once.
 TURN_MS: Final = 10  # A daemon with all of these groups would gather this much time into a batch.
 TURN_MS_MAX: Final = 5_000
-DEAD_SINCE_DAYS_MAX: Final = 6  # Before the history begins, for the end of a dead group.
+DEAD_SINCE_DAYS_MAX: Final = 6  # Days before the history in which dead groups may have ended.
 SPARE: Final = 1.15  # Factor on the estimate of bytes, which includes indexes.
 SPARE_BYTES: Final = 64 << 20
 
@@ -198,13 +198,15 @@ class Simulation:
         ago_ms = min(DEAD_SINCE_DAYS_MAX, self.options.days) * DAY_MS
         for plan in self._dead:
             since_ms = self.options.start_ms - round(chance.random() * ago_ms)
-            left += [(since_ms, plan.partition, record) for record in self._remains(plan, since_ms)]
+            left += [
+                (since_ms, plan.partition, record) for record in self._dead_group_records(plan, since_ms)
+            ]
             self.done.commits += sum(count for _, count in plan.topics)
         left.sort(key=lambda each: each[0])
         self._logs.add_offsets(left, ())
         self.done.group_records += len(newest) + len(self._dead)
 
-    def _remains(self, plan: GroupPlan, since_ms: int) -> Iterator[CoordinatorRecord]:
+    def _dead_group_records(self, plan: GroupPlan, since_ms: int) -> Iterator[CoordinatorRecord]:
         """The records of a group whose last member left at `since_ms`: its offsets, then its Empty metadata."""
         topics = self.choice.topics
         for number in self.choice.groups.topics[plan.number]:

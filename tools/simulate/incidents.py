@@ -114,17 +114,17 @@ class Incidents:
         action(plan)
         self._simulated.at(self._simulated.now_ms + DAY_MS, self._daily, action, plan)
 
-    def _extra(self, plan: GroupPlan) -> range:
+    def _extra_ordinals(self, plan: GroupPlan) -> range:
         """Ordinals of the processes that scaling adds to the group, no more than there are partitions to read."""
         lanes = sum(count for _, count in plan.topics)
         return range(plan.size, min(plan.size + max(round(plan.size * SCALED_BY), 1), lanes))
 
     def _scale_out(self, plan: GroupPlan) -> None:
-        for ordinal in self._extra(plan):
+        for ordinal in self._extra_ordinals(plan):
             self._simulated.after(0, 30 * SECOND_MS, self._simulated.start, plan, ordinal)
 
     def _scale_in(self, plan: GroupPlan) -> None:
-        for ordinal in self._extra(plan):
+        for ordinal in self._extra_ordinals(plan):
             client = plan.clients.pop(ordinal, None)
             if client is not None:
                 self._simulated.after(0, 5 * SECOND_MS, self._simulated.stop, client)

@@ -110,8 +110,8 @@ def new_groups(seed: int, count: int, topics: Topics) -> Groups:
         kinds=kinds,
         topics=chosen,
         lanes=lanes,
-        members=_members(chance, kinds, lanes),
-        interval_ms=_intervals(chance, kinds),
+        members=_member_counts(chance, kinds, lanes),
+        interval_ms=_commit_intervals(chance, kinds),
         changed_only=chance.random(count) < CHANGED_ONLY_SHARE,
         capacity=np.where(behind, 0.93, 1.5 + chance.exponential(2.0, count)),
         latency_ms=(20 + chance.exponential(200.0, count)).astype(np.int64),
@@ -131,7 +131,7 @@ def _choose_topics(chance: np.random.Generator, count: int, topics: Topics) -> l
     return [tuple(sorted(set(drawn[end - n : end].tolist()))) for end, n in zip(ends, wanted, strict=True)]
 
 
-def _members(chance: np.random.Generator, kinds: NDArray[np.int8], lanes: Ints) -> Ints:
+def _member_counts(chance: np.random.Generator, kinds: NDArray[np.int8], lanes: Ints) -> Ints:
     """The number of members of each group, at most its partitions: a member without any would be taken down."""
     drawn = np.rint(MEMBERS_MEDIAN * np.exp(MEMBERS_SIGMA * chance.standard_normal(len(kinds))))
     members: Ints = np.minimum(np.clip(drawn, 1, MEMBERS_MAX), lanes).astype(np.int64)
@@ -139,7 +139,7 @@ def _members(chance: np.random.Generator, kinds: NDArray[np.int8], lanes: Ints) 
     return members
 
 
-def _intervals(chance: np.random.Generator, kinds: NDArray[np.int8]) -> Ints:
+def _commit_intervals(chance: np.random.Generator, kinds: NDArray[np.int8]) -> Ints:
     """Commit intervals in ms: 0.2 to 1 s for noisy groups, 10 s to 5 minutes for batches."""
     count = len(kinds)
     noisy = chance.integers(200, 1_000, count)

@@ -44,12 +44,12 @@ def commits_per_second(groups: Groups, topics: Topics) -> Floats:
     per_second = groups.lanes * 1_000.0 / groups.interval_ms
     per_second[groups.kinds == DEAD] = 0.0
     per_second[groups.kinds == SPARSE] *= BUSY_SHARE_OF_JOBS
-    moved = np.minimum(_rates(groups, topics) * groups.interval_ms / 1_000.0, 1.0)
+    moved = np.minimum(_first_topic_rates(groups, topics) * groups.interval_ms / 1_000.0, 1.0)
     result: Floats = np.where(groups.changed_only, per_second * moved, per_second)
     return result
 
 
-def _rates(groups: Groups, topics: Topics) -> Floats:
+def _first_topic_rates(groups: Groups, topics: Topics) -> Floats:
     """Records per second produced to each partition of a group's first topic, daily mean; one number per group."""
     rates: Floats = topics.rates[np.array([numbers[0] for numbers in groups.topics])]
     return rates

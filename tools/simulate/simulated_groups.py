@@ -152,9 +152,11 @@ class SimulatedGroups:
             client.rejoins_at_ms = when_ms
             self.at(when_ms, self._rejoin, client, when_ms)
 
-    def _sync(self, client: Client, generation_id: int, given: list[SyncGroupRequestAssignment]) -> None:
+    def _sync(
+        self, client: Client, generation_id: int, assignments: list[SyncGroupRequestAssignment]
+    ) -> None:
         if client.is_up and client.phase is Phase.SYNCING and client.generation_id == generation_id:
-            self._ask(client, sync_request(client, given))
+            self._ask(client, sync_request(client, assignments))
 
     # What the coordinator does.
 
@@ -207,9 +209,9 @@ class SimulatedGroups:
         if response.error_code == ErrorCode.NONE:
             client.phase, client.member_id = Phase.SYNCING, response.member_id
             client.generation_id = response.generation_id
-            given = assignments_of(client.plan, response)
-            delay_ms = LEADER_MS if given else NETWORK_MS
-            self.after(*delay_ms, self._sync, client, response.generation_id, given)
+            assignments = assignments_of(client.plan, response)
+            delay_ms = LEADER_MS if assignments else NETWORK_MS
+            self.after(*delay_ms, self._sync, client, response.generation_id, assignments)
             return
         client.phase = Phase.APART
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -248,9 +250,9 @@ class SimulatedGroups:
         if event.to_state == PREPARING_REBALANCE.value:
             for client in plan.clients.values():
                 if client.phase in (Phase.SETTLED, Phase.SYNCING):
-                    self._call_to_rejoin(client, self._hears_at(client))
+                    self._call_to_rejoin(client, self._next_heartbeat_ms(client))
 
-    def _hears_at(self, client: Client) -> int:
+    def _next_heartbeat_ms(self, client: Client) -> int:
         """The time at which the client, having processed its last poll, learns of a rebalance from a heartbeat."""
         poll_ms = self.chance.expovariate(1 / client.plan.poll_ms)
         return self.now_ms + round(self.chance.uniform(0, HEARTBEAT_MS) + poll_ms)
