@@ -53,17 +53,17 @@ def require_on_executors(spark: SparkSession, needs: Mapping[str, str] = JOBS_NE
     context = spark.sparkContext
     found: dict[tuple[str, str], Findings] = {}
     for _ in range(_ROUNDS):
-        answers = _asked(context, tuple(needs))
+        answers = _ask_executors(context, tuple(needs))
         found.update({(answer.host, answer.folder): answer for answer in answers})
         if len(found) >= _registered(context):
             break
-    problems = sorted({problem for answer in found.values() for problem in problems_of(answer, needs)})
+    problems = sorted({problem for answer in found.values() for problem in unmet_needs(answer, needs)})
     if problems:
         raise SparkUnavailableError(f"the executors cannot run the job: {'; '.join(problems)}")
     return tuple(found[key] for key in sorted(found))
 
 
-def problems_of(found: Findings, needs: Mapping[str, str]) -> list[str]:
+def unmet_needs(found: Findings, needs: Mapping[str, str]) -> list[str]:
     """The packages that an executor lacks or has too old, and a wrong PySpark, each as part of a sentence."""
     problems = []
     for package, minimum in needs.items():
@@ -90,7 +90,7 @@ def findings(packages: Iterable[str]) -> Findings:
     return Findings(socket.gethostname(), os.getcwd(), sys.executable, versions)
 
 
-def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
+def _ask_executors(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
     """The findings of one task per core. Raises SparkUnavailableError if no executor comes in EXECUTOR_WAIT_S."""
 
     from py4j.protocol import Py4JJavaError

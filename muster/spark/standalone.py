@@ -134,7 +134,7 @@ class SparkProcess:
         self.name = name
         self._log = folder / "log"
         self._up = up
-        self._seen: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._ready_lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             command,
             cwd=folder,
@@ -156,14 +156,14 @@ class SparkProcess:
     def await_up(self) -> str:
         """Wait until it is up, and return what it printed then. Raises SparkUnavailableError if it never is."""
         try:
-            seen = self._seen.get(timeout=START_TIMEOUT_S)
+            line = self._ready_lines.get(timeout=START_TIMEOUT_S)
         except queue.Empty:
             raise SparkUnavailableError(
                 f"the Spark {self.name} is not up after {START_TIMEOUT_S} s\n{self._tail()}"
             ) from None
-        if seen is None:
+        if line is None:
             raise SparkUnavailableError(f"the Spark {self.name} does not start\n{self._tail()}")
-        return seen
+        return line
 
     def at_end(self, ended: queue.SimpleQueue[str]) -> None:
         """Put the name of this process into `ended` when it has ended."""
@@ -194,8 +194,8 @@ class SparkProcess:
                 log.write(line)
                 log.flush()
                 if found := self._up.search(line):
-                    self._seen.put(found[1])
-        self._seen.put(None)
+                    self._ready_lines.put(found[1])
+        self._ready_lines.put(None)
 
     def _tail(self) -> str:
         return "\n".join(self._log.read_text().splitlines()[-_LOG_LINES_SHOWN:])

@@ -54,7 +54,7 @@ class Keys:
 def read_keys(column: pa.Array) -> Keys:
     """Decode the keys in a binary array, which must have no nulls."""
     found = cells(column)
-    plain, topic_at, group_sizes, topic_sizes = _plain(found)
+    plain, topic_at, group_sizes, topic_sizes = _ordinary_keys(found)
     kinds = np.full(len(column), OTHER, np.int8)
     kinds[plain] = OFFSET
     partitions = np.zeros(len(column), np.int64)
@@ -65,10 +65,10 @@ def read_keys(column: pa.Array) -> Keys:
     keys = Keys(kinds, groups, topics, partitions, {})
     others = np.ones(len(column), bool)
     others[plain] = False
-    return _with_others(keys, plain, np.flatnonzero(others), column)
+    return _with_other_keys(keys, plain, np.flatnonzero(others), column)
 
 
-def _plain(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
+def _ordinary_keys(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
     """Rows of the ordinary keys of offsets, the positions of their topics, and the sizes of groups and topics."""
     rows = np.flatnonzero(found.sizes >= _LEAST_BYTES)
     some = found.of(rows)
@@ -92,7 +92,7 @@ def _as_text(found: pa.Array) -> pa.Array:
         return pa.array([each.decode("utf-8", "replace") for each in found.to_pylist()], pa.string())
 
 
-def _with_others(keys: Keys, plain: Ints, others: Ints, column: pa.Array) -> Keys:
+def _with_other_keys(keys: Keys, plain: Ints, others: Ints, column: pa.Array) -> Keys:
     """`keys` with the rows `others` added, which are decoded by the codec, in the order of `column`."""
     groups: list[str | None] = []
     topics: list[str | None] = []

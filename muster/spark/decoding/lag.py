@@ -87,36 +87,36 @@ def rows_of(spans: pa.RecordBatch, marks: Mapping[TopicPartition, Marks]) -> Ite
     """The rows of the lag table for one batch of spans, in batches of bounded size."""
     first = np.asarray(spans.column("from_us"))
     counts = (np.asarray(spans.column("until_us")) - first) // MINUTE_US
-    has_marks = np.array([where in marks for where in _named(spans)], bool)
+    has_marks = np.array([where in marks for where in _topics_and_partitions(spans)], bool)
     counts = np.where(has_marks, counts, np.asarray(spans.column("is_commit")).astype(np.int64))
     done = 0
     while done < spans.num_rows:
         upto = int(np.searchsorted(np.cumsum(counts[done:]), ROWS_AT_A_TIME, "right")) + done
         upto = max(upto, done + 1)
-        yield _measured(spans.slice(done, upto - done), counts[done:upto], marks)
+        yield _lag_rows(spans.slice(done, upto - done), counts[done:upto], marks)
         done = upto
 
 
-def _named(spans: pa.RecordBatch) -> list[tuple[str, int]]:
+def _topics_and_partitions(spans: pa.RecordBatch) -> list[tuple[str, int]]:
     """The topic and partition of each span as plain tuples: a TopicPartition would cost 0.3 us more each."""
     return list(zip(spans.column("topic").to_pylist(), spans.column("partition").to_pylist(), strict=True))
 
 
-def _measured(spans: pa.RecordBatch, counts: Ints, marks: Mapping[TopicPartition, Marks]) -> pa.RecordBatch:
+def _lag_rows(spans: pa.RecordBatch, counts: Ints, marks: Mapping[TopicPartition, Marks]) -> pa.RecordBatch:
     """The rows for `counts` minutes of each span: those with a commit, and those at whose end the group lags."""
     span_of = np.repeat(np.arange(spans.num_rows), counts)
     nth = np.arange(len(span_of)) - np.repeat(np.cumsum(counts) - counts, counts)
     minutes_us = np.asarray(spans.column("from_us"))[span_of] + nth * MINUTE_US
     committed = np.asarray(spans.column("committed_offset"))[span_of]
     is_commit = np.asarray(spans.column("is_commit"))[span_of] & (nth == 0)
-    ends, written_us = _marked(spans, span_of, minutes_us, committed, marks)
+    ends, written_us = _ends_and_write_times(spans, span_of, minutes_us, committed, marks)
     behind = (ends != UNKNOWN) & (ends > committed)
     keep = np.flatnonzero(is_commit | behind)
     seconds = np.where(behind, np.maximum(minutes_us + MINUTE_US - written_us, 0) / 1e6, 0.0)
     return _batch(spans.take(pa.array(span_of[keep])), minutes_us[keep], ends[keep], seconds[keep])
 
 
-def _marked(
+def _ends_and_write_times(
     spans: pa.RecordBatch,
     span_of: Ints,
     minutes_us: Ints,
@@ -126,7 +126,9 @@ def _marked(
     """The log end of each minute, and the time at which the record at its committed offset was written."""
     ends, written_us = np.full(len(span_of), UNKNOWN, np.int64), np.full(len(span_of), np.nan)
     numbers: dict[tuple[str, int], int] = {}
-    number_of = np.array([numbers.setdefault(where, len(numbers)) for where in _named(spans)], np.int64)
+    number_of = np.array(
+        [numbers.setdefault(where, len(numbers)) for where in _topics_and_partitions(spans)], np.int64
+    )
     order = np.argsort(number_of[span_of], kind="stable")
     bounds = np.searchsorted(number_of[span_of][order], np.arange(len(numbers) + 1))
     for named, number in numbers.items():

@@ -84,11 +84,11 @@ class OffsetsLogReader(DataSourceStreamReader):
         self._at = reach.planned
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        return as_offset(self._reach.topic, self._reach.begins)
+        return to_spark_offset(self._reach.topic, self._reach.begins)
 
     def latestOffset(self) -> dict[str, dict[str, int]]:
         self._at = next_ends(self._at, self._reach.ends, self._reach.batch_offsets)
-        return as_offset(self._reach.topic, self._at)
+        return to_spark_offset(self._reach.topic, self._at)
 
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
@@ -104,7 +104,7 @@ class OffsetsLogReader(DataSourceStreamReader):
         yield from offsets.minutes(reach.topic, reach.now_us)(records)
 
 
-def as_offset(topic: str, ends: Ends) -> dict[str, dict[str, int]]:
+def to_spark_offset(topic: str, ends: Ends) -> dict[str, dict[str, int]]:
     """`ends` in the JSON form in which Spark keeps an offset in the checkpoint."""
     return {topic: {str(partition): end for partition, end in sorted(ends.items())}}
 

@@ -260,8 +260,8 @@ def _batch(count: int, **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(_arrays(count, SCHEMA, columns), schema=SCHEMA)
 
 
-def _arrays(count: int, fields: Iterable[pa.Field], given: dict[str, Any]) -> list[pa.Array]:
+def _arrays(count: int, fields: Iterable[pa.Field], values: dict[str, Any]) -> list[pa.Array]:
     return [
-        pa.array(given[field.name], field.type) if field.name in given else pa.nulls(count, field.type)
+        pa.array(values[field.name], field.type) if field.name in values else pa.nulls(count, field.type)
         for field in fields
     ]

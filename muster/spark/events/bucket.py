@@ -27,7 +27,7 @@ IDLE_MS: Final = 30 * 24 * 3_600_000
 """A group without an event for so long is forgotten, as if the topic began after it: it may have been removed, and
 the event of its removal dropped."""
 
-SEEN_MAX: Final = 64
+DIGESTS_MAX: Final = 64
 """The number of newest events of a group by which a repeated event is recognized."""
 
 
@@ -53,37 +53,37 @@ class Entry:
     """A group's aggregator, the digests of its newest events, and the time of the newest."""
 
     aggregator: GroupAggregator
-    seen: dict[int, int] = field(default_factory=dict)  # The time of each event by its digest.
+    digests: dict[int, int] = field(default_factory=dict)  # The time of each event by its digest.
     heard_ms: int = 0
 
     def is_new(self, event: GroupEvent, value: bytes) -> bool:
         """Whether this event comes for the first time; it is then remembered."""
         print_of = int.from_bytes(blake2b(value, digest_size=6).digest())
-        if print_of in self.seen:
+        if print_of in self.digests:
             return False
-        self.seen[print_of] = event.wall_ms
-        if len(self.seen) > SEEN_MAX:
-            del self.seen[next(iter(self.seen))]
+        self.digests[print_of] = event.wall_ms
+        if len(self.digests) > DIGESTS_MAX:
+            del self.digests[next(iter(self.digests))]
         self.heard_ms = max(self.heard_ms, event.wall_ms)
         return True
 
     def dump(self) -> bytes:
         """The entry in stored form. A group without new events stays in it, and costs only these bytes."""
         text = json.dumps(
-            [self.heard_ms, list(self.seen.items()), self.aggregator.dump()], separators=(",", ":")
+            [self.heard_ms, list(self.digests.items()), self.aggregator.dump()], separators=(",", ":")
         )
         return zlib.compress(text.encode(), 1)
 
     def advance(self, until_ms: int) -> list[TableRow]:
-        self.seen = {each: wall_ms for each, wall_ms in self.seen.items() if wall_ms >= until_ms}
+        self.digests = {each: wall_ms for each, wall_ms in self.digests.items() if wall_ms >= until_ms}
         return self.aggregator.advance(until_ms)
 
     def due_ms(self, until_ms: int) -> int | None:
         """The time from which the entry has to be advanced again; None if the group can be forgotten now."""
-        if self.heard_ms + IDLE_MS <= until_ms or (self.aggregator.is_empty() and not self.seen):
+        if self.heard_ms + IDLE_MS <= until_ms or (self.aggregator.is_empty() and not self.digests):
             return None
         idle_ms = self.heard_ms + IDLE_MS
-        due = (idle_ms, max(self.seen.values(), default=idle_ms), self.aggregator.due_ms() or idle_ms)
+        due = (idle_ms, max(self.digests.values(), default=idle_ms), self.aggregator.due_ms() or idle_ms)
         return max(min(due), until_ms) + 1
 
 
@@ -146,8 +146,8 @@ class Bucket:
         stored = self._stored.get(group_id)
         if stored is None:
             return Entry(self._factory.new(group_id, self._closed_ms))
-        heard_ms, seen, aggregator = json.loads(zlib.decompress(stored.body))
-        return Entry(self._factory.load(group_id, aggregator), dict(seen), heard_ms)
+        heard_ms, digests, aggregator = json.loads(zlib.decompress(stored.body))
+        return Entry(self._factory.load(group_id, aggregator), dict(digests), heard_ms)
 
     def _advance(self, entries: dict[str, Entry], until_ms: int) -> list[TableRow]:
         """Close what is over in groups that had events or are due; store these groups' entries, or forget them."""

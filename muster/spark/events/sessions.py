@@ -102,11 +102,11 @@ class SessionFold:
         ended = [session for session in removed if session is not None]
         if event.cause in JOINS:
             self._join(event)
-        self._learn(event)
+        self._record_activity(event)
         if event.to_state == DEAD.value:
             ended += self._end_all(event)
         elif not self.heard_ms - LATE_MAX_MS <= event.wall_ms < self.heard_ms:
-            ended += self._settle(event)
+            ended += self._end_missing(event)
             self.heard_ms = event.wall_ms
         return ended
 
@@ -122,8 +122,8 @@ class SessionFold:
             who = (event.client_id, event.client_host, event.group_instance_id)
             self.members[member_id] = KnownMember(*who, event.wall_ms, event.cause, event.wall_ms)
 
-    def _learn(self, event: GroupEvent) -> None:
-        """Add the event's member if it is not known: it joined before the topic begins, or by a dropped event."""
+    def _record_activity(self, event: GroupEvent) -> None:
+        """Record that the event's member is present; it may have joined before the topic begins, or unrecorded."""
         member_id = event.member_id
         if event.cause not in ACTS or member_id is None or event.wall_ms <= self.gone.get(member_id, -1):
             return
@@ -141,9 +141,9 @@ class SessionFold:
             is_named = member_id == event.member_id
             who = (event.client_id, event.client_host, event.group_instance_id) if is_named else (None,) * 3
             member = KnownMember(*who, None, None, 0)
-        return self._ended(event.group_id, member_id, member, event.wall_ms, event.cause)
+        return self._new_session(event.group_id, member_id, member, event.wall_ms, event.cause)
 
-    def _ended(
+    def _new_session(
         self, group_id: str, member_id: str, member: KnownMember, ended_ms: int, cause: str
     ) -> Session:
         self.gone[member_id] = max(ended_ms, self.gone.get(member_id, 0))
@@ -166,10 +166,11 @@ class SessionFold:
         ended = list(self.members.items())
         self.members.clear()
         return [
-            self._ended(event.group_id, each, member, event.wall_ms, event.cause) for each, member in ended
+            self._new_session(event.group_id, each, member, event.wall_ms, event.cause)
+            for each, member in ended
         ]
 
-    def _settle(self, event: GroupEvent) -> list[Session]:
+    def _end_missing(self, event: GroupEvent) -> list[Session]:
         """Compare the known members with the group's number of members; end the sessions that must be over."""
         unnamed = event.removed_count - len(event.removed_member_ids)
         if unnamed > 0:
@@ -193,7 +194,7 @@ class SessionFold:
             return
         for member_id in meant:
             member = self.members.pop(member_id)
-            yield self._ended(event.group_id, member_id, member, unnamed.ended_ms, unnamed.cause)
+            yield self._new_session(event.group_id, member_id, member, unnamed.ended_ms, unnamed.cause)
         self.unnamed.remove(unnamed)
 
     def dump(self) -> list[Any]:

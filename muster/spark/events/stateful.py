@@ -44,7 +44,7 @@ class BucketProcessor:
         self._topic = topic
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _in_a_worker, (self._factory, self._topic)
+        return _unpickle_in_worker, (self._factory, self._topic)
 
     def __call__(
         self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
@@ -79,7 +79,7 @@ class BucketProcessor:
         return TableRow(DEAD_LETTERS.name, columns)
 
 
-def _in_a_worker(factory: AggregatorFactory, topic: str) -> BucketProcessor:
+def _unpickle_in_worker(factory: AggregatorFactory, topic: str) -> BucketProcessor:
     """Unpickle a `BucketProcessor` in a worker, and patch PySpark there before the worker reads its first rows."""
     read_offsets_as_integers()
     return BucketProcessor(factory, topic)

@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from muster.spark.batch_files import write_batch
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.minute_job import minute_job
-from muster.spark.jobs.minutes import MinutesSnapshot, States, merged
+from muster.spark.jobs.minutes import MinutesSnapshot, SnapshotStore, merged
 from muster.spark.tables import COMMITS
 
 NAME: Final = "commits"
 
 
 def _finish(
-    states: States, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
+    states: SnapshotStore, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
 ) -> tuple[str, ...]:
     minute = F.unix_micros("minute")
     closed = rows.where((minute >= before.closed_until_us) & (minute < after.closed_until_us))

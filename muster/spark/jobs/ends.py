@@ -63,17 +63,17 @@ class LogEnds:
     def at(self, times_ms: Sequence[int], wanted: Iterable[TopicPartition]) -> MinuteEnds:
         """The log ends at `times_ms`, which must rise. Raises PassingError if the cluster does not answer."""
         found = MinuteEnds(np.asarray(times_ms, np.int64))
-        there = self._there(wanted, found)
+        there = self._existing(wanted, found)
         if not len(found.times_ms) or not there:
             return found
-        now = self._ask(dict.fromkeys(there, LATEST), found)  # First, for the reason in `_look_up`.
-        begins = self._ask(dict.fromkeys(now, EARLIEST), found)
+        now = self._list_offsets(dict.fromkeys(there, LATEST), found)  # First, for the reason in `_look_up`.
+        begins = self._list_offsets(dict.fromkeys(now, EARLIEST), found)
         for where in begins:
             found.ends[where] = np.full(len(found.times_ms), UNKNOWN, np.int64)
         self._fill(found, now, begins)
         return found
 
-    def _there(self, wanted: Iterable[TopicPartition], found: MinuteEnds) -> list[TopicPartition]:
+    def _existing(self, wanted: Iterable[TopicPartition], found: MinuteEnds) -> list[TopicPartition]:
         """The wanted partitions that exist; topics of the others are added to `found.missing`."""
         try:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
@@ -131,12 +131,12 @@ class LogEnds:
             by_index.setdefault(index, []).append(where)
         for index, wheres in by_index.items():
             spec = OffsetSpec.for_timestamp(int(found.times_ms[index]))
-            for where, offset in self._ask(dict.fromkeys(wheres, spec), found).items():
+            for where, offset in self._list_offsets(dict.fromkeys(wheres, spec), found).items():
                 end = UNKNOWN if 0 < offset == begins[where] else offset
                 # No record is so new: the end from before the lookups. Records that came since are not older.
                 found.ends[where][index] = now[where] if offset < 0 else end
 
-    def _ask(
+    def _list_offsets(
         self, specs: Mapping[TopicPartition, OffsetSpec], found: MinuteEnds
     ) -> dict[TopicPartition, int]:
         """The offset of each partition. One whose topic was deleted meanwhile is left out. Raises PassingError."""

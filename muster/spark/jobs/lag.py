@@ -21,7 +21,7 @@ from muster.spark.jobs.ends import LogEnds, MinuteEnds
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.marks import frame_of, marks_of
 from muster.spark.jobs.minute_job import minute_job
-from muster.spark.jobs.minutes import KEY, MinutesSnapshot, States, merged
+from muster.spark.jobs.minutes import KEY, MinutesSnapshot, SnapshotStore, merged
 from muster.spark.tables import LAG, LOG_ENDS
 from protocol.topic_partition import TopicPartition
 
@@ -34,7 +34,7 @@ NAMES_SHOWN_MAX: Final = 5
 
 
 def _finish(
-    states: States, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
+    states: SnapshotStore, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
 ) -> tuple[str, ...]:
     known = merged(rows).persist()
     try:

@@ -42,7 +42,7 @@ class MinutesSnapshot:
     clocks_us: dict[str, int] = field(default_factory=dict)  # By partition: no older record will come.
 
 
-class States:
+class SnapshotStore:
     """The stored snapshots of a job. The newest two are kept, as Spark may repeat the newest batch."""
 
     def __init__(self, spark: SparkSession, out: str, job: str) -> None:
@@ -78,7 +78,7 @@ class States:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BatchTotals:
     """Totals of one batch of `decoding.offsets`, apart from its figures."""
 
     newest_us: Mapping[str, int]  # Newest record's time by source partition.
@@ -87,7 +87,7 @@ class Seen:
     late: int  # Commits of minutes that were closed.
 
 
-def seen_in(batch: DataFrame, snapshot: MinutesSnapshot) -> Seen:
+def batch_totals(batch: DataFrame, snapshot: MinutesSnapshot) -> BatchTotals:
     """Compute the totals in one pass over the batch, which should be persisted."""
     is_late = F.unix_micros("minute") < snapshot.closed_until_us
     found = batch.groupBy("about.source_partition").agg(
@@ -98,7 +98,7 @@ def seen_in(batch: DataFrame, snapshot: MinutesSnapshot) -> Seen:
     )
     rows = found.collect()
     newest = {str(row.source_partition): row.newest for row in rows if row.source_partition is not None}
-    return Seen(
+    return BatchTotals(
         {partition: us for partition, us in newest.items() if us is not None},
         sum(row.records or 0 for row in rows),
         sum(row.dead_letters for row in rows),

@@ -99,7 +99,7 @@ class _Run:
         while not self._stopped.is_set():
             began, batches = time.monotonic(), self._progress.batches
             try:
-                self._pass()
+                self._run_pass()
             except PassingError as error:
                 if self._progress.batches > batches:
                     retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
@@ -115,10 +115,10 @@ class _Run:
     def _wait_before_retry(self, error: PassingError, retry_s: float, gained_at: float) -> None:
         if self._options.every_ms is None and time.monotonic() - gained_at > PATIENCE_S:
             raise JobFailedError(f"{error}; given up after {PATIENCE_S:.0f} s") from None
-        self._say(StepResult(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
+        self._report_step(StepResult(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
         self._stopped.wait(retry_s)
 
-    def _pass(self) -> None:
+    def _run_pass(self) -> None:
         """Read and write all that the topic holds now. Raises PassingError and JobFailedError."""
         as_of_ms = wall_ms()
         ends = log_ends(self._options.bootstrap, self._job.topic, self._options.kafka)
@@ -132,7 +132,7 @@ class _Run:
         except PySparkException as error:
             raise self._classified(error) from None
         if self._job.close is not None and not self._stopped.is_set():
-            self._say(self._job.close(replace(step, batch_id=self._newest_batch)))
+            self._report_step(self._job.close(replace(step, batch_id=self._newest_batch)))
 
     def _start(self, reading: PassPlan, step: Step) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -162,15 +162,15 @@ class _Run:
                 fresh = [each for each in query.recentProgress if each["batchId"] not in counted]
                 for batch in fresh:
                     counted.add(batch["batchId"])
-                    self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
-            if until is not None and any(_is_at(batch, until) for batch in fresh):
+                    self._count_batch(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
+            if until is not None and any(_has_reached(batch, until) for batch in fresh):
                 query.stop()
             elif self._stopped.is_set() and not over:
                 stop_by = stop_by or time.monotonic() + STOP_PATIENCE_S
                 if fresh or time.monotonic() > stop_by or not query.status["isTriggerActive"]:
                     query.stop()
 
-    def _count(self, batch_id: int, records: int, event_time: dict[str, str]) -> None:
+    def _count_batch(self, batch_id: int, records: int, event_time: dict[str, str]) -> None:
         self._newest_batch = max(self._newest_batch, batch_id)
         wrote = self._wrote.pop(batch_id, None)
         if wrote is None:
@@ -178,9 +178,9 @@ class _Run:
         now = self._progress
         read = records if wrote.records is None else wrote.records
         self._progress = replace(now, batches=now.batches + 1, records=now.records + read)
-        self._say(wrote, event_time.get("max"))
+        self._report_step(wrote, event_time.get("max"))
 
-    def _say(self, wrote: StepResult, spark_newest: str | None = None) -> None:
+    def _report_step(self, wrote: StepResult, spark_newest: str | None = None) -> None:
         newest_ms = wrote.newest_ms if wrote.newest_ms is not None else _as_ms(spark_newest)
         known = [each for each in (self._progress.newest_ms, newest_ms) if each is not None]
         self._progress = replace(
@@ -207,7 +207,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _is_at(progress: dict[str, Any], until: Mapping[int, int]) -> bool:
+def _has_reached(progress: dict[str, Any], until: Mapping[int, int]) -> bool:
     """Whether the only source of a query has reached exactly the offsets `until`."""
     (source,) = progress["sources"]
     (at,) = json.loads(source["endOffset"]).values()

@@ -124,7 +124,7 @@ class ClusterQueries:
 
         self._of_coordinator(f"describing group {group_id}", ask)
 
-    def forget_stop(self, group_id: str) -> None:
+    def delete_stop_group(self, group_id: str) -> None:
         """Delete the commit that `stop` has left: it was meant for an earlier run."""
         name = stop_group_id(group_id)
 

@@ -111,7 +111,7 @@ def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: boo
     try:
         return _run_attempts(spark.sparkContext, plan, attempts)
     finally:
-        cluster.forget_stop(plan.group_id)
+        cluster.delete_stop_group(plan.group_id)
 
 
 def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
@@ -120,7 +120,7 @@ def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
     cluster.check_group(plan.group_id)
     log_ends = cluster.log_ends(partitions, committed_only=False)
     check_committed(plan.group_id, cluster.committed(plan.group_id, partitions), log_ends)
-    cluster.forget_stop(plan.group_id)
+    cluster.delete_stop_group(plan.group_id)
     if continuous:
         return plan
     if plan.settings["isolation.level"] == "read_committed":

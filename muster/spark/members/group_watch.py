@@ -58,7 +58,7 @@ class GroupWatch:
             answer = self._ask(self._consumer, [ClientPartition(*where) for where in ends])
             if answer:
                 self._is_done = not unfinished(self._plan, answer)
-                self._note(answer)
+                self._check_progress(answer)
         return self._is_done
 
     def _may_ask(self, question: str) -> bool:
@@ -85,7 +85,7 @@ class GroupWatch:
         self._answered_s = time.monotonic()
         return answer
 
-    def _note(self, answer: list[ClientPartition]) -> None:
+    def _check_progress(self, answer: list[ClientPartition]) -> None:
         """Record changed offsets. Raises MembersError if nothing has changed for `stall_timeout_s`."""
         offsets = {TopicPartition(each.topic, each.partition): each.offset for each in answer}
         if offsets != self._offsets:
@@ -93,7 +93,7 @@ class GroupWatch:
             self.moved()
         still_s = time.monotonic() - self._moved_s
         if not self._is_done and still_s > self._plan.stall_timeout_s:
-            raise MembersError(stalled(self._plan, answer, still_s))
+            raise MembersError(stall_message(self._plan, answer, still_s))
 
 
 def unfinished(plan: Plan, committed: list[ClientPartition]) -> list[ClientPartition]:
@@ -108,7 +108,7 @@ def unfinished(plan: Plan, committed: list[ClientPartition]) -> list[ClientParti
     return [each for each in committed if not is_finished(each)]
 
 
-def stalled(plan: Plan, committed: list[ClientPartition], still_s: float) -> str:
+def stall_message(plan: Plan, committed: list[ClientPartition], still_s: float) -> str:
     """The message about a group that committed nothing for `still_s` seconds, with its unfinished partitions."""
     ends = plan.ends or {}
     left = unfinished(plan, committed)

@@ -142,10 +142,10 @@ class ExecutorMember:
         self._is_idle = not batch.rows
         if batch.rows:
             self._watch.moved()
-            if not self._is_processed(batch):
+            if not self._process(batch):
                 return
-        self._share.processed(batch)
-        resting = self._share.at_rest()
+        self._share.mark_processed(batch)
+        resting = self._share.newly_at_end()
         if resting:
             self._consumer.pause([ClientPartition(*where) for where in resting])
         if resting or time.monotonic() >= self._next_commit_s:
@@ -162,7 +162,7 @@ class ExecutorMember:
             elif error.code() != KafkaError._MAX_POLL_EXCEEDED:  # librdkafka has called `on_lost` for it.
                 raise KafkaException(error)
 
-    def _is_processed(self, batch: RowBatch[Message]) -> bool:
+    def _process(self, batch: RowBatch[Message]) -> bool:
         """Call `process`; False if another member has processed the batch, after seeking to the positions."""
         try:
             self._plan.process(record_batch(batch.rows), replace(self._context, ranges=batch.ranges))
@@ -195,7 +195,7 @@ class ExecutorMember:
 
     def _on_assign(self, consumer: Consumer, assigned: list[ClientPartition]) -> None:
         partitions = [_where(each) for each in assigned]
-        self._note(RebalanceKind.ASSIGNED, partitions)
+        self._record_rebalance(RebalanceKind.ASSIGNED, partitions)
         positions = self._positions(partitions)
         self._share.assign({where: positions.get(where) for where in partitions})
         for each in assigned:
@@ -217,14 +217,14 @@ class ExecutorMember:
 
     def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[ClientPartition]) -> None:
         partitions = [_where(each) for each in gone]
-        self._note(kind, partitions)
+        self._record_rebalance(kind, partitions)
         self._share.release(partitions)
         if self._plan.is_cooperative:
             consumer.incremental_unassign(gone)
         else:
             consumer.unassign()
 
-    def _note(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
+    def _record_rebalance(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
         self._counts.rebalances += 1
         self._member_id = self._consumer.memberid() or self._member_id
         self._rebalances.append(MemberRebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
@@ -259,7 +259,7 @@ class ExecutorMember:
         for answer in self._consumer.commit(offsets=offsets, asynchronous=False):
             if answer.error is not None:
                 raise KafkaException(answer.error)
-        self._share.committed(progress)
+        self._share.mark_committed(progress)
         self._counts.commits += 1
 
     def _arrive_together(self) -> None:
@@ -271,7 +271,7 @@ class ExecutorMember:
             self._stay()  # The commit was refused in a rebalance, which this member joins by polling.
             self._commit(self._share.uncommitted())
         arrived: Future[None] = Future()
-        threading.Thread(target=_settle, args=(arrived, self._task.arrive), daemon=True).start()
+        threading.Thread(target=_set_outcome, args=(arrived, self._task.arrive), daemon=True).start()
         while not arrived.done():
             self._stay()
             if time.monotonic() > deadline_s:
@@ -312,7 +312,7 @@ def _partition(message: Message) -> TopicPartition:
     return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
 
 
-def _settle(future: Future[None], call: Callable[[], None]) -> None:
+def _set_outcome(future: Future[None], call: Callable[[], None]) -> None:
     """Set the result of `future` to the outcome of `call`, be it a return or an exception."""
     try:
         call()

@@ -121,7 +121,7 @@ class Share:
         if where in self._owned:
             self._owned[where].reach(offset)
 
-    def processed(self, batch: RowBatch[R]) -> None:
+    def mark_processed(self, batch: RowBatch[R]) -> None:
         """Record that the batch is processed, and with it everything that was taken before."""
         for span in batch.ranges:
             owned = self._owned[span.topic_partition]
@@ -141,11 +141,11 @@ class Share:
             if owned.processed is not None and owned.processed != owned.committed
         ]
 
-    def committed(self, progress: Iterable[ProcessedOffset]) -> None:
+    def mark_committed(self, progress: Iterable[ProcessedOffset]) -> None:
         for each in progress:
             self._owned[each.topic_partition].committed = each.offset
 
-    def at_rest(self) -> list[TopicPartition]:
+    def newly_at_end(self) -> list[TopicPartition]:
         """Partitions that have reached their end since the last call, and of which nothing more is to be read."""
         found = [where for where, owned in self._owned.items() if owned.is_at_end and not owned.is_paused]
         for where in found:

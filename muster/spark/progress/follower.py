@@ -225,7 +225,7 @@ class Follower:
         self._group.close()
 
     def _next_request(self) -> int | None:
-        """Wait for a request or the next retry; return the request's number, None once there is none to follow."""
+        """Wait for a request or the next retry; return the number of the newest request, None once closed."""
         with self._changed:
             if self._failures:
                 delay_s = min(LAST_RETRY_S, FIRST_RETRY_S * 2.0 ** (self._failures - 1))

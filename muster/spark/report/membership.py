@@ -59,7 +59,7 @@ def sessions(reader: TablesReader, groups: Sequence[str]) -> Sessions:
     )
     for rows in reader.scan("members", [GROUP, *columns, "joined_by", "ended_by"], groups=groups):
         newest.add(rows)
-    return Sessions(lengths.result(), newest.result(), newest.seen)
+    return Sessions(lengths.result(), newest.result(), newest.row_count)
 
 
 def length_class(duration_ms: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -64,7 +64,7 @@ def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Re
         _with_other(causes.result(), known, [GROUP, "cause"], {**sums, "longest_ms": "max"}),
         _with_other(pace.result(), known, [GROUP, AT, "cause"], sums),
         sorted(bars.result(), key=lambda bar: (bar[GROUP], bar["started_at"])),
-        bars.seen,
+        bars.row_count,
     )
 
 
@@ -74,7 +74,7 @@ def storms(reader: TablesReader, groups: Sequence[str]) -> tuple[list[dict[str, 
     worst = TopRows("share", STORMS_MAX, GROUP, per_group(STORMS_MAX, STORMS_PER_GROUP, groups))
     for rows in reader.scan("storms", columns, groups=groups):
         worst.add(rows)
-    return sorted(worst.result(), key=lambda row: (row[GROUP], row["window_start"])), worst.seen
+    return sorted(worst.result(), key=lambda row: (row[GROUP], row["window_start"])), worst.row_count
 
 
 def _of_all_and_of_each(rows: pa.Table, groups: Sequence[str]) -> Iterator[pa.Table]:

@@ -142,9 +142,12 @@ def _rebalances(reader: TablesReader, steps: Steps, groups: Sequence[str], texts
 
 
 def _storms(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Document:
-    rows, seen = storms(reader, groups)
+    rows, storm_count = storms(reader, groups)
     numbers = ("window_start", "window_end", "rebalances", "rebalancing_ms", "share")
-    return {"seen": seen, **columns(rows, (GROUP, texts.position), *((name, number) for name in numbers))}
+    return {
+        "seen": storm_count,
+        **columns(rows, (GROUP, texts.position), *((name, number) for name in numbers)),
+    }
 
 
 def _members(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Document:

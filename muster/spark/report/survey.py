@@ -22,7 +22,7 @@ from muster.spark.tables import TABLES
 DETAILED_GROUPS_MAX: Final = 200
 """The number of groups drawn in detail: with 480 steps of time each, some 3 MB of figures."""
 
-MEASURES: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
+RANKING_COLUMNS: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
 """The columns by which groups are ranked as standing out; they take turns in this order."""
 
 _OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
@@ -78,7 +78,9 @@ def survey(reader: TablesReader) -> GroupSurvey:
     )
 
 
-def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = MEASURES) -> list[str]:
+def standing_out(
+    groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = RANKING_COLUMNS
+) -> list[str]:
     """At most `groups_max` group ids, taken from each measure's ranking in turns; groups without figures last."""
     orders = [
         groups[name][groups[name] > 0].nlargest(groups_max).index for name in measures if name in groups

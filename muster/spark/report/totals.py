@@ -71,12 +71,12 @@ class TopRows:
     """The rows with the largest values of `by`, at most `per_key` of each `key` and `in_all`, without nulls."""
 
     def __init__(self, by: str, in_all: int, key: str | None = None, per_key: int = 0) -> None:
-        self.seen = 0
+        self.row_count = 0
         self._by, self._in_all, self._key, self._per_key = by, in_all, key, per_key
         self._kept: pa.Table | None = None
 
     def add(self, rows: pa.Table) -> None:
-        self.seen += rows.num_rows
+        self.row_count += rows.num_rows
         rows = rows.filter(pc.is_valid(rows.column(self._by)))
         if self._kept is not None:
             rows = pa.concat_tables([self._kept, rows])
