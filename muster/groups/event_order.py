@@ -16,18 +16,18 @@ from coordinator.groups.classic.states import DEAD
 
 def in_order(events: Sequence[GroupEvent]) -> Sequence[GroupEvent]:
     """The events of one group, given by offset: in that order, or by time if their states then fit better."""
-    breaks = _breaks(events)
+    breaks = _break_count(events)
     if not breaks:
         return events
     by_time = sorted(events, key=_time)
-    return by_time if _breaks(by_time) < breaks else events
+    return by_time if _break_count(by_time) < breaks else events
 
 
 def _time(event: GroupEvent) -> tuple[int, int]:
     return event.wall_ms, event.generation_id
 
 
-def _breaks(events: Sequence[GroupEvent]) -> int:
+def _break_count(events: Sequence[GroupEvent]) -> int:
     """How often an event does not begin in the state in which the one before it ended, restarts not counted."""
     return sum(
         before.to_state != after.from_state

@@ -37,7 +37,7 @@ def _time(event: GroupEvent) -> int:
     return event.wall_ms
 
 
-def _once(events: Iterable[GroupEvent]) -> list[GroupEvent]:
+def _without_repeats(events: Iterable[GroupEvent]) -> list[GroupEvent]:
     """The events without repeats, which a copy of the topic may have."""
     return list({encode_event(event)[1]: event for event in events}.values())
 
@@ -56,7 +56,7 @@ class GroupHistory:
 
     def as_it_happened(self) -> list[GroupEvent]:
         """The group's events in the order in which they happened, without repeats; gaps are placed by time."""
-        own = in_order(_once(event for event in self.events if not event.dropped_count))
+        own = in_order(_without_repeats(event for event in self.events if not event.dropped_count))
         gaps = sorted((event for event in self.events if event.dropped_count), key=_time)
         return list(merge(own, gaps, key=_time))
 

@@ -38,7 +38,7 @@ def rebalance_table(views: Iterable[RebalanceView]) -> Table:
             "; then ".join(view.causes) or None,
             *_member_and_client(view),
             _outcome(view),
-            *_numbers(view),
+            *_figures_of(view),
             None if rebalance is None else _last_to_join(rebalance),
         )
     return table
@@ -51,14 +51,16 @@ def event_table(events: Iterable[GroupEvent]) -> Table:
         add_row(
             table,
             local_time(event.wall_ms),
-            _step(event),
+            _transition(event),
             event.generation_id if event.group_id else None,
             event.reason,
             _member(event.group_instance_id, event.member_id),
             _client(event.client_id, event.client_host),
             event.member_count if event.group_id else None,
             ", ".join(f"{phase} {took_ms:,} ms" for phase, took_ms in event.phase_ms.items()),
-            _last(event.last_member_id, event.last_client_id, event.last_client_host, event.last_arrival_ms),
+            _last_arrival(
+                event.last_member_id, event.last_client_id, event.last_client_host, event.last_arrival_ms
+            ),
         )
     return table
 
@@ -86,7 +88,7 @@ def local_time(wall_ms: int) -> str:
     return datetime.fromtimestamp(wall_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
-def _numbers(view: RebalanceView) -> tuple[object, ...]:
+def _figures_of(view: RebalanceView) -> tuple[object, ...]:
     """The table's cells for generation, members, join and sync time; None where one has no meaning."""
     last, rebalance = view.last, view.rebalance
     if not last.group_id:
@@ -111,13 +113,13 @@ def _member_and_client(view: RebalanceView) -> tuple[str | None, str | None]:
     return (_member(first.group_instance_id, first.member_id), _client(first.client_id, first.client_host))
 
 
-def _step(event: GroupEvent) -> str:
+def _transition(event: GroupEvent) -> str:
     is_step = event.from_state != event.to_state
     return f"{event.from_state} -> {event.to_state}" if is_step else event.to_state
 
 
 def _last_to_join(rebalance: Rebalance) -> str | None:
-    return _last(
+    return _last_arrival(
         rebalance.last_member_id,
         rebalance.last_client_id,
         rebalance.last_client_host,
@@ -125,7 +127,7 @@ def _last_to_join(rebalance: Rebalance) -> str | None:
     )
 
 
-def _last(
+def _last_arrival(
     member_id: str | None, client_id: str | None, client_host: str | None, arrival_ms: int | None
 ) -> str | None:
     """The last member to join or sync, with its client and the time since the phase began; None if not known."""

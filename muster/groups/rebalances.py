@@ -183,7 +183,7 @@ class RebalanceFold:
 
     def role_of(self, event: GroupEvent) -> EventRole:
         """The role of the group's next event."""
-        if self._is_past(event):
+        if self._is_late(event):
             return EventRole.LATE
         if event.from_state in REBALANCING and self.running is not None:
             return EventRole.CONTINUES
@@ -216,7 +216,7 @@ class RebalanceFold:
         self.ended_generation, self.ended_ms = event.generation_id, event.wall_ms
         return [over]
 
-    def _is_past(self, event: GroupEvent) -> bool:
+    def _is_late(self, event: GroupEvent) -> bool:
         """Whether the event is of a rebalance that is over, and comes late or a second time."""
         if event.from_state == DEAD.value or event.to_state == DEAD.value:
             return False

@@ -119,8 +119,8 @@ def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
     if isinstance(typed.value, GroupMetadataValue) and typed.value.protocol_type == PROTOCOL_TYPE:
         assert value is not None
         for member, shown in zip(typed.value.members, value["members"], strict=True):
-            shown["subscription"] = _consumers(decode_subscription, member.subscription)
-            shown["assignment"] = _consumers(decode_assignment, member.assignment)
+            shown["subscription"] = _decoded_or_hex(decode_subscription, member.subscription)
+            shown["assignment"] = _decoded_or_hex(decode_assignment, member.assignment)
     return {
         "type": RECORD_TYPES[record_type(key)],
         "group": typed.key.group,
@@ -129,7 +129,7 @@ def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
     }
 
 
-def _consumers(decode: Any, data: bytes) -> Any:
+def _decoded_or_hex(decode: Any, data: bytes) -> Any:
     """A member's subscription or assignment, decoded; hexadecimal digits if that fails, None if it is empty."""
     try:
         return plain(decode(data)) if data else None
@@ -173,7 +173,7 @@ def plain(value: Any) -> Any:
 def _plain_values(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _named(name, part) for name, part in value.items()}
+            return {name: _plain_field(name, part) for name, part in value.items()}
         case list() | tuple():
             return [_plain_values(part) for part in value]
         case bytes() | bytearray() | memoryview():
@@ -181,7 +181,7 @@ def _plain_values(value: Any) -> Any:
     return value
 
 
-def _named(name: str, value: Any) -> Any:
+def _plain_field(name: str, value: Any) -> Any:
     if name == "topic_id":
         return None if bytes(value) == ZERO_UUID else encode_uuid(bytes(value))
     return _plain_values(value)

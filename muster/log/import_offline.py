@@ -66,7 +66,7 @@ def import_offline(
     by_partition: dict[int, set[str]] = defaultdict(set)
     for group in groups:
         by_partition[partition_for(group, count)].add(group)
-    with _held(source) as held:
+    with _open_directory(source) as held:
         logs = {
             number: _open_log(source, held, number, names) for number, names in sorted(by_partition.items())
         }
@@ -74,7 +74,7 @@ def import_offline(
 
 
 @contextmanager
-def _held(source: LogSource) -> Iterator[LogDirectory]:
+def _open_directory(source: LogSource) -> Iterator[LogDirectory]:
     """Yield the directory, locked and opened as by a daemon, and shut it down cleanly. Raises LogToolError."""
     try:
         properties = read_meta_properties(source.files, source.path / META_PROPERTIES)

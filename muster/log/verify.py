@@ -69,12 +69,12 @@ class OffsetsRecords:
             for record in iter_records(data, batch):
                 offset = record.offset
                 typed = decode_record(record.key, record.value)
-                if typed is not None and (error := self._misplaced(typed.key.group)):
+                if typed is not None and (error := self._misplacement(typed.key.group)):
                     yield offset, error
         except (CorruptBatch, DecodeError) as error:
             yield offset, f"a record that cannot be decoded: {error}"
 
-    def _misplaced(self, group: str) -> str | None:
+    def _misplacement(self, group: str) -> str | None:
         """Why a record of `group` is in the wrong partition; None if it is in the right one."""
         if self.partition_count is None or self.place.name is None:
             return None
