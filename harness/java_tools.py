@@ -33,7 +33,7 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache"
 
 
 class JavaUnavailable(RuntimeError):
-    """Java, or Apache Kafka's jars, cannot be had here; the message says what is missing."""
+    """Java or Kafka's jars are not available here; the message says what is missing."""
 
 
 @cache
@@ -73,12 +73,12 @@ def streams_jars() -> Path:
 
 
 def classpath(*extra: Path) -> str:
-    """A class path of `extra` and all of Kafka's jars, for `java -cp`."""
+    """The value of `java -cp` for `extra` and all of Kafka's jars."""
     return classpath_of(*extra, kafka_jars())
 
 
 def classpath_of(*folders: Path) -> str:
-    """A class path of these folders, and of the jars in the last."""
+    """A class path of these folders, and of the jars in the last of them."""
     return os.pathsep.join([*map(str, folders), f"{folders[-1]}/*"])
 
 

@@ -116,13 +116,13 @@ class ServerProcess(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """The server's address for clients' `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     @property
     @abstractmethod
     def log_dir(self) -> Path:
-        """Where the server keeps its partitions, one directory for each."""
+        """The folder in which the server keeps its partitions, a directory for each."""
 
     @property
     def pid(self) -> int:

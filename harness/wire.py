@@ -24,7 +24,7 @@ class WireClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self._correlation_id = 0
-        self._asked: list[tuple[int, int, int]] = []  # (correlation id, API key, version), in order.
+        self._asked: list[tuple[int, int, int]] = []  # (correlation id, API key, version), oldest first.
 
     def send(self, request: Any, version: int) -> None:
         """Send `request`; a later `receive` returns the response."""

@@ -174,7 +174,7 @@ class FaultyFile(File):
 
 
 class FaultyFiles(Files):
-    """`root` is the directory that a crash concerns; what is in it at the start is on the disk."""
+    """A file layer on the directory `root`, which a crash concerns; its content at the start counts as synced."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -57,11 +57,11 @@ class Options:
     end_ms: int
     seed: int = 0
     partitions: int = 50
-    sample: float | None = None  # The share of groups that have events; None: as `events_max` allows.
+    sample: float | None = None  # Share of groups with events; None: as `events_max` allows.
     events_max: int = 1_000_000
-    commits_max: int = 20_000_000  # Offset records; groups beyond have events and no commits.
-    commit_days: float | None = None  # Commits are written of the last days only; None: of all.
-    log_ends_every_ms: int = 0  # 0: topics without partitions on the disk.
+    commits_max: int = 20_000_000  # Offset records; groups beyond it have no commits.
+    commit_days: float | None = None  # Days before the end with commits; None: all.
+    log_ends_every_ms: int = 0  # 0: user topics have no log.
 
     @property
     def start_ms(self) -> int:

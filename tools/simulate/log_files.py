@@ -35,7 +35,7 @@ SEGMENT_BYTES: Final = 104_857_600  # The default of offsets.topic.segment.bytes
 STAGED_BYTES_MAX: Final = 32 << 20  # Batches of all partitions in memory before they are written.
 EVENTS_PER_BATCH: Final = 200
 LOG_ENDS_SEGMENT_BYTES: Final = 1 << 30
-LOG_ENDS_STAGED_MAX: Final = 10_000  # Batches.
+LOG_ENDS_STAGED_MAX: Final = 10_000  # Number of batches.
 
 
 class SimulatedLogs:
@@ -157,7 +157,7 @@ def refuse_unless_empty(out: Path) -> None:
 
 
 def _new_uuid(ids: Random) -> str:
-    """A UUID in Kafka's text form; it does not begin with a hyphen."""
+    """A random UUID in Kafka's text form that does not begin with a hyphen."""
     while (text := encode_uuid(ids.randbytes(16))).startswith("-"):
         pass
     return text

@@ -57,7 +57,7 @@ class Topics:
     names: list[str]
     ids: list[bytes]
     partitions: Ints
-    rates: Floats  # Records per second and partition, averaged over a day.
+    rates: Floats  # Records per second to each partition, averaged over a day.
     peak_hours: Floats  # The hour of the day, in UTC, at which most is produced.
 
 
