@@ -29,7 +29,7 @@ RETRY_FOR_S: Final = 15.0  # A coordinator that loads, or creates its topic, is 
 RETRY_EVERY_S: Final = 0.2
 
 _CLIENT_ID: Final = "muster"
-_SIZE_BYTES: Final = 4  # The length before a request's frame, which aiokafka writes itself.
+_SIZE_BYTES: Final = 4  # A request begins with its length, which aiokafka writes itself.
 TEMPORARY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 
 
 class ClusterError(Exception):
-    """The cluster cannot be reached, or refused; the message is a sentence for the user."""
+    """The cluster cannot be reached, or has refused a request; the message is a sentence for the user."""
 
 
 class RefusedError(ClusterError):
@@ -54,20 +54,20 @@ class RefusedError(ClusterError):
 
 
 def check(what: str, error_code: int) -> None:
-    """Raise RefusedError unless `error_code` is NONE; `what` says what was being done."""
+    """Raise RefusedError unless `error_code` is NONE; `what` names the operation, as "listing groups"."""
     if error_code != ErrorCode.NONE:
         raise RefusedError(what, error_code)
 
 
 class _Request:
-    """One of our messages, in the shape that aiokafka's connection sends."""
+    """One of our messages with the interface that aiokafka's connection expects of a request."""
 
     def __init__(self, message: Any, max_version: int | None) -> None:
         self._message = message
         self._max_version = max_version
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _PreparedRequest:
-        """Choose the version, given what the broker's ApiVersions said."""
+        """Choose the version from those in the broker's ApiVersions response, which are given by API key."""
         ours = spec(type(self._message))
         lowest, highest = versions.get(_api_key(self._message), (0, -1))
         ceiling = ours.max_version if self._max_version is None else self._max_version

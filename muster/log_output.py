@@ -21,7 +21,7 @@ _LEVELS: Final = {
 
 
 def _import_structlog() -> ModuleType:
-    """Import structlog without rich, which it would take along for tracebacks in colour.
+    """Import structlog without rich, which structlog would import for tracebacks in colour.
 
     That costs a daemon that should answer within a second of its start some 60 ms; plain tracebacks do.
     """

@@ -109,7 +109,7 @@ def _run(settings: Settings, started_s: float) -> int:
     from coordinator.daemon import StartupError  # After the settings: a mistake in them is reported sooner.
 
     loop_factory = _loop_factory()
-    gc.enable()  # It was off while we imported; see `__main__`.
+    gc.enable()  # `__main__` has switched it off during the imports.
     if loop_factory is not None:  # asyncio's own loop leaves cycles behind, in its transports.
         _leave_full_collections_to_the_daemon()
     try:

@@ -74,7 +74,7 @@ class PartitionProgress:
 
     @property
     def lag(self) -> int | None:
-        """Records between the committed offset and the end of the log."""
+        """The number of offsets from the committed one to the log's end; None if either is not known."""
         if self.committed_offset is None or self.log_end_offset is None:
             return None
         return max(0, self.log_end_offset - self.committed_offset)

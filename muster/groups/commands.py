@@ -44,7 +44,7 @@ STATUS_NOT_UNDERSTOOD = 2
 
 
 class UsageError(Exception):
-    """The arguments do not fit together; the message is a sentence for the user."""
+    """The arguments contradict each other; the message is a sentence for the user."""
 
 
 @Parameter(name="*")

@@ -58,7 +58,7 @@ Target: TypeAlias = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time; without a zone it is UTC. Raises ValueError."""
+    """An ISO 8601 time in ms since 1970; without a zone it is in UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -66,7 +66,7 @@ def parse_datetime(text: str) -> int:
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, frozenset[int] | None]:
-    """`topic` or `topic:0,2` to the partitions wanted of each, None for all. Raises ValueError."""
+    """The partitions by topic in texts like `topic` or `topic:0,2`; None for all partitions. Raises ValueError."""
     wanted: dict[str, frozenset[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")

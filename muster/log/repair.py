@@ -23,7 +23,7 @@ from storage.log.sealed_segments import SEALED_SEGMENTS
 UNFINISHED: Final = ".unfinished"
 NOT_COPIED: Final = frozenset(
     {LOCK, CLEAN_SHUTDOWN, SEALED_SEGMENTS, RECOVERY_POINTS}
-)  # The last is written again.
+)  # Recovery points are written by the repair.
 
 
 @dataclass(slots=True)

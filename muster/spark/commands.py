@@ -64,7 +64,7 @@ class PaceOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdOptions:
-    """The options of single jobs: from where on a group's behaviour is worth a remark."""
+    """The options of single jobs: thresholds above which a group's behaviour is reported."""
 
     noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0
     storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m"

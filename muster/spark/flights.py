@@ -25,7 +25,7 @@ _POLL_S: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class FlightsProgress:
-    """How far a run has come: micro-batches done, and records read by them."""
+    """The number of micro-batches done, and of the records that they read."""
 
     batches: int
     rows: int

@@ -127,7 +127,7 @@ def _fill(target: Path, resolve: Resolver) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target.with_name(f"{target.name}.lock")):
         if _is_whole(target):
-            return  # Another process was first.
+            return  # Another process has filled it meanwhile.
         with TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
             folder = Path(scratch, "jars")
             folder.mkdir()

@@ -77,7 +77,7 @@ def shown(wall_ms: int | None) -> str:
 
 
 def run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -> None:
-    """Run a job until it is done, or a signal stops it.
+    """Run a job until it is done or a signal stops it.
 
     Raises RefusedRunError before Spark starts, JobFailedError after.
     """

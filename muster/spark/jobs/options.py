@@ -38,9 +38,9 @@ class RunOptions:
     every_ms: int | None = None  # How often a continuous run looks for new records; None: run once.
     kafka: Mapping[str, str] = field(default_factory=dict)  # Clients' settings, under the names that Java's
     # client and librdkafka share: `security.protocol` and the like.
-    noisy_per_second: float = 1.0  # commits: more of one partition is noise.
-    storm_window_ms: int = 300_000  # rebalances: in windows of so much,
-    storm_share: float = 0.2  # a larger share than this spent rebalancing is a storm.
+    noisy_per_second: float = 1.0  # commits: a group is noisy above this, per partition.
+    storm_window_ms: int = 300_000  # rebalances: length of the windows.
+    storm_share: float = 0.2  # rebalances: a window with a larger share spent rebalancing is a storm.
 
 
 def parse_duration_ms(option: str, text: str, at_least: str, at_most: str) -> int:

@@ -1,4 +1,4 @@
-"""Runs a job: passes over its topic, each a query from the checkpoint on to what is there now, until a stop.
+"""Runs a job in passes over its topic, each a query from the checkpoint to the present end, until it is stopped.
 
 A continuous run is a pass every so often rather than one endless query: at the end of a pass it is known that
 everything written before it began has been read, so a minute can be over though no group commits any more, which
@@ -44,7 +44,7 @@ _PASSING: Final = re.compile(
 
 
 class JobFailedError(Exception):
-    """The job cannot go on; the message is a sentence for the user."""
+    """The job cannot continue; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)

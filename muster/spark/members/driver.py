@@ -81,7 +81,7 @@ def run(
 
 
 def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] | None = None) -> None:
-    """Have the members of the group's run finish the batch in their hands, commit, leave, and the run end.
+    """Stop the group's run: its members finish their batch, commit and leave, and `run` returns.
 
     From any process, on any machine. It is a commit to the group `GROUP_ID.stop`, for `topic`, one of the
     run's; the run deletes that group when it begins and when it ends. Raises MembersError.
@@ -115,7 +115,7 @@ def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: boo
 
 
 def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
-    """The plan with the log ends of now. Raises MembersError if the topics or the group are not fit for it."""
+    """The plan with the log ends of now. Raises MembersError if the topics or the group are not suitable."""
     partitions = cluster.partitions_of(plan.topics)
     cluster.check_group(plan.group_id)
     log_ends = cluster.log_ends(partitions, committed_only=False)
@@ -129,7 +129,7 @@ def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
 
 
 def check_spark(spark: SparkSession, members: int) -> None:
-    """Raises MembersError if this Spark cannot run so many members at once, or has not what they need."""
+    """Raises MembersError if this Spark cannot run so many members at once, or lacks what they need."""
     if not isinstance(getattr(spark, "_jsparkSession", None), JavaObject):
         raise MembersError("members need a classic Spark session: Spark Connect has no barrier stages")
     context = spark.sparkContext

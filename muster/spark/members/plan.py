@@ -38,7 +38,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 class MembersError(Exception):
-    """A run of members that cannot be, or that came to nothing; the message is a sentence."""
+    """A run of members cannot begin, or has failed; the message is a sentence."""
 
 
 class SupersededError(Exception):

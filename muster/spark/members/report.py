@@ -58,7 +58,7 @@ class MemberRebalance:
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """What one member of the last attempt did, from its joining to its leaving.
+    """What one member did in the last attempt, from joining to leaving.
 
     `ranges` and `rebalances` are the newest KEPT_RANGES and KEPT_REBALANCES, oldest first; `rebalance_count` is
     of all. `commits_refused` were refused because the group had moved on, `commits_failed` got no answer or one
@@ -88,7 +88,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run that is over. `members` are those of the last attempt: what earlier ones read died with them.
+    """The report of a finished run. `members` are those of the last attempt; earlier reports are lost.
 
     `failures` are the reasons of the earlier attempts, in a line each; none if nothing failed. `ends` are the log
     ends known at the start (empty in a continuous run). `is_stopped` says that it was ended by `stop`.

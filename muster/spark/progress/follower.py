@@ -57,7 +57,7 @@ def follow(
     client: Mapping[str, object] | None = None,
     start_timeout_s: float = START_TIMEOUT_S,
 ) -> Follower:
-    """Commit the end offsets of each finished batch of the query with this checkpoint to a group, until closed.
+    """Commit the end offsets of each finished batch of the checkpoint's query to a group, until closed.
 
     Call it before the query starts: then what is refused is refused before the first batch runs. `checkpoint` is
     the query's `checkpointLocation`, `client` has further settings of librdkafka (security, for one), `topics`

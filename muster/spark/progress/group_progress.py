@@ -95,7 +95,7 @@ class GroupProgress:
         self.last = ProgressSnapshot()
 
     def step(self, now_s: float) -> None:
-        """Look where the query stands, and bring the group there if it is not. Raises PassingError, ProgressError.
+        """Read where the query stands, and commit it if that is new. Raises PassingError, ProgressError.
 
         A step that fails leaves `last` with what it had found; the next one starts from the beginning.
         """

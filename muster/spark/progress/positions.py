@@ -23,7 +23,7 @@ class ProgressError(Exception):
 
 
 class CheckpointError(ProgressError):
-    """The checkpoint is not of a kind that can be read, or is damaged."""
+    """The checkpoint is damaged, or of a kind that cannot be read."""
 
 
 class LiveMembersError(ProgressError):

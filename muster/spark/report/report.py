@@ -1,6 +1,6 @@
 """Makes all figures of a page as one document of columns that fit into JSON; texts are numbers of a list.
 
-Times are ms since 1970. A group of -1 stands for all of them together; a text of -1 for none.
+Times are ms since 1970. The group -1 stands for all groups together, the text -1 for no text.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def series(
     groups: Sequence[str],
     how: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Per group and step the worst minute: of a minute's rows `how` ("sum" or "max"), of its minutes the largest.
+    """The worst minute of each step per group: `how` ("sum" or "max") over the rows of a minute, then the largest.
 
     Columns: group_id, at_ms (begin of the step), and those of `how`; null where nothing is known. Steps without a
     row are left out. Read day by day, so that the minutes of one day are in memory at a time.
