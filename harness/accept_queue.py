@@ -1,7 +1,7 @@
-"""What the system says of a listener's queue: connections that it dropped because the queue was full.
+"""The kernel's figures of a TCP listener's accept queue: its bound, and the connections dropped when it was full.
 
-TcpExtListenOverflows in /proc/net/netstat counts for the whole machine, so whatever else runs on it would be in
-it. `sock_diag(7)` has the same for each socket.
+TcpExtListenOverflows in /proc/net/netstat counts for the whole machine, other programs included. `sock_diag(7)`
+has the same figure for each socket.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ NETLINK_SOCK_DIAG: Final = 4
 SOCK_DIAG_BY_FAMILY: Final = 20
 REQUEST_ALL: Final = 0x301  # NLM_F_REQUEST and NLM_F_DUMP.
 DONE, ERROR = 3, 2
-LISTENING: Final = 1 << 10  # States, as a set of bits.
+LISTENING: Final = 1 << 10  # TCP_LISTEN alone, in sock_diag's set of TCP states as bits.
 SKMEMINFO: Final = 7
-DROPS: Final = 8  # Its place in what SKMEMINFO lists.
-WAITING_MAX_AT: Final = 60  # In inet_diag_msg, of a socket that listens: idiag_wqueue.
-ANSWER_BYTES: Final = 72  # inet_diag_msg, before its attributes.
+DROPS: Final = 8  # Index of the count of drops in the attribute SKMEMINFO, a list of numbers.
+WAITING_MAX_AT: Final = 60  # Offset of idiag_wqueue in inet_diag_msg: a listening socket's bound.
+ANSWER_BYTES: Final = 72  # Size of inet_diag_msg; its attributes follow.
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 
 
 def dropped_connections(port: int) -> int:
-    """Connections that found the queue of the listener on this port full, since it was opened."""
-    for family in (socket.AF_INET, socket.AF_INET6):  # Java listens for both by the second.
+    """Number of connections dropped, since the listener on this port was opened, because its queue was full."""
+    for family in (socket.AF_INET, socket.AF_INET6):  # A listener of Java's for both is an IPv6 socket.
         if (found := _drops_of(family, port)) is not None:
             return found
     raise LookupError(f"nothing listens on port {port}")
 
 
 def longest_queue_of(port: int) -> int:
-    """Connections that may wait for the listener on this port to accept them, as the system has it."""
-    found = _of_listener(
+    """The most connections that may wait to be accepted by the listener on this port, as the kernel has it."""
+    found = _listener_figure(
         socket.AF_INET, port, lambda body: int(struct.unpack_from("=I", body, WAITING_MAX_AT)[0])
     )
     if found is None:
@@ -43,17 +43,17 @@ def longest_queue_of(port: int) -> int:
 
 
 def _drops_of(family: socket.AddressFamily, port: int) -> int | None:
-    return _of_listener(family, port, lambda body: _attribute(body, SKMEMINFO)[DROPS])
+    return _listener_figure(family, port, lambda body: _attribute(body, SKMEMINFO)[DROPS])
 
 
-def _of_listener(family: socket.AddressFamily, port: int, take: Callable[[bytes], int]) -> int | None:
+def _listener_figure(family: socket.AddressFamily, port: int, take: Callable[[bytes], int]) -> int | None:
     wanted = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (SKMEMINFO - 1), 0, LISTENING)
-    wanted += bytes(48)  # The socket's identity: any.
+    wanted += bytes(48)  # The socket's identity; zeros ask for all sockets.
     found = None
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as link:
         link.send(_HEADER.pack(16 + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 1, 0) + wanted)
         while (data := link.recv(1 << 20)) and not _is_last(data):
-            found = _taken(data, port, take) if found is None else found
+            found = _find_figure(data, port, take) if found is None else found
     return found
 
 
@@ -65,7 +65,7 @@ def _is_last(data: bytes) -> bool:
     return bool(kind == DONE)
 
 
-def _taken(data: bytes, port: int, take: Callable[[bytes], int]) -> int | None:
+def _find_figure(data: bytes, port: int, take: Callable[[bytes], int]) -> int | None:
     position = 0
     while position < len(data):
         size, kind, *_ = _HEADER.unpack_from(data, position)

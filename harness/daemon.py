@@ -16,7 +16,7 @@ from harness.processes import HOST, ServerProcess
 ROOT = Path(__file__).resolve().parent.parent
 READY = "muster: ready on {address}"
 WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
-"""As users have it: two hundred modules that are compiled again at each start would be half of it."""
+"""Let Python write bytecode, as users do: compiling two hundred modules would be half of each start."""
 
 
 class MusterDaemon(ServerProcess):
@@ -53,7 +53,7 @@ class MusterDaemon(ServerProcess):
         return self.data_dir / "logs"
 
     def _command(self) -> list[str]:
-        # -P: what is in the folder that the tests run in comes not before `tree`.
+        # -P: the folder that the tests run in is not put on the path, where it would come before `tree`.
         return [self._python, "-P", "-m", "muster", "serve", *self._settings()]
 
     def _settings(self) -> list[str]:
@@ -72,12 +72,12 @@ class MusterDaemon(ServerProcess):
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def _is_ready(self) -> bool:
-        """The ready line of this life, then an answer: what an earlier life printed does not count."""
+        """Whether the daemon answers and printed its ready line in this run; earlier runs do not count."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             printed = log.read().decode(errors="replace")
         line = READY.format(address=self.bootstrap)
         is_named = (
             f"{line} " in printed or f"{line}, " in printed
-        )  # Alone, or the first of several listeners.
+        )  # The only listener, or the first of several.
         return is_named and super()._is_ready()

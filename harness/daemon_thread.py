@@ -1,4 +1,4 @@
-"""A whole daemon on a thread of the test's process, so that its file layer is in the test's hands."""
+"""A whole daemon on a thread of the test's process, so that the test can replace its file layer."""
 
 from __future__ import annotations
 

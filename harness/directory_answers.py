@@ -24,7 +24,7 @@ KEPT_FOR_EVER: Final = {
     "offsets.retention.minutes": "2147483647",
     "transactional.id.expiration.ms": "2147483647",
 }
-"""Settings of a daemon that opens a directory of long ago and is to find all of it."""
+"""Settings under which a daemon keeps everything in a directory of long ago, expiring nothing."""
 
 DYNAMIC: Final = {source.value for source in ConfigSource if source.name.startswith("DYNAMIC")}
 
@@ -70,14 +70,14 @@ def history_json(bootstrap: str, group_id: str, tree: Path) -> Any:
 
 
 def _configs(admin: AdminClient, resource: ConfigResource) -> dict[str, str | None]:
-    """What was set for it at run time; defaults are left out."""
+    """The settings that were made for `resource` at run time, by name; defaults are left out."""
     (future,) = admin.describe_configs([resource]).values()
     found = future.result(TIMEOUT_S)
     return {name: entry.value for name, entry in sorted(found.items()) if entry.source in DYNAMIC}
 
 
 def _records(bootstrap: str, topics: dict[str, list[int]], isolation: str) -> dict[str, Any]:
-    """Of each partition: where it begins and ends, and its records."""
+    """For each partition its first offset, its end, and its records as `isolation` shows them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -106,13 +106,13 @@ def _partition(consumer: Consumer, topic: str, partition: int) -> dict[str, Any]
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, f"{topic}-{partition} does not come to its end"
         if message.error() is not None:
-            break  # The end of the partition: what else goes wrong shows as records that are missing.
+            break  # The end of the partition. Any other error shows in the test as missing records.
         found.append(_record(message))
     return {"begin": begin, "end": end, "records": found}
 
 
 def _record(message: Message) -> list[Any]:
-    """Offset, timestamp, key, value and headers."""
+    """The record as a list for JSON: offset, timestamp, key, value and headers."""
     key, value, headers = message.key(), message.value(), message.headers() or []
     pairs = headers.items() if isinstance(headers, dict) else headers
     assert not isinstance(key, str), "bytes, without a deserializer"

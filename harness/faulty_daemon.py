@@ -46,17 +46,17 @@ class FaultyDaemon(MusterDaemon):
         self._full.unlink()
 
     def slow_down(self, sync_s: float = HANGING_S) -> None:
-        """Let every sync take so long from now on; without a number it hangs."""
+        """Let every sync take `sync_s` seconds from now on; the default is so long that a sync hangs."""
         draft = self._slow.with_suffix(".draft")
         draft.write_text(str(sync_s))
         draft.rename(self._slow)
 
     def speed_up(self) -> None:
-        """Let all syncs end, also those that are under way."""
+        """Let every sync end, those under way included."""
         self._slow.unlink()
 
     def has_said(self, text: str) -> bool:
-        """Whether this is in its log."""
+        """Whether the daemon's log contains `text`."""
         return text in self.log_path.read_text(errors="replace")
 
     def _command(self) -> list[str]:
@@ -64,7 +64,7 @@ class FaultyDaemon(MusterDaemon):
 
 
 def faulty_files(root: Path, folder: Path) -> FaultyFiles:
-    """A file layer on `root` that is as full and as slow as the files in `folder` say."""
+    """A file layer on `root` whose disk is full and slow as the files in `folder` say."""
     full, slow = folder / FULL, folder / SLOW
 
     def fault(operation: Operation) -> OSError | None:
@@ -81,13 +81,13 @@ def faulty_files(root: Path, folder: Path) -> FaultyFiles:
 
 
 def wait_while_slow(slow: Path) -> None:
-    """As long as one sync takes, by what the file says when it begins."""
+    """Sleep for the seconds in the file `slow`, or until the file is removed."""
     if not slow.exists():
         return
     try:
         until = time.monotonic() + float(slow.read_text())
     except FileNotFoundError:
-        return  # Removed between the two looks: the disk is quick again.
+        return  # Removed between the check and the read: the disk is quick again.
     while slow.exists() and time.monotonic() < until:
         time.sleep(LOOK_S)
 

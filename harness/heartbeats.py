@@ -121,13 +121,13 @@ class StreamsGroupHeartbeatRequest:
     process_id: str | None = None
     user_endpoint: Endpoint | None = None
     client_tags: list[KeyValue] | None = None
-    task_offsets: list[TaskOffset] | None = None  # Never sent, as the end offsets are not.
+    task_offsets: list[TaskOffset] | None = None  # Neither these nor the end offsets are sent by these tests.
     task_end_offsets: list[TaskOffset] | None = None
     shutdown_application: bool = False
 
 
-class Beat(NamedTuple):
-    """What the answers to all three begin with."""
+class HeartbeatAnswer(NamedTuple):
+    """The fields with which the responses of all three APIs begin."""
 
     error_code: int
     error_message: str | None
@@ -135,23 +135,23 @@ class Beat(NamedTuple):
     member_epoch: int
 
 
-def beat(client: WireClient, request: Any, version: int) -> Beat:
-    """Send one heartbeat; the answer's common part."""
+def send_heartbeat(client: WireClient, request: Any, version: int) -> HeartbeatAnswer:
+    """Send one heartbeat; return the fields of its response that all three APIs have."""
     client.socket.sendall(encode_request(request, version, 1, client.client_id))
-    return _beat(client.receive_frame())
+    return _read_answer(client.receive_frame())
 
 
-def _beat(frame: bytes) -> Beat:
-    """Correlation id, no tagged fields, throttle time, error, two compact texts, epoch; the rest differs."""
+def _read_answer(frame: bytes) -> HeartbeatAnswer:
+    """The answer in a response frame, whose fields behind the epoch differ by API and are not read."""
     _, tags, _, error_code = HEAD.unpack_from(frame)
     assert tags == 0
     message, position = _text(frame, HEAD.size)
     member_id, position = _text(frame, position)
-    return Beat(error_code, message, member_id, EPOCH.unpack_from(frame, position)[0])
+    return HeartbeatAnswer(error_code, message, member_id, EPOCH.unpack_from(frame, position)[0])
 
 
 def _text(frame: bytes, position: int) -> tuple[str | None, int]:
-    """A compact text; its length and one fit into a byte or two, low bits first."""
+    """Read a compact nullable string, whose length + 1 is a varint of one or two bytes; return its end as well."""
     size, start = frame[position], position + 1
     if size >= 0x80:
         size, start = size & 0x7F | frame[start] << 7, start + 1

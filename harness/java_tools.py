@@ -27,13 +27,13 @@ KAFKA_VERSION = "4.3.1"
 MODULES = ("kafka-tools", "kafka_2.13")
 STREAMS = ("kafka-streams",)
 MINIMUM_JAVA = 17
-FETCH_TIMEOUT_S = 600  # A first fetch was seen to take over two minutes; ten mean that something is wrong.
+FETCH_TIMEOUT_S = 600  # A first fetch was seen to take over two minutes.
 COMPILE_TIMEOUT_S = 120
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
 
 
 class JavaUnavailable(RuntimeError):
-    """Java, or Apache Kafka's jars, cannot be had here; the message says what is missing."""
+    """Java or Kafka's jars are not available here; the message says what is missing."""
 
 
 @cache
@@ -63,7 +63,7 @@ def kafka_jars() -> Path:
 def streams_jars() -> Path:
     """The folder with Kafka Streams' jar and all it needs, fetched if need be. Raises JavaUnavailable.
 
-    Apart from the others: it brings RocksDB for every platform, and only the tests of Streams want that.
+    A folder apart from Kafka's: it brings RocksDB for every platform, and only the tests of Streams need it.
     MUSTER_KAFKA_JARS may hold it as well; where that folder does not, it is fetched.
     """
     override = os.environ.get("MUSTER_KAFKA_JARS")
@@ -73,17 +73,17 @@ def streams_jars() -> Path:
 
 
 def classpath(*extra: Path) -> str:
-    """A class path of `extra` and all of Kafka's jars, for `java -cp`."""
+    """The value of `java -cp` for `extra` and all of Kafka's jars."""
     return classpath_of(*extra, kafka_jars())
 
 
 def classpath_of(*folders: Path) -> str:
-    """A class path of these folders, and of the jars in the last."""
+    """A class path of these folders, and of the jars in the last of them."""
     return os.pathsep.join([*map(str, folders), f"{folders[-1]}/*"])
 
 
 def logging_jars() -> list[Path]:
-    """An SLF4J and its log4j binding (pyspark's): Kafka's published jars lack one, and log nothing."""
+    """The jars of SLF4J and of its log4j binding, out of pyspark: Kafka's published jars have no binding."""
     jars = _pyspark_jars()
     return [_only(jars, pattern) for pattern in ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar")]
 
@@ -141,7 +141,7 @@ def fetched(module: str, version: str) -> Path:
 
 
 def _fetched(target: Path, modules: tuple[str, ...]) -> Path:
-    """`target`, filled by the process that asks first; the cache of Ivy below is not for two at once."""
+    """Fill `target` if it is not complete, and return it; a lock keeps processes out of Ivy's cache meanwhile."""
     with locked(CACHE / f"kafka-{KAFKA_VERSION}.lock"):
         if not _is_whole(target, modules):
             _fetch(target, modules)
@@ -158,7 +158,7 @@ def _fetch(target: Path, modules: tuple[str, ...]) -> None:
 
 
 def _run_ivy(ivy: Path, module: str, scratch: Path, version: str = KAFKA_VERSION) -> None:
-    """Resolve one module with what it needs at run time; `-types` leaves sources and documentation out."""
+    """Resolve one module with its runtime dependencies; `-types` leaves sources and documentation out."""
     command = [java(), "-jar", str(ivy), "-warn", "-cache", str(CACHE / "ivy")]
     command += ["-confs", "default", "-types", "jar", "bundle"]
     command += ["-dependency", "org.apache.kafka", module, version]
@@ -193,7 +193,7 @@ def _only(folder: Path, pattern: str) -> Path:
 
 @contextlib.contextmanager
 def made_whole(target: Path) -> Iterator[Path]:
-    """A scratch folder beside `target`: takes its name when the block ends well, goes when it does not."""
+    """Yield a scratch folder beside `target`, which is renamed to `target` on success and removed on failure."""
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
         yield scratch
@@ -205,7 +205,7 @@ def made_whole(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; the kernel drops it if the holder dies."""
+    """Hold an exclusive lock on `path`; the kernel releases it if this process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + len(MODULES) * FETCH_TIMEOUT_S + COMPILE_TIMEOUT_S
     with path.open("w") as lock:

@@ -81,7 +81,7 @@ class KafkaBroker(ServerProcess):
         }
 
     def _prepare(self) -> None:
-        """Write the properties; format the storage unless an earlier life did."""
+        """Write the properties; format the storage unless an earlier start has."""
         text = "".join(f"{name}={value}\n" for name, value in self._properties().items())
         self._properties_file.write_text(text)
         self._logging_file.write_text(LOGGING)
@@ -89,7 +89,7 @@ class KafkaBroker(ServerProcess):
             self._format()
 
     def _format(self) -> None:
-        # Behind a letter: the tool takes an id that begins with a hyphen, as one in 64 would, for an option.
+        # The "M" in front: the tool takes an id that begins with a hyphen, as one in 64 would, for an option.
         cluster_id = "M" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         command = self._java(
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_file)

@@ -1,4 +1,4 @@
-"""Groups of every kind on a server, Muster or Kafka, and what the server then says of them.
+"""Makes groups of every kind on a server, Muster or Kafka, and reads back what the server answers about them.
 
 All of it goes over the wire by our codec, so that both servers are asked the same in the same words. The
 sessions of members are long: they outlive the server that is stopped under them.
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from harness import heartbeats
-from harness.heartbeats import beat
+from harness.heartbeats import send_heartbeat
 from harness.processes import wait_until
 from harness.wire import WireClient
 from protocol.consumer import (
@@ -66,7 +66,7 @@ def make_topic(client: WireClient) -> None:
 
 
 def await_coordinator(client: WireClient, groups: Iterable[str]) -> None:
-    """Wait until the groups' partitions of the offsets topic are there and loaded."""
+    """Wait until the groups' partitions of the offsets topic exist and are loaded."""
 
     def ready(group: str) -> bool:
         found = client.ask(FindCoordinatorRequest(key=group), 3).error_code
@@ -77,7 +77,7 @@ def await_coordinator(client: WireClient, groups: Iterable[str]) -> None:
 
 
 def make_classic_groups(bootstrap: str) -> None:
-    """Stable ones with dynamic and static members, Empty ones, one by commits alone, and one deleted."""
+    """Make Stable groups with dynamic and static members, Empty ones, one by commits alone, and delete one."""
     with WireClient(bootstrap, "maker") as client:
         await_coordinator(client, (*CLASSIC_GROUPS, DELETED))
         members = join(bootstrap, STABLE, [None, None])
@@ -96,7 +96,7 @@ def make_classic_groups(bootstrap: str) -> None:
 
 
 def make_newer_groups(bootstrap: str) -> None:
-    """For Kafka alone: a member in a group of each newer kind, and offsets of the KIP-848 one."""
+    """On Kafka alone: make a group of each newer kind with one member, and commit offsets in the KIP-848 group."""
     with WireClient(bootstrap, "maker") as client:
         await_coordinator(client, (KIP_848, SHARE, STREAMS))
         joined = _joined(client, lambda: consumer_join(KIP_848), 1)
@@ -110,7 +110,7 @@ def make_newer_groups(bootstrap: str) -> None:
 
 
 def make_transactional_offsets(bootstrap: str) -> None:
-    """For Kafka alone: offsets that a transaction committed, and others that one gave up."""
+    """On Kafka alone: commit offsets in a transaction that is committed, and in one that is aborted."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": TRANSACTIONAL})
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "kafka-log"})
     producer.init_transactions(DEADLINE_S)
@@ -165,11 +165,11 @@ def streams_join() -> Any:
     )
 
 
-def _joined(client: WireClient, request: Any, version: int) -> heartbeats.Beat:
-    """Send a heartbeat until the coordinator takes it; its answer must then be a good one."""
+def _joined(client: WireClient, request: Any, version: int) -> heartbeats.HeartbeatAnswer:
+    """Send a heartbeat until the coordinator accepts it; return the response, which must have no error."""
 
-    def sent() -> heartbeats.Beat | None:
-        answer = beat(client, request(), version)
+    def sent() -> heartbeats.HeartbeatAnswer | None:
+        answer = send_heartbeat(client, request(), version)
         return None if answer.error_code in NOT_YET else answer
 
     answer = wait_until(sent, "a heartbeat is taken", DEADLINE_S)
@@ -178,7 +178,7 @@ def _joined(client: WireClient, request: Any, version: int) -> heartbeats.Beat:
 
 
 def join(bootstrap: str, group: str, instances: list[str | None]) -> list[tuple[str, int]]:
-    """Members that join together, the first as leader: their ids and generation. No member leaves."""
+    """Let members join together, the first as leader; return their ids and generations. No member leaves."""
     clients = [WireClient(bootstrap, f"{group}-{number}") for number in range(len(instances))]
     requests = [_join_request(group, instance) for instance in instances]
     for client, request in zip(clients, requests, strict=True):
@@ -188,7 +188,7 @@ def join(bootstrap: str, group: str, instances: list[str | None]) -> list[tuple[
         client.send(request, 5)
     answers = [client.receive() for client in clients]
     assert {answer.error_code for answer in answers} == {0}, answers
-    if len({answer.generation_id for answer in answers}) > 1:  # A member was late.
+    if len({answer.generation_id for answer in answers}) > 1:  # A member missed the first generation.
         raise AssertionError(f"not one generation: {answers}")
     _sync(group, clients, requests, answers)
     for client in clients:
@@ -212,8 +212,8 @@ def _join_request(group: str, instance: str | None) -> JoinGroupRequest:
 def _sync(
     group: str, clients: list[WireClient], requests: list[JoinGroupRequest], answers: list[Any]
 ) -> None:
-    """The leader gives partition n to member n."""
-    given = [
+    """Send SyncGroup for every member, with the leader's assignment: partition n to member n."""
+    assignments = [
         SyncGroupRequestAssignment(
             member_id=answer.member_id,
             assignment=encode_assignment(
@@ -226,7 +226,7 @@ def _sync(
         for number, answer in enumerate(answers)
     ]
     for client, request, answer in zip(clients, requests, answers, strict=True):
-        mine = given if answer.member_id == answer.leader else []
+        mine = assignments if answer.member_id == answer.leader else []
         sync = SyncGroupRequest(
             group_id=group,
             generation_id=answer.generation_id,
@@ -245,7 +245,7 @@ def commit(
     member: tuple[str, int] = ("", -1),
     version: int = 8,
 ) -> None:
-    """Commit offsets, with an epoch and a note of their own."""
+    """Commit offsets, each with its own leader epoch and metadata."""
     partitions = [
         OffsetCommitRequestPartition(
             partition_index=partition,
@@ -284,7 +284,7 @@ def offsets_error(client: WireClient, group: str) -> int:
 
 
 def offsets_of(client: WireClient, group: str) -> dict[tuple[str, int], tuple[int, int, str]]:
-    """Offset, leader epoch and note by partition, once the group's shard is loaded."""
+    """The offset, leader epoch and metadata of each committed partition, once the group's shard is loaded."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
 
     def fetched() -> Any:
@@ -301,7 +301,7 @@ def offsets_of(client: WireClient, group: str) -> dict[tuple[str, int], tuple[in
 
 
 def report(bootstrap: str, groups: Iterable[str]) -> dict[str, Any]:
-    """All that DescribeGroups and OffsetFetch say of each group, members by id; and the list of groups."""
+    """What DescribeGroups and OffsetFetch answer about each group, members by id, and the list of groups."""
     with WireClient(bootstrap, "reporter") as client:
         found: dict[str, Any] = {}
         for group in groups:
@@ -319,7 +319,7 @@ def report(bootstrap: str, groups: Iterable[str]) -> dict[str, Any]:
 
 
 def listed(bootstrap: str) -> dict[str, tuple[str, str]]:
-    """State and protocol type of all groups, once every shard is loaded."""
+    """The state and protocol type of every group by id, once every shard is loaded."""
     with WireClient(bootstrap, "reporter") as client:
 
         def asked() -> Any:

@@ -1,7 +1,7 @@
 """The parts of a record that a confluent-kafka consumer read.
 
-By its annotations every part of a message may be None, since an error comes as a message, too. Here a missing part
-raises AssertionError, which names the message.
+confluent-kafka annotates every part of a message as possibly None, since errors are messages as well. Here a
+missing part raises AssertionError, which names the message.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewPartitions, NewTopic, OffsetSpec
 
 Settings = dict[str, str | int | float | bool]
-"""What librdkafka's clients are made with."""
+"""Settings of a librdkafka client, by name."""
 
 TIMEOUT_S = 20
 POLL_S = 0.2
-# Kafka's batch header: attributes lie 21 bytes in, the length of all that follows itself 8 bytes in.
+# In Kafka's batch header the attributes are at byte 21 and the length is at byte 8; it counts what follows it.
 BATCH_PREFIX_BYTES = 12
 COORDINATOR_MOVES = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -45,18 +45,18 @@ class Observer:
         self.connect()
 
     def connect(self) -> None:
-        """Begin again after the broker's restart: librdkafka's admin client may never send a request again.
+        """Make new clients after the broker's restart: librdkafka's admin client may never send a request again.
 
         (Seen with librdkafka 2.16, in about one restart of five: connected, and silent until its timeout.)
         """
-        # Silent: at the end of a test run the broker goes before these clients do.
+        # No client logs: at the end of a test run the broker stops before these clients.
         common: Settings = {"bootstrap.servers": self.bootstrap, "client.id": "observer", "log_level": 0}
         self._admin = AdminClient(common)
         # Idempotent, or a retry on a busy machine could swap or repeat records that tests know by offset.
         self._producer = Producer({**common, "linger.ms": 1, "enable.idempotence": True})
 
     def create_topic(self, prefix: str, partitions: int) -> str:
-        """Make a topic with a name of its own, and return the name."""
+        """Create a topic under a unique name that begins with `prefix`; return the name."""
         topic = unique(prefix)
         self.create_named_topic(topic, partitions)
         return topic
@@ -66,7 +66,7 @@ class Observer:
         self._admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
     def grow_topic(self, topic: str, partitions: int) -> None:
-        """Give the topic more partitions, so many in all."""
+        """Grow the topic to `partitions` partitions."""
         asked = [NewPartitions(topic, partitions)]
         self._admin.create_partitions(asked, request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
@@ -89,11 +89,11 @@ class Observer:
         consumer.close()
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has; 0 if there is none."""
+        """The topic's number of partitions; 0 if it does not exist."""
         return len(self._admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
 
     def read(self, topic: str, partition: int) -> list[Message]:
-        """Every record of the partition, up to where it ends now."""
+        """Every record of the partition, up to its end as of now."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.partition.eof": True}
         consumer = Consumer({**settings, "fetch.wait.max.ms": 10, "log_level": 0})
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
@@ -109,7 +109,7 @@ class Observer:
     def log_ends(
         self, topic: str, partitions: int, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> dict[int, int]:
-        """The next offset of each partition's log, or of what is decided in it."""
+        """The end offset of each partition: the log end, or with READ_COMMITTED the last stable offset."""
         asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
         found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT_S)
         return {partition.partition: answer.result(TIMEOUT_S).offset for partition, answer in found.items()}
@@ -117,7 +117,7 @@ class Observer:
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The committed offset of each of the topic's partitions that has one.
 
-        Asked by a consumer: librdkafka 2.16's admin client crashes the process if the coordinator is loading.
+        By a consumer: librdkafka 2.16's admin client crashes the process if the coordinator is loading.
         """
         asked = [TopicPartition(topic, partition) for partition in range(self.partition_count(topic))]
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
@@ -135,13 +135,13 @@ class Observer:
             consumer.close()
 
     def describe(self, group: str) -> ConsumerGroupDescription:
-        """The group's state and members now."""
+        """The group's present state and members."""
         answers = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
         description: ConsumerGroupDescription = answers[group].result(TIMEOUT_S)
         return description
 
     def owned(self, group: str) -> list[str] | None:
-        """Each partition that members of a Stable group own, sorted, with repeats; None in other states."""
+        """The partitions assigned in a Stable group, sorted, one entry per owner; None in other states."""
         group_now = self.describe(group)
         if group_now.state is not ConsumerGroupState.STABLE:
             return None

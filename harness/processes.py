@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 HOST = "127.0.0.1"
-# Below Linux's ephemeral range (32768 and up): a port handed out from inside it can be taken by another's
-# outgoing connection while a killed server is down, and a client that reconnects may even meet itself there.
+# Below Linux's ephemeral range (32768 and up): a port handed out from inside it can be taken by an outgoing
+# connection while a killed server is down, and a client that reconnects may even connect to itself there.
 PORT_RANGE = range(20_000, 32_000)
 POLL_INTERVAL_S = 0.02
 LOG_TAIL_BYTES = 6_000  # Enough for a stack trace, little enough to read in a test report.
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on now; the caller still may lose a race for it."""
+    """A loopback port on which nothing listens now; another process may take it before the caller does."""
     for _ in range(200):
         port = random.choice(PORT_RANGE)
         with socket.socket() as probe:
-            # As servers do: a port whose last connections are in TIME_WAIT counts as free.
+            # As servers do: a port with connections in TIME_WAIT counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind((HOST, port))
@@ -78,14 +78,14 @@ def answers_api_versions(host: str, port: int) -> bool:
 
 
 def unread(command: Sequence[str], timeout_s: float = 60) -> tuple[int, str]:
-    """Run a program whose standard output has no reader any more; its exit status and what it says on stderr."""
+    """Run a program whose stdout has no reader; return its exit status and what it wrote to stderr."""
     reading, writing = os.pipe()
     os.close(reading)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     try:
         done = subprocess.run(
             command,
-            env=buffered,  # As users have it: then the end of the interpreter writes what is left.
+            env=buffered,  # As users have it: the interpreter then writes what is left at its end.
             stdout=writing,
             stderr=subprocess.PIPE,
             text=True,
@@ -101,7 +101,7 @@ class ServerProcess(ABC):
     """One server on loopback: start, terminate (SIGTERM), kill (SIGKILL), restart on the same port and data.
 
     As a context manager it starts on entry and is killed on exit. `log_path` holds stdout and stderr of all
-    its lives.
+    its runs.
     """
 
     start_timeout_s = 60.0
@@ -116,13 +116,13 @@ class ServerProcess(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """The server's address for clients' `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     @property
     @abstractmethod
     def log_dir(self) -> Path:
-        """Where the server keeps its partitions, one directory for each."""
+        """The folder in which the server keeps its partitions, a directory for each."""
 
     @property
     def pid(self) -> int:
@@ -160,7 +160,7 @@ class ServerProcess(ABC):
             self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP to the process group: it keeps its connections and answers nothing, until `resume`."""
+        """SIGSTOP to the process group: the server keeps its connections and answers nothing, until `resume`."""
         os.killpg(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -173,7 +173,7 @@ class ServerProcess(ABC):
         return self.start()
 
     def log_tail(self) -> str:
-        """The last lines of the log, for a failure's message."""
+        """The last lines of the log, for the message of a failure."""
         if not self.log_path.exists():
             return "(no log)"
         text = self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
@@ -195,7 +195,7 @@ class ServerProcess(ABC):
         return {}
 
     def _prepare(self) -> None:
-        """What has to happen on the disk before the process starts; nothing, unless a server needs it."""
+        """Do what has to happen on the disk before the process starts; by default nothing."""
         return
 
     def _is_ready(self) -> bool:

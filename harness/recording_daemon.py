@@ -1,4 +1,4 @@
-"""A daemon that writes down which versions of which APIs its clients speak: the first time of each, and by whom.
+"""A daemon that records which versions of which APIs its clients use, each for the first time, and the client id.
 
 `python -m harness.recording_daemon FILE [serve's arguments]`: a line in FILE for each new (API key, version,
 client id). Everything else is `muster serve`.
@@ -26,11 +26,11 @@ from muster.log_output import configure_log
 from muster.serve import parsed_overrides, stop_on_signals
 
 FOLDER = ROOT / ".cache" / "spoken"
-"""Where the daemons of a test run leave their files: emptied by who wants to know about one run alone."""
+"""Where the daemons of a test run write their files. To see one run alone, empty the folder before it."""
 
 
 class RecordingDaemon(MusterDaemon):
-    """A Muster daemon whose file in `folder` shows what its clients spoke."""
+    """A Muster daemon whose file in `folder` lists the API versions that its clients used."""
 
     def __init__(
         self, data_dir: Path, overrides: Mapping[str, str] | None = None, *, folder: Path = FOLDER
@@ -44,7 +44,7 @@ class RecordingDaemon(MusterDaemon):
 
 
 class Recorded:
-    """A handler that reports each request before it is handled; in all else what it stands before."""
+    """A handler that calls `report` with each request, then the wrapped handler, whose attributes it has."""
 
     def __init__(self, key: int, handler: Handler, report: Callable[[int, Pending], None]) -> None:
         self._key = key
@@ -60,14 +60,14 @@ class Recorded:
 
 
 def recording(table: Mapping[int, Api], file: Path) -> dict[int, Api]:
-    """The same table, with a line in `file` for each version that is spoken for the first time."""
-    seen: set[tuple[int, int, str]] = set()
+    """`table` with handlers that write a line to `file` for each version that is used for the first time."""
+    recorded: set[tuple[int, int, str]] = set()
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def report(key: int, pending: Pending) -> None:
         spoken = (key, pending.api_version, pending.client_id or "")
-        if spoken not in seen:
-            seen.add(spoken)
+        if spoken not in recorded:
+            recorded.add(spoken)
             os.write(descriptor, f"{spoken[0]} {spoken[1]} {spoken[2]}\n".encode())
 
     return {key: replace(api, handle=Recorded(key, api.handle, report)) for key, api in table.items()}

@@ -1,6 +1,6 @@
-"""How a client process talks to the test that started it. It knows no client library.
+"""How a client process and the test that started it communicate. It knows no client library.
 
-In: one JSON object as the last argument, and stdin: a line lets a worker go on that waits for it; when stdin is
+In: one JSON object as the last argument, and stdin: a line wakes a worker that waits for it; when stdin is
 closed (by the test, or because the test died), the worker should end in good order. Out: one JSON object per
 line on stdout, each with an "event". Errors go to stderr, with a traceback, and end the process with a status
 other than 0.
@@ -34,7 +34,7 @@ def report(event: str, **fields: object) -> None:
 
 
 def stop_requested(on_line: Callable[[], object] = lambda: None) -> threading.Event:
-    """An event that is set when stdin ends. `on_line` is called for each line of it, and at the end."""
+    """Return an event that is set when stdin ends. `on_line` is called for each of its lines, and at the end."""
     event = threading.Event()
 
     def watch() -> None:
@@ -49,7 +49,7 @@ def stop_requested(on_line: Callable[[], object] = lambda: None) -> threading.Ev
 
 @contextlib.contextmanager
 def step(name: str) -> Iterator[dict[str, object]]:
-    """One step of a walk: reported only if its block ends without an error. The dict may hold details."""
+    """Report a step of a walk, unless its block raises. The dict may take details for the report."""
     details: dict[str, object] = {}
     yield details
     report("step", step=name, **details)
@@ -67,7 +67,7 @@ def require_equal(actual: object, expected: object, what: str) -> None:
 
 
 def eventually(attempt: Callable[[], Any], what: str, deadline_s: float = STEP_DEADLINE_S) -> Any:
-    """The first truthy value of `attempt`, which itself should block a little, as a poll does.
+    """Return the first truthy value of `attempt`, which itself should block a little, as a poll does.
 
     Raises AssertionError after the deadline.
     """
@@ -79,7 +79,7 @@ def eventually(attempt: Callable[[], Any], what: str, deadline_s: float = STEP_D
 
 
 async def eventually_async(attempt: Callable[[], Awaitable[object]], what: str) -> None:
-    """As `eventually`, for coroutines, also for one that blocks."""
+    """Await `attempt` again and again until its result is truthy. Raises AssertionError after the deadline."""
 
     async def repeat() -> None:
         while not await attempt():  # noqa: ASYNC110 - what is awaited is on another process.

@@ -1,4 +1,4 @@
-"""Our segments in the place of those that Kafka made: both servers are stopped meanwhile."""
+"""Puts our segments in the place of Kafka's, while both servers are stopped."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def swap_in(ours: Path, theirs: Path, partitions: int) -> None:
         shutil.rmtree(made)
         shutil.copytree(written, made) if written.exists() else made.mkdir()
         (made / PARTITION_METADATA).write_bytes(kept)
-    (theirs / RECOVERY_POINTS).unlink()  # It speaks of the segments that were there,
-    (theirs / SEALED_SEGMENTS).unlink(missing_ok=True)  # and so does ours, where an import left one.
+    (theirs / RECOVERY_POINTS).unlink()  # Both files describe the segments that were there;
+    (theirs / SEALED_SEGMENTS).unlink(missing_ok=True)  # this one is ours, where an import left it.

@@ -1,4 +1,4 @@
-"""A client at the level of the wire: our codec on a plain blocking socket, nothing retried, nothing hidden."""
+"""A blocking client on a plain socket with our codec. It retries nothing and hides nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT_S = 30.0
 
 
 class WireClient:
-    """One connection. `ask` sends a request and returns its decoded answer; `send`/`receive` do half each."""
+    """One connection. `ask` sends a request and returns its decoded response; `send` and `receive` are halves."""
 
     def __init__(self, bootstrap: str, client_id: str | None = "wire") -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -24,10 +24,10 @@ class WireClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self._correlation_id = 0
-        self._asked: list[tuple[int, int, int]] = []  # (correlation id, API key, version), in order.
+        self._asked: list[tuple[int, int, int]] = []  # (correlation id, API key, version), oldest first.
 
     def send(self, request: Any, version: int) -> None:
-        """Put `request` on the wire; its answer is a later `receive`."""
+        """Send `request`; a later `receive` returns the response."""
         self._correlation_id += 1
         self.socket.sendall(encode_request(request, version, self._correlation_id, self.client_id))
         key = spec(type(request)).api_key
@@ -35,7 +35,7 @@ class WireClient:
         self._asked.append((self._correlation_id, key, version))
 
     def receive(self) -> Any:
-        """The answer to the oldest request that has none yet. Raises ConnectionError when closed on."""
+        """Return the response to the oldest unanswered request. Raises ConnectionError if the server closed."""
         frame = self.receive_frame()
         correlation_id, key, version = self._asked.pop(0)
         answered_id, answer = decode_response(RESPONSES[key], version, frame)

@@ -10,18 +10,18 @@ import time
 from muster.closed_output import status_of
 
 STARTED_S = time.monotonic()
-"""When this process began to run our code, for the ready line."""
+"""The monotonic time at which this process began to run our code; the ready line has the seconds since then."""
 
 
 def main() -> int:
-    """Run the command line; return the exit status: 0 well, 1 failed, 2 not understood, 141 read no further."""
+    """Run the command line; return its status: 0 success, 1 failure, 2 wrong usage, 141 if output was not read."""
     return status_of(_run)
 
 
 def _run() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
-        gc.disable()  # Nothing that is imported is garbage; `serve` looks for some again when all has been.
+        gc.disable()  # Imported modules are no garbage; `serve` turns collection on again.
         from muster.serve import serve_command
 
         return serve_command(arguments[1:], STARTED_S)

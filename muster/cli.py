@@ -1,4 +1,4 @@
-"""The command line beside `serve`: which commands there are. Each is imported only when it is asked for."""
+"""The commands other than `serve`. Each command's module is imported only when the command is called."""
 
 from __future__ import annotations
 

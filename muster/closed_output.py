@@ -1,7 +1,7 @@
-"""Ends a command whose output is read no further, as in `muster groups list | head -1`: quietly, with one status.
+"""Ends a command quietly when the reader of its output has closed it, as in `muster groups list | head -1`.
 
-A shell shows 141 for a program that SIGPIPE ended. Leaving it to the signal itself would end the daemon, or a
-command in the midst of a change, when some connection of theirs is closed.
+A shell shows 141 for a program that SIGPIPE ended. The signal itself is not used: it would also end the daemon, or
+a command in the midst of a change, when one of their connections is closed.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import select
 from collections.abc import Callable
 from typing import Final
 
-STATUS_NOT_READ: Final = 128 + 13  # SIGPIPE, by its number.
+STATUS_NOT_READ: Final = 128 + 13  # What a shell shows for a program that SIGPIPE, signal 13, ended.
 
 
 def status_of(command: Callable[[], int]) -> int:
-    """The exit status of `command`; STATUS_NOT_READ where what it printed is read no further."""
+    """Run `command` and return its exit status; STATUS_NOT_READ if the reader of its output has closed it."""
     try:
         try:
             return command()
         finally:
-            print(end="", flush=True)  # Not left to the end of the interpreter, which would report it.
+            print(end="", flush=True)  # The interpreter's own flush at exit would report the broken pipe.
     except BrokenPipeError:
         closed = [descriptor for descriptor in (1, 2) if _is_read_no_further(descriptor)]
         if not closed:
-            raise  # It was about something else than our output.
+            raise  # The broken pipe is another one than our output.
         _discard(closed)
         return STATUS_NOT_READ
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # What rich makes of it, with a status of its own.
+        if isinstance(end.__context__, BrokenPipeError):  # rich turns a broken pipe into its own exit.
             return STATUS_NOT_READ
         raise
 
@@ -40,7 +40,7 @@ def _is_read_no_further(descriptor: int) -> bool:
 
 
 def _discard(descriptors: list[int]) -> None:
-    """Have what is still buffered for them go nowhere."""
+    """Point these descriptors at /dev/null, so that what is still buffered for them is dropped."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)

@@ -25,11 +25,11 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 REQUEST_TIMEOUT_MS: Final = 15_000
-RETRY_FOR_S: Final = 15.0  # A coordinator that loads, or whose topic is only being made, is done by then.
+RETRY_FOR_S: Final = 15.0  # A coordinator that loads, or creates its topic, is done by then.
 RETRY_EVERY_S: Final = 0.2
 
 _CLIENT_ID: Final = "muster"
-_SIZE_BYTES: Final = 4  # The length before a request's frame, which aiokafka writes itself.
+_SIZE_BYTES: Final = 4  # A request begins with its length, which aiokafka writes itself.
 TEMPORARY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 
 
 class ClusterError(Exception):
-    """The cluster cannot be reached, or refused; the message is a sentence for the user."""
+    """The cluster cannot be reached, or has refused a request; the message is a sentence for the user."""
 
 
 class RefusedError(ClusterError):
@@ -54,20 +54,20 @@ class RefusedError(ClusterError):
 
 
 def check(what: str, error_code: int) -> None:
-    """Raise RefusedError unless `error_code` is NONE; `what` says what was being done."""
+    """Raise RefusedError unless `error_code` is NONE; `what` names the operation, as "listing groups"."""
     if error_code != ErrorCode.NONE:
         raise RefusedError(what, error_code)
 
 
 class _Request:
-    """One of our messages, in the shape that aiokafka's connection sends."""
+    """One of our messages with the interface that aiokafka's connection expects of a request."""
 
     def __init__(self, message: Any, max_version: int | None) -> None:
         self._message = message
         self._max_version = max_version
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _PreparedRequest:
-        """Choose the version, given what the broker's ApiVersions said."""
+        """Choose the version from those in the broker's ApiVersions response, which are given by API key."""
         ours = spec(type(self._message))
         lowest, highest = versions.get(_api_key(self._message), (0, -1))
         ceiling = ours.max_version if self._max_version is None else self._max_version
@@ -86,24 +86,24 @@ def _api_key(message: Any) -> int:
 
 
 class _PreparedRequest:
-    """A request at a settled version, with the decoder of its answer: aiokafka's RequestStruct, in effect."""
+    """A request at a chosen version, with its response's decoder, as aiokafka's RequestStruct has them."""
 
     def __init__(self, message: Any, version: int) -> None:
         self._message = message
         self._version = version
         self.API_KEY = _api_key(message)
         self.API_VERSION = version
-        self.RESPONSE_TYPE = self  # Asked for `decode`.
+        self.RESPONSE_TYPE = self  # aiokafka calls `decode` on it.
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
         frame = encode_request(self._message, self._version, correlation_id, client_id)
         return _Encoded(frame[_SIZE_BYTES:])
 
     def encode(self) -> bytes:
-        return b""  # The body went with the header.
+        return b""  # `build_request_header` has encoded the body as well.
 
     def parse_response_header(self, buffer: BytesIO) -> _ResponseHeader:
-        """Read the whole answer: where its header ends depends on the version."""
+        """Decode the whole response here: where its header ends depends on the version."""
         correlation_id, self._answer = decode_response(RESPONSES[self.API_KEY], self._version, buffer.read())
         return _ResponseHeader(correlation_id)
 
@@ -125,7 +125,7 @@ class _ResponseHeader:
 
 
 class Cluster:
-    """A cluster that is connected to. Made by `connected`."""
+    """A connection to a cluster, made by `connected`."""
 
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
@@ -153,11 +153,11 @@ class Cluster:
             raise ClusterError(f"{name}: the answer of broker {node_id} makes no sense: {error}") from None
 
     async def send_to_any(self, message: Any, max_version: int | None = None) -> Any:
-        """Send to any broker; for what all of them know."""
+        """Send a request that any broker can answer, and return the response. Raises ClusterError."""
         return await self.send(self.node_ids[0], message, max_version)
 
     async def coordinator(self, group_id: str) -> int:
-        """The broker that looks after the group. Waits while there is none yet. Raises ClusterError."""
+        """The node id of the group's coordinator. Waits while it is not available yet. Raises ClusterError."""
 
         async def ask() -> int:
             request = FindCoordinatorRequest(key=group_id)
@@ -169,7 +169,7 @@ class Cluster:
 
 
 async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """What `ask` returns, asked again while the coordinator says that it is not there yet."""
+    """Return what `ask` returns; repeat it while the coordinator answers that it is not available yet."""
     deadline = asyncio.get_running_loop().time() + RETRY_FOR_S
     while True:
         try:
@@ -199,5 +199,5 @@ async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
 
 
 def quiet_aiokafka() -> None:
-    """Keep aiokafka's log off the terminal: what matters of it is raised, and shown in a sentence."""
+    """Keep aiokafka's log off the terminal: its failures are raised, and shown in a sentence."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)

@@ -21,14 +21,14 @@ _LEVELS: Final = {
 
 
 def _import_structlog() -> ModuleType:
-    """Import structlog without rich, which it would take along for tracebacks in colour.
+    """Import structlog without rich, which structlog would import for tracebacks in colour.
 
     That costs a daemon that should answer within a second of its start some 60 ms; plain tracebacks do.
     """
     absent = object()
     before: Any = sys.modules.get("rich", absent)
     if before is absent:
-        sys.modules["rich"] = None  # type: ignore[assignment]  # Python's own mark for "not to be imported"
+        sys.modules["rich"] = None  # type: ignore[assignment]  # Python's own way to forbid an import.
     try:
         import structlog
     finally:
@@ -41,7 +41,7 @@ structlog = _import_structlog()
 
 
 class _ToStructlog(logging.Handler):
-    """Hands the standard library's records on, so that they come out in the same form."""
+    """Passes records of the standard library's logging to structlog, so that they have the same form."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger().log(
@@ -63,7 +63,7 @@ def configure_log(level: str, stream: TextIO = sys.stderr) -> None:
     )
     root = logging.getLogger()
     root.handlers = [_ToStructlog()]
-    root.setLevel(max(threshold, logging.WARNING))  # Below that, libraries talk to their own authors.
+    root.setLevel(max(threshold, logging.WARNING))  # Below that level, libraries log for their authors.
 
 
 def _rendering(stream: TextIO) -> list[Any]:

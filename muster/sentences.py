@@ -1,6 +1,6 @@
-"""What a command says beside its output: a sentence on standard error, and no more of it than can be read.
+"""Prints what a command says beside its output: sentences on standard error, cut to a readable length.
 
-What was given is repeated in it, and that may be a whole file which a shell put in the place of a name.
+A sentence repeats what a user gave, which may be a whole file that a shell put in the place of a name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 MAX_CHARACTERS: Final = 1_000
-_HEAD, _TAIL = 600, 300  # What is wrong stands at the beginning, as a rule, and why it is at the end.
+_HEAD, _TAIL = 600, 300  # The beginning mostly says what is wrong, and the end why.
 
 
 def say(sentence: object) -> None:
@@ -18,12 +18,12 @@ def say(sentence: object) -> None:
 
 
 def remark(sentence: str) -> None:
-    """Print what belongs to the output and is none: to standard error, cut if it is too long."""
+    """Print a sentence about the output to standard error, cut if too long; it is not part of the output."""
     print(cut(sentence), file=sys.stderr, flush=True)
 
 
 def cut(text: str) -> str:
-    """`text`, its middle left out if it has more than MAX_CHARACTERS; how many it has is said then."""
+    """`text`; if it is longer than MAX_CHARACTERS, its middle is replaced by a note of how much was left out."""
     if len(text) <= MAX_CHARACTERS:
         return text
     left_out = len(text) - _HEAD - _TAIL

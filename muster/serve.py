@@ -20,13 +20,13 @@ from typing import Final, NoReturn
 
 from coordinator.settings.model import Settings
 from coordinator.settings.sources import LoadedSettings, SettingsError, load
-from muster.log_output import configure_log, structlog  # Before all that imports structlog.
+from muster.log_output import configure_log, structlog  # Before any import of structlog.
 from muster.sentences import cut, say
 
 STATUS_FAILED: Final = 1
 STATUS_NOT_UNDERSTOOD: Final = 2
 _NEVER: Final = 2**31 - 1
-"""Collections of the middle generation before one of the oldest: more than there ever are."""
+"""Collections of the middle generation between two of the oldest: more than ever happen."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _EPILOG: Final = """\
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def overrides_of(flags: argparse.Namespace) -> dict[str, str | None]:
-    """The settings given by flags; None for an --override without a value."""
+    """The settings that the flags give, by name; None for an --override without a value."""
     parts = [text.partition("=") for text in flags.override]
     overrides: dict[str, str | None] = {name.strip(): value for name, equals, value in parts if equals}
     overrides |= {name: None for name, equals, _ in parts if not equals}
@@ -106,11 +106,11 @@ def _log_ignored_settings(loaded: LoadedSettings) -> None:
 
 
 def _run(settings: Settings, started_s: float) -> int:
-    from coordinator.daemon import StartupError  # After the settings: mistakes in them should be cheap.
+    from coordinator.daemon import StartupError  # After the settings: a mistake in them is reported sooner.
 
     loop_factory = _loop_factory()
-    gc.enable()  # It was off while we imported; see `__main__`.
-    if loop_factory is not None:  # The transports of asyncio's own are cycles.
+    gc.enable()  # `__main__` has switched it off during the imports.
+    if loop_factory is not None:  # asyncio's own loop leaves cycles behind, in its transports.
         _leave_full_collections_to_the_daemon()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -122,10 +122,10 @@ def _run(settings: Settings, started_s: float) -> int:
 
 
 def _leave_full_collections_to_the_daemon() -> None:
-    """Have Python collect cycles among what is young, as ever, and never among all that lives.
+    """Let Python collect garbage among young objects as always, and never among all objects.
 
-    That would hold up the event loop for 240 ms with 20,000 members, in the midst of whatever they do.
-    `coordinator.runtime.full_collections` finds better times for it.
+    A full collection would hold up the event loop for 240 ms with 20,000 members, at any moment.
+    `coordinator.runtime.full_collections` chooses better moments.
     """
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
@@ -134,7 +134,7 @@ def _leave_full_collections_to_the_daemon() -> None:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # There is no wheel for every platform; asyncio's own loop is slower, not lesser.
+    except ImportError:  # uvloop has no wheel for every platform; asyncio's loop is slower.
         return None
     return uvloop.new_event_loop
 
@@ -154,7 +154,7 @@ async def _serve_until_signalled(settings: Settings, started_s: float) -> None:
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Set `stop` on SIGTERM or SIGINT; a second signal of either kind ends the process where it stands."""
+    """Set `stop` on SIGTERM or SIGINT; a second signal ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def on_first_signal() -> None:

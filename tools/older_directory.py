@@ -44,7 +44,7 @@ OVERRIDES: Final = {
     "group.min.session.timeout.ms": "500",
 }
 LONG_SESSION_MS: Final = 1_800_000
-"""The session of members that are still in their group when another daemon opens the directory."""
+"""The session timeout of members that are still in their group when another daemon opens the directory."""
 
 GROUPS: Final = ("billing", "growing", "crashing", "deleted", "living", "standalone", "exactly-once")
 MEMBER_THAT_CRASHES: Final = """
@@ -74,15 +74,15 @@ def main() -> None:
             fill_topics(daemon.bootstrap)
             run_groups(daemon.bootstrap)
             clients.enter_context(member(daemon.bootstrap, "living", "living-1", ["orders"], instance="i-1"))
-            keep(daemon, arguments.tree, arguments.out / "stopped", end=daemon.terminate)
+            store_directory(daemon, arguments.tree, arguments.out / "stopped", end=daemon.terminate)
             daemon.start()
             commit_transaction(daemon.bootstrap, offset=9)
             clients.enter_context(member(daemon.bootstrap, "billing", "billing-2", ["orders", "prices"]))
-            keep(daemon, arguments.tree, arguments.out / "killed", end=daemon.kill)
+            store_directory(daemon, arguments.tree, arguments.out / "killed", end=daemon.kill)
 
 
-def keep(daemon: MusterDaemon, tree: Path, out: Path, end: Callable[[], object]) -> None:
-    """Ask everything, end the daemon, and put away its directory with what it answered."""
+def store_directory(daemon: MusterDaemon, tree: Path, out: Path, end: Callable[[], object]) -> None:
+    """Record the daemon's answers, end the daemon by `end`, and store its directory beside the answers."""
     histories = wait_until(
         lambda: _settled_histories(daemon.bootstrap, tree), "the history is written", TIMEOUT_S
     )
@@ -96,7 +96,7 @@ def keep(daemon: MusterDaemon, tree: Path, out: Path, end: Callable[[], object])
 
 
 def _settled_histories(bootstrap: str, tree: Path) -> dict[str, Any] | None:
-    """The groups' events, once no more come: they are written behind the answers."""
+    """The groups' events once no more come: the daemon writes them after it has answered the requests."""
     before = {group_id: history_json(bootstrap, group_id, tree) for group_id in GROUPS}
     time.sleep(1)
     after = {group_id: history_json(bootstrap, group_id, tree) for group_id in GROUPS}
@@ -110,7 +110,7 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def fill_topics(bootstrap: str) -> None:
-    """Topics of their own settings, one of them deleted again; records of several codecs; a broker's settings."""
+    """Make topics with their own settings, delete one, write records in several codecs, set a broker setting."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     small = {"segment.ms": "20"}
     compacted = {"cleanup.policy": "compact", "compression.type": "zstd"}
@@ -165,7 +165,7 @@ def _transactional(bootstrap: str) -> Producer:
 
 
 def commit_transaction(bootstrap: str, offset: int) -> None:
-    """Records and a group's offsets, committed together."""
+    """Commit records and a group's offsets in one transaction."""
     producer = _transactional(bootstrap)
     produce(producer, "orders", 1, f"committed {offset}")
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "exactly-once"})
@@ -186,7 +186,7 @@ def abort_transaction(bootstrap: str) -> None:
 def member(
     bootstrap: str, group_id: str, client_id: str, topics: list[str], instance: str | None = None
 ) -> Iterator[Consumer]:
-    """A consumer that is in its group; it leaves at the end, unless it is a static one."""
+    """Yield a consumer that is in its group; at the end it leaves, unless it is a static member."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -217,7 +217,7 @@ def poll_until(consumer: Consumer, condition: Callable[[], bool], what: str) -> 
 
 
 def run_groups(bootstrap: str) -> None:
-    """Members join, subscribe to something else, see new partitions, leave and crash; all kinds commit."""
+    """Let members join, change subscriptions, see new partitions, leave and crash; all kinds of members commit."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with member(bootstrap, "billing", "billing-1", ["orders"]) as consumer:
         consumer.commit(
@@ -240,7 +240,7 @@ def run_groups(bootstrap: str) -> None:
 
 
 def crash_a_member(bootstrap: str) -> None:
-    """A process is killed, and its session expires."""
+    """Kill a member's process and wait until its session has expired."""
     command = [sys.executable, "-c", MEMBER_THAT_CRASHES, bootstrap]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -41,7 +41,7 @@ ANSWERS: Final[dict[str, Mapping[GroupState, ErrorCode | bool]]] = {
     "DeleteGroups; OffsetDelete, if the members are not consumers": DELETE_ANSWER,
     "DescribeGroups: is the protocol reported": PROTOCOL_DESCRIBED,
 }
-"""Every table of `states` that says what is answered."""
+"""Every table of `states` that has answers to clients, by its title on the page."""
 
 _HEAD: Final = """\
 # States of a group

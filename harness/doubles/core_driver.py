@@ -33,7 +33,7 @@ WALL_START_MS = 1_700_000_000_000
 
 
 class Core(Protocol):
-    """What a shard of any kind can do."""
+    """A shard of any kind, as far as a driver calls it."""
 
     def handle(self, event: Event, now_ms: int) -> Result: ...
     def loaded(self, now_ms: int, wall_ms: int) -> Result: ...
@@ -43,12 +43,12 @@ C = TypeVar("C", bound=Core)
 
 
 class CoreDriver(ABC, Generic[C]):
-    """Drives `shard`; what becomes of each effect is up to the subclass."""
+    """Drives `shard`; a subclass decides what each kind of effect does."""
 
     shard: C
 
     def handle_at(self, event: Event, now_ms: int) -> Result:
-        """Hand `event` to the shard and carry out its result, which is returned as well."""
+        """Hand `event` to the shard, carry out its result, and return that result."""
         result = self.shard.handle(event, now_ms)
         self.carry_out(self.accepted(event, result))
         return result
@@ -56,7 +56,7 @@ class CoreDriver(ABC, Generic[C]):
     def carry_out(self, result: Result) -> None:
         for record in result.records:
             self.append(record, result.producer)
-        if result.then is not None:  # Its append begins here; it is handed back when that has ended.
+        if result.then is not None:  # Its append begins here; `then` is handed back when that has ended.
             self.await_append(result.then)
         for reply in result.replies:
             self.answer(reply)
@@ -70,7 +70,7 @@ class CoreDriver(ABC, Generic[C]):
             self.want_markers(wanted)
 
     def accepted(self, event: Event, result: Result) -> Result:
-        """What is left to carry out of the result of `event`: all of it, unless the log refuses its records."""
+        """The part of `result` that is carried out: all of it, unless a subclass's log refuses its records."""
         return result
 
     @abstractmethod
@@ -84,7 +84,7 @@ class CoreDriver(ABC, Generic[C]):
     def set_timer(self, timer: SetTimer) -> None: ...
 
     def await_append(self, then: Any) -> None:
-        """Hand `then` back as `AppendFinished`, not before the rest of its result is carried out."""
+        """Hand `then` back as `AppendFinished`, after the rest of its result has been carried out."""
         raise AssertionError(f"nothing hands back {then}")
 
     def record_event(self, event: GroupEvent) -> None:
@@ -99,7 +99,7 @@ class CoreDriver(ABC, Generic[C]):
 
 @dataclass(kw_only=True)
 class ClockedDriver(CoreDriver[C]):
-    """Time stands still until `advance`; every reply is kept, and encoded in the version it was asked in."""
+    """Time stands still until `advance`; every reply is kept, after encoding it in its request's version."""
 
     now_ms: int = 1_000
     timers: dict[Hashable, int] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class ClockedDriver(CoreDriver[C]):
         return WALL_START_MS + self.now_ms
 
     def load(self, wall_moves_ms: int = 0) -> None:
-        """Begin a life on what the log says, while the wall clock is so far off."""
+        """Start again on a shard that has replayed the log, with the wall clock moved by `wall_moves_ms`."""
         self.timers.clear()
         self.shard = self.read_log()
         self.carry_out(self.shard.loaded(self.now_ms, self.wall_ms + wall_moves_ms))
@@ -129,7 +129,7 @@ class ClockedDriver(CoreDriver[C]):
         return self.handle_at(event, self.now_ms)
 
     def send(self, request: Any, version: int, client_id: str = "client", host: str = "/10.0.0.1") -> int:
-        """Give `request` to the shard; returns the token under which its reply will be found."""
+        """Hand `request` to the shard; return the token under which `replies` will have the reply."""
         token = next(self._tokens)
         self._versions[token] = version
         context = RequestContext(token, version, client_id, host, f"uuid{token}")
@@ -137,7 +137,7 @@ class ClockedDriver(CoreDriver[C]):
         return token
 
     def call(self, request: Any, version: int, client_id: str = "client") -> Any:
-        """Send and return the reply, which must be there at once."""
+        """Send `request` and return its reply, which the shard must give at once."""
         return self.replies.pop(self.send(request, version, client_id))
 
     def answered(self, token: Hashable | None) -> bool:
@@ -155,7 +155,7 @@ class ClockedDriver(CoreDriver[C]):
             self.timers[timer.key] = timer.deadline_ms
 
     def advance(self, ms: int) -> None:
-        """Let time pass, firing every timer when it is due."""
+        """Move time on by `ms`, firing every timer at its deadline."""
         target = self.now_ms + ms
         while due := [(deadline, i) for i, deadline in enumerate(self.timers.values()) if deadline <= target]:
             deadline, position = min(due)

@@ -1,4 +1,4 @@
-"""A request to the data plane without a connection: it keeps its answer."""
+"""A double of a pending request without a connection: it keeps the response for the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.log.file_range import FileRange
 
 
 class FakePending:
-    """Keeps the answer; every answer is also sent through the codec, so it must fit its version."""
+    """Keeps the response, which is also encoded and decoded, so it must fit the request's version."""
 
     def __init__(self, api_version: int, client_id: str = "tests", listener: str = "HOST") -> None:
         self.api_version = api_version

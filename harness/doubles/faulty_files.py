@@ -25,13 +25,13 @@ from typing import TypeAlias
 
 from storage.files import Buffer, File, Files, StorageError
 
-PAGE_BYTES = 4096  # What is dirty or clean as one.
-SECTOR_BYTES = 512  # What reaches the disk whole or not at all.
+PAGE_BYTES = 4096  # The unit in which the page cache is dirty or clean.
+SECTOR_BYTES = 512  # The unit that reaches the disk whole or not at all.
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation that changes the disk or makes it last; or, for `read_fault`, one that only looks."""
+    """One operation that changes the disk or syncs it; as an argument of `read_fault`, one that only reads."""
 
     name: str
     path: Path
@@ -42,21 +42,21 @@ class Operation:
 
 
 Fault: TypeAlias = Callable[[Operation], OSError | int | None]
-"""What becomes of an operation: an error, so many bytes of a write, or None: it goes well."""
+"""Decides the outcome of an operation: an error to raise, the bytes that a write takes, or None for success."""
 
 
 class Inode:
-    """A file apart from its names: what of it is on the disk for good, and what has not been synced."""
+    """A file's content apart from its names: what is synced, and every version written since."""
 
     __slots__ = ("sizes", "synced", "versions")
 
     def __init__(self, synced: bytes = b"") -> None:
         self.synced = bytearray(synced)
-        self.versions: dict[int, list[bytes]] = {}  # By dirty page, each as it was after every change.
-        self.sizes: list[int] = []  # Since the last sync.
+        self.versions: dict[int, list[bytes]] = {}  # By dirty page: its content after each write.
+        self.sizes: list[int] = []  # The file's size after each write since the last sync.
 
     def changed(self, file: File, first: int, end: int) -> None:
-        """Bytes [first, end) are other ones now."""
+        """Record that bytes [first, end) have just been written."""
         for page in range(first // PAGE_BYTES, -(-end // PAGE_BYTES)):
             data = File.read_at(file, PAGE_BYTES, page * PAGE_BYTES)
             self.versions.setdefault(page, []).append(data.ljust(PAGE_BYTES, b"\0"))
@@ -73,7 +73,7 @@ class Inode:
         self.sizes.clear()
 
     def after_crash(self, random: Random | None) -> bytes:
-        """What the disk has when the power is back."""
+        """The content that the disk has after a power failure, of which `random` draws the unsynced part."""
         data = bytearray(self.synced)
         if random is not None and self.sizes:
             for page, versions in self.versions.items():
@@ -100,14 +100,14 @@ class Inode:
 
 @dataclass(slots=True, eq=False)
 class Folder:
-    """A directory: what is in it, what was when it was synced, and the changes since, in order."""
+    """A directory: its entries, its entries as of its last sync, and the changes since, in order."""
 
     entries: dict[str, Inode | Folder] = field(default_factory=dict)
     synced: dict[str, Inode | Folder] = field(default_factory=dict)
     changes: list[dict[str, Inode | Folder | None]] = field(default_factory=list)
 
     def change(self, change: dict[str, Inode | Folder | None]) -> None:
-        """Add the names with something behind them, remove those with None: as one."""
+        """Apply one change as a whole: add the names with a file or folder, remove those with None."""
         self.changes.append(change)
         apply(self.entries, change)
 
@@ -174,21 +174,21 @@ class FaultyFile(File):
 
 
 class FaultyFiles(Files):
-    """`root` is the directory that a crash concerns; what is in it at the start is on the disk."""
+    """A file layer on the directory `root`, which a crash concerns; its content at the start counts as synced."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.operations: list[Operation] = []
         self.fault: Fault | None = None
-        self.read_fault: Fault | None = None  # Of "open", "read", "list" and "stat", which are not recorded.
-        self.flips: dict[Path, dict[int, int]] = {}  # By file and byte: what a read comes out with is XORed.
+        self.read_fault: Fault | None = None  # For "open", "read", "list" and "stat", which are not recorded.
+        self.flips: dict[Path, dict[int, int]] = {}  # By file and byte: the mask that a read XORs it with.
         self.guard = RLock()
-        self._tree = adopted(root)
+        self._tree = synced_folder(root)
 
     # Faults.
 
     def fail(self, nth: int, number: int = errno.EIO) -> None:
-        """Let the `nth` operation from now on, counted from 0, fail with this errno; the others go well."""
+        """Let the `nth` operation from now on, counted from 0, fail with errno `number`; others succeed."""
         left = iter(range(nth, -1, -1))
         self.fault = lambda _: OSError(number, os.strerror(number)) if next(left, None) == 0 else None
 
@@ -196,15 +196,15 @@ class FaultyFiles(Files):
         """Let every operation of this name fail from now on."""
         self.fault = lambda op: OSError(number, os.strerror(number)) if op.name == name else None
 
-    def fail_randomly(self, random: Random, share: float, numbers: Sequence[int] = (errno.EIO,)) -> None:
-        """Let this share of all operations fail, with one of these numbers; of writes, half come out short."""
+    def fail_randomly(self, random: Random, share: float, errnos: Sequence[int] = (errno.EIO,)) -> None:
+        """Let this share of operations fail with an errno of `errnos`; half of such writes are cut short."""
 
         def fault(operation: Operation) -> OSError | int | None:
             if random.random() >= share:
                 return None
             if operation.name == "write" and operation.size_bytes and random.random() < 0.5:
                 return random.randrange(operation.size_bytes)
-            number = random.choice(numbers)
+            number = random.choice(errnos)
             return OSError(number, os.strerror(number))
 
         self.fault = fault
@@ -214,7 +214,7 @@ class FaultyFiles(Files):
         self.fault = lambda op: min(size_bytes, op.size_bytes) if op.name == "write" else None
 
     def run_out_of_room(self, left_bytes: int = 0) -> None:
-        """Let writes have so many bytes in all from now on; then they, and new names, fail with ENOSPC."""
+        """Let writes take `left_bytes` more in all; after that, writes and new names fail with ENOSPC."""
         left = [left_bytes]
 
         def fault(operation: Operation) -> OSError | int | None:
@@ -229,7 +229,7 @@ class FaultyFiles(Files):
         self.fault = fault
 
     def refuse_to_open(self, suffix: str, number: int = errno.EMFILE) -> None:
-        """Let no file whose path ends so be opened any more."""
+        """Let every open of a file whose path ends with `suffix` fail from now on."""
         self.read_fault = lambda op: (
             OSError(number, os.strerror(number))
             if op.name == "open" and str(op.path).endswith(suffix)
@@ -237,7 +237,7 @@ class FaultyFiles(Files):
         )
 
     def perform(self, name: str, path: Path, size_bytes: int = 0) -> int:
-        """Record an operation, and fail it if its turn has come; else how many bytes it may write."""
+        """Record an operation and return the bytes it may write. Raises StorageError if a fault is due."""
         operation = Operation(name, path, size_bytes)
         outcome = self.fault(operation) if self.fault else None
         if isinstance(outcome, OSError):
@@ -247,13 +247,13 @@ class FaultyFiles(Files):
         return size_bytes if outcome is None else outcome
 
     def look(self, name: str, path: Path) -> None:
-        """Fail an operation that changes nothing, if it is to."""
+        """Raise StorageError if `read_fault` has an error for this operation, which changes nothing."""
         outcome = self.read_fault(Operation(name, path)) if self.read_fault else None
         if isinstance(outcome, OSError):
             raise StorageError.of(name, path, outcome)
 
     def flipped(self, path: Path, data: Buffer, position: int) -> bytes:
-        """What a read of `data` at `position` comes out with."""
+        """The bytes that a read at `position` returns: `data` with the test's flips in it."""
         flips = self.flips.get(path)
         if not flips:
             return bytes(data)
@@ -264,18 +264,18 @@ class FaultyFiles(Files):
         return bytes(damaged)
 
     def history(self, suffix: str = "") -> list[str]:
-        """The operations on names that end with `suffix`, as text."""
+        """The recorded operations on names that end with `suffix`, each as text."""
         return [str(operation) for operation in self.operations if operation.path.name.endswith(suffix)]
 
     # The crash.
 
     def crash(self, random: Random | None = None) -> None:
-        """Lose what was not synced: all of it, or what `random` draws. Open files are of no use any more."""
+        """Lose all that was not synced, or what `random` draws of it. Files that are open become unusable."""
         self.put_image(self.root, random)
-        self._tree = adopted(self.root)
+        self._tree = synced_folder(self.root)
 
     def put_image(self, target: Path, random: Random | None = None) -> None:
-        """Make `target` what `root` would be if the power went now; this disk goes on."""
+        """Write to `target` what a power failure now would leave of `root`, which itself stays as it is."""
         with self.guard:
             empty(target)
             for path, data in self._surviving(self._tree, target, random):
@@ -300,8 +300,8 @@ class FaultyFiles(Files):
         folder = self._tree
         for depth, name in enumerate(path.relative_to(self.root).parts, 1):
             node = folder.entries.get(name)
-            if node is None:  # Made behind our back, by the test: taken for safe.
-                node = adopted(self.root.joinpath(*path.relative_to(self.root).parts[:depth]))
+            if node is None:  # Made by the test and not through this class: counts as synced.
+                node = synced_folder(self.root.joinpath(*path.relative_to(self.root).parts[:depth]))
                 folder.entries[name] = folder.synced[name] = node
             assert isinstance(node, Folder), path
             folder = node
@@ -374,18 +374,18 @@ class FaultyFiles(Files):
             self._folder(path.parent).change({path.name: None})
 
 
-def adopted(path: Path) -> Folder:
-    """What is in the real directory `path`, all of it safe."""
+def synced_folder(path: Path) -> Folder:
+    """The content of the real directory `path`, taken as synced."""
     folder = Folder()
     for entry in os.scandir(path):
         child = path / entry.name
-        folder.entries[entry.name] = adopted(child) if entry.is_dir() else Inode(child.read_bytes())
+        folder.entries[entry.name] = synced_folder(child) if entry.is_dir() else Inode(child.read_bytes())
     folder.sync()
     return folder
 
 
 def empty(path: Path) -> None:
-    """Leave nothing in the real directory `path`."""
+    """Remove everything in the real directory `path`."""
     for entry in os.scandir(path):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry)

@@ -1,4 +1,4 @@
-"""Workers without threads: what would run on a thread runs at once, on the thread of the caller."""
+"""Workers without threads: submitted work runs at once, on the thread of the caller."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Stands in for the runtime: its loop, its clock and its threads, for real runners, partitions and their logs.
 
-Time is `time_ms` and `wall`, which a test sets. What would run on a thread is queued and runs in `settle`, in
-order, so a test decides what has happened on the disk when it looks at the answers. The logs are real ones on a
+Time is `time_ms` and `wall`, which a test sets. Work for threads is queued and runs in `settle`, in order, so a
+test decides how far the disk has come when it looks at the answers. The logs are real ones on a
 sound or a faulty disk, or in memory. `RunnerWorld` has one runner, whose turns and flushes end by hand.
 """
 
@@ -33,7 +33,7 @@ Done = Callable[[StorageError | None], None]
 
 
 class Asker:
-    """Keeps the answers to one request."""
+    """Keeps the responses to one request."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -48,7 +48,7 @@ class Asker:
 
 
 class RuntimeWorld:
-    """What runners and partitions ask of the runtime."""
+    """A double of the runtime, as runners and partitions call it."""
 
     load_buffer_bytes = 1 << 20
 
@@ -60,8 +60,8 @@ class RuntimeWorld:
         self.history: list[GroupEvent] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
         self.flush_count = 0
-        self.no_room: list[StorageError] = []  # What logs met that wait for disk space since.
-        self.tried_later: list[DurableLog] = []  # Logs that wait for a disk that works.
+        self.no_room: list[StorageError] = []  # The errors of the logs that wait for disk space.
+        self.tried_later: list[DurableLog] = []  # Logs that wait until the disk works again.
         self._without_space: dict[DurableLog, None] = {}
         self.log_host = LogHost(
             now_ms=self.now_ms,
@@ -122,19 +122,19 @@ class RuntimeWorld:
     # What tests call.
 
     def read_shard(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
-        """What the loader does: cut the log back, or not, replay it, and start the runner."""
+        """Do the loader's work: cut the log back if `cut_back`, replay it, and start the runner."""
         kind = runner.kind
         shard = kind.new_shard(runner.partition)
         runner.start(load_shard(kind, shard, runner.log, Clock(), self.load_buffer_bytes, cut_back))
 
     def end_turn(self) -> None:
-        """The loop has handled all that a turn brought: what it gathered is cut and flushed."""
+        """End the loop's turn: write what the turn gathered as batches and flush them."""
         dirty, self.dirty = self.dirty, {}
         for runner in dirty:
             runner.end_turn()
 
     def settle(self) -> None:
-        """Let turns end and the threads do all they have to."""
+        """End turns and run the queued work of threads until nothing is left."""
         while self.queue or self.dirty:
             self.end_turn()
             while self.queue:
@@ -148,7 +148,7 @@ class RuntimeWorld:
                 owner.timer_fired(timer)
 
     def try_again(self) -> None:
-        """Have all logs that wait for the disk tried again."""
+        """Let all logs that wait for the disk try again."""
         waiting = [*self._without_space, *self.tried_later]
         self._without_space.clear()
         self.tried_later.clear()
@@ -158,7 +158,7 @@ class RuntimeWorld:
 
 
 class RunnerWorld(RuntimeWorld, Generic[R]):
-    """One runner on a log in memory. Flushes end when a test says so; a reload is noted, and done by `load`."""
+    """One runner on a log in memory. A test ends its flushes; a reload is recorded, and done by `load`."""
 
     runner: R
 
@@ -175,7 +175,7 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
         raise NotImplementedError
 
     def restart(self) -> None:
-        """Begin again on what the log holds, as another process does."""
+        """Replace the runner by a new one on the same log, as a restart of the process does."""
         self.durable_log = DurableLog(cast(PartitionLog, self.log), self.log_host)
         self.durable_log.listeners.append(self._on_advanced)
         self.runner = self.new_runner()
@@ -193,20 +193,20 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
     # What tests call.
 
     def load(self) -> None:
-        """What the loader does on a thread: cut the log back, replay it, start. One that serves fails first."""
+        """Do the loader's work: fail the runner if it serves, cut the log back, replay it, start again."""
         if self.runner.state is ACTIVE:
             self.durable_log.fail(BROKEN)
         self.read_shard(self.runner, cut_back=True)
 
     def ask(self, request: Any, version: int, client_id: str = "client") -> Asker:
-        """Hand `request` to the shard, within a turn that goes on."""
+        """Hand `request` to the shard without ending the turn; return the `Asker` that will have the answer."""
         asker = Asker()
         context = RequestContext(asker, version, client_id, "/127.0.0.1", "u" * 22)
         self.runner.request(request, context)
         return asker
 
     def end_flush(self, error: StorageError | None = None) -> None:
-        """The oldest flush under way ends, and so does the turn in which its outcome arrives."""
+        """End the oldest flush under way, with `error` or well, and the turn in which its outcome arrives."""
         if error is None:
             self.log.flush()
         else:
@@ -215,12 +215,12 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
         self.end_turn()
 
     def flush(self, error: StorageError | None = None) -> None:
-        """What the turn has gathered is durable, or is not."""
+        """End the turn and its flush, with `error` or well."""
         self.end_turn()
         self.end_flush(error)
 
     def answer(self, request: Any, version: int, client_id: str = "client") -> Any:
-        """Ask; fire what is due and flush until nothing is left to do; the answer."""
+        """Hand `request` to the shard, fire timers and flush until nothing is left to do; return the answer."""
         asker = self.ask(request, version, client_id)
         self.fire_due()
         self.end_turn()

@@ -19,7 +19,7 @@ CHANGING = ("pwritev", "ftruncate", "fdatasync", "fsync")  # Their first argumen
 
 
 class SystemCalls:
-    """`calls` are of the files below `root`, a name each: `fdatasync t-0/00000000000000000000.log`."""
+    """`calls` has one text per call on a file below `root`, as `fdatasync t-0/00000000000000000000.log`."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
@@ -33,12 +33,12 @@ class SystemCalls:
         monkeypatch.setattr(os, "open", self._opening(os.open))
 
     def note(self, event: str) -> None:
-        """Something of the test's own, between the calls."""
+        """Add a mark of the test's own to the calls."""
         with self._guard:
             self.calls.append(event)
 
     def taken(self) -> list[str]:
-        """The calls since the last time."""
+        """Return the calls since the last `taken`, and forget them."""
         with self._guard:
             calls, self.calls = self.calls, []
         return calls
@@ -82,7 +82,7 @@ class SystemCalls:
 
 
 def atomically(name: str, *, sync_name: bool = True) -> list[str]:
-    """The calls of `Files.write_atomically`: a draft, synced, takes the name, which is synced."""
+    """The calls that `Files.write_atomically` makes: a draft is written, synced and renamed, the rename synced."""
     path = Path(name)
     draft = f"{name}.tmp"
     calls = [f"create {draft}", f"ftruncate {draft}", f"pwritev {draft}", f"fdatasync {draft}"]
@@ -91,7 +91,7 @@ def atomically(name: str, *, sync_name: bool = True) -> list[str]:
 
 
 def made(stem: str) -> list[str]:
-    """The calls that make the files of a new segment, none of them synced yet."""
+    """The calls that create the files of a new segment, none of which is synced yet."""
     indexes = (f"{stem}.index", f"{stem}.timeindex")
     calls = [f"create {stem}.log", f"ftruncate {stem}.log"]
     return calls + [f"{call} {index}" for index in indexes for call in ("create", "ftruncate", "pwritev")]

@@ -1,10 +1,10 @@
-"""A catalogue of topics in a dict, which a test changes: what groups and offsets ask about topics."""
+"""A catalogue of topics in a dict that a test changes, for the questions of groups and offsets about topics."""
 
 from __future__ import annotations
 
 
 def topic_id_of(number: int) -> bytes:
-    """A topic id that is easy to recognize."""
+    """A topic id made of `number`, which is easy to recognize in a failure."""
     return number.to_bytes(16, "big")
 
 
@@ -29,16 +29,16 @@ class Topics:
         return topic_id in self.deleted_ids
 
     def grow(self, name: str, partition_count: int) -> None:
-        """The topic has so many partitions from now on, and is made if it is not there."""
+        """Give the topic this partition count; create the topic if it does not exist."""
         self._counts[name] = partition_count
         self._ids.setdefault(name, topic_id_of(len(self._ids) + 1))
 
     def forget(self, name: str) -> None:
-        """The topic is gone."""
+        """Delete the topic."""
         self.deleted_ids.add(self._ids.pop(name))
         del self._counts[name]
 
     def recreate(self, name: str, topic_id: bytes) -> None:
-        """The topic is deleted and made again, under another id."""
+        """Delete the topic and create it again under `topic_id`."""
         self.deleted_ids.add(self._ids[name])
         self._ids[name] = topic_id

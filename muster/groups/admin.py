@@ -1,4 +1,4 @@
-"""What the command line asks of groups, in plain values: list, describe, delete, plan and make a reset.
+"""What the command line asks a cluster about groups, as plain values: list, describe, delete, reset offsets.
 
 It speaks the Kafka protocol only, so it works on any cluster. It formats nothing, and leaves to
 `cluster` how requests travel.
@@ -34,7 +34,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1
-_OFFSET_FETCH_OF_ONE_GROUP: Final = 7  # Later versions ask for several groups at once.
+_OFFSET_FETCH_OF_ONE_GROUP: Final = 7  # Later versions ask for several groups in one request.
 _TOPICS_BY_NAME: Final = 9  # OffsetCommit names topics by id after that.
 _DEAD: Final = "Dead"
 _NO_MEMBERS: Final = frozenset({"Empty", _DEAD})
@@ -64,7 +64,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far a group has come on one partition. None stands for not known, or never committed."""
+    """A group's progress on one partition. A None offset is not known, or was never committed."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class PartitionProgress:
 
     @property
     def lag(self) -> int | None:
-        """Records between the committed offset and the end of the log."""
+        """The number of offsets from the committed one to the log's end; None if either is not known."""
         if self.committed_offset is None or self.log_end_offset is None:
             return None
         return max(0, self.log_end_offset - self.committed_offset)
@@ -82,7 +82,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """All that the cluster reports of one group."""
+    """All that the cluster reports about one group."""
 
     group_id: str
     state: str
@@ -96,7 +96,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition of a reset: from what is committed (None: nothing) to what would be."""
+    """One partition of a reset. `from_offset` is None where nothing is committed."""
 
     topic: str
     partition: int
@@ -105,13 +105,13 @@ class Move:
 
 
 async def list_groups(cluster: Cluster) -> list[GroupListing]:
-    """All groups of all brokers, by name. Raises ClusterError."""
+    """The groups of all brokers, sorted by id. Raises ClusterError."""
     lists = await asyncio.gather(*(_groups_of(cluster, node_id) for node_id in cluster.node_ids))
     return sorted((group for groups in lists for group in groups), key=lambda group: group.group_id)
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
-    """Members and progress of one group. Raises ClusterError, also where there is no such group."""
+    """The members and progress of one group. Raises ClusterError, also if the group does not exist."""
     coordinator = await cluster.coordinator(group_id)
     group = await _described(cluster, coordinator, group_id)
     committed = await committed_offsets(cluster, group_id)
@@ -131,7 +131,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
 
 
 async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-    """Delete groups that have no members, with their offsets; how it went for each. Raises ClusterError."""
+    """Delete groups without members, and their offsets; return the error code of each. Raises ClusterError."""
     wanted: dict[int, list[str]] = defaultdict(list)
     for group_id in dict.fromkeys(group_ids):
         wanted[await cluster.coordinator(group_id)].append(group_id)
@@ -143,7 +143,7 @@ async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str,
 
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """Everything the group has committed. Raises ClusterError."""
+    """All offsets that the group has committed. Raises ClusterError."""
     coordinator = await cluster.coordinator(group_id)
 
     async def ask() -> dict[TopicPartition, int]:
@@ -161,7 +161,7 @@ async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartit
 
 
 async def partitions_of(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, int]:
-    """The leader of each partition of `topics`. Topics that do not exist are left out, and not made."""
+    """The leader of each partition of `topics`. Topics that do not exist are left out, and not created."""
     names = sorted(set(topics))
     if not names:
         return {}
@@ -178,7 +178,7 @@ async def partitions_of(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPa
 async def offsets_at(
     cluster: Cluster, leaders: Mapping[TopicPartition, int], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """Offsets by `timestamp` (ms, or EARLIEST or LATEST); NO_OFFSET where no record is so young."""
+    """The first offset at or after `timestamp` (ms, or EARLIEST or LATEST) per partition; NO_OFFSET if none."""
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for where, leader in leaders.items():
         by_leader[leader].append(where)
@@ -201,7 +201,7 @@ async def require_no_members(cluster: Cluster, group_id: str) -> None:
 
 
 async def commit_moves(cluster: Cluster, group_id: str, moves: Iterable[Move]) -> None:
-    """Commit the new offsets, as a client outside the group does. Raises ClusterError."""
+    """Commit the new offsets of `moves` without membership. Raises ClusterError."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for move in moves:
         new = OffsetCommitRequestPartition(partition_index=move.partition, committed_offset=move.to_offset)
@@ -227,7 +227,7 @@ async def _groups_of(cluster: Cluster, node_id: int) -> list[GroupListing]:
 
 
 async def _described(cluster: Cluster, coordinator: int, group_id: str) -> DescribedGroup:
-    """The group as DescribeGroups shows it; one that is not there comes back Dead, in every version."""
+    """The DescribeGroups response for one group; an unknown group is Dead in every version."""
 
     async def ask() -> DescribedGroup:
         answer = await cluster.send(coordinator, DescribeGroupsRequest(groups=[group_id]))
@@ -247,7 +247,7 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> MemberDescripti
 
 
 def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in an assignment. Clients write these bytes: what cannot be read is shown as none."""
+    """The partitions in a client's assignment bytes; empty if they cannot be decoded."""
     try:
         topics = decode_assignment(assignment).assigned_partitions
     except DecodeError:

@@ -38,13 +38,13 @@ Bootstrap: TypeAlias = Annotated[str, Parameter(name="--bootstrap", help="host:p
 AsJson: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", help="print JSON")]
 
 NEWEST_EVENTS = 1_000
-"""Events shown unless asked otherwise: some hundred rebalances."""
+"""The default of --newest: the events of some hundred rebalances."""
 STATUS_FAILED = 1
 STATUS_NOT_UNDERSTOOD = 2
 
 
 class UsageError(Exception):
-    """The arguments do not fit together; the message is a sentence for the user."""
+    """The arguments contradict each other; the message is a sentence for the user."""
 
 
 @Parameter(name="*")
@@ -56,12 +56,12 @@ class TopicSelection:
     all_topics: Annotated[bool, Parameter(negative="", help="every topic the group has committed")] = False
 
     def check(self) -> None:
-        """Raises UsageError unless either topics are named or all are meant."""
+        """Raises UsageError unless either --topic or --all-topics is given."""
         if bool(self.topic) == self.all_topics:
             raise UsageError("give either --topic or --all-topics")
 
     def topics(self) -> dict[str, frozenset[int] | None] | None:
-        """The topics that are named, with their partitions; None for all. Raises UsageError."""
+        """The partitions to reset by topic, None for all of a topic; None for all topics. Raises UsageError."""
         try:
             return parse_topics(self.topic) if self.topic else None
         except ValueError as error:
@@ -82,7 +82,7 @@ class TargetSelection:
     shift_by: Annotated[int | None, Parameter(help="so many records on, or back if negative")] = None
 
     def target(self) -> Target:
-        """The one target that was given. Raises UsageError for none, several, or a time that cannot be read."""
+        """The one target that was given. Raises UsageError for none, several, or a time that does not parse."""
         targets: list[Target] = []
         if self.to_earliest:
             targets.append(ToEarliest())
@@ -241,7 +241,7 @@ def _timestamp(text: str) -> int:
 
 
 def _status(command: Coroutine[None, None, int]) -> int:
-    """Run a command; its exit status, after a sentence on standard error if it failed."""
+    """Run a command and return its exit status; a failure is printed as a sentence on standard error."""
     try:
         return asyncio.run(command)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""The order in which a group's events happened, where the order of the topic is not to be trusted.
+"""Puts a group's events into the order in which they happened, where the topic's order may be wrong.
 
 The coordinator writes them in order, and a group has one partition; so offsets are the order, also where its
 clock was set back in between. A copy of the topic may have some swapped. The states show which it is: an event
@@ -15,20 +15,20 @@ from coordinator.groups.classic.states import DEAD
 
 
 def in_order(events: Sequence[GroupEvent]) -> Sequence[GroupEvent]:
-    """The events of one group, given by offset: as they are, or by time if their states fit better then."""
-    breaks = _breaks(events)
+    """The events of one group, given by offset: in that order, or by time if their states then fit better."""
+    breaks = _break_count(events)
     if not breaks:
         return events
     by_time = sorted(events, key=_time)
-    return by_time if _breaks(by_time) < breaks else events
+    return by_time if _break_count(by_time) < breaks else events
 
 
 def _time(event: GroupEvent) -> tuple[int, int]:
     return event.wall_ms, event.generation_id
 
 
-def _breaks(events: Sequence[GroupEvent]) -> int:
-    """How often an event does not begin where the one before it ended. A restart begins anywhere."""
+def _break_count(events: Sequence[GroupEvent]) -> int:
+    """How often an event does not begin in the state in which the one before it ended, restarts not counted."""
     return sum(
         before.to_state != after.from_state
         for before, after in pairwise(events)

@@ -1,4 +1,4 @@
-"""A record of `__group_events` as an event, or the reason why it is none. Nothing is guessed.
+"""Decodes records of `__group_events`; a record that is not an event is refused with the reason.
 
 `coordinator.history.events` reads what it wrote itself; here every field is checked as well, since any client may
 have written to the topic. Fields that a later version added are passed over, and so is a cause that is not known
@@ -17,7 +17,7 @@ from coordinator.effects import GroupEvent
 from coordinator.groups.causes import RENAMED_SLUGS, current_slug
 from coordinator.history.events import HistoryError, decode_event
 
-WALL_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999: Parquet's readers know no later one.
+WALL_MS_MAX: Final = 253_402_300_799_999  # The end of the year 9999, the last in Parquet's readers.
 _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 
@@ -59,13 +59,13 @@ _BOUNDS: Final = (
 
 
 def read_event(key: bytes | None, value: bytes | None) -> GroupEvent:
-    """The event in a record. Raises HistoryError, with the reason, for anything else."""
+    """The event in a record. Raises HistoryError, with the reason, if the record is not one."""
     try:
         event = decode_event(value)
     except RecursionError:
         raise HistoryError("not JSON: nested too deeply") from None
     for name, get, types in _FIELD_TYPES:
-        if type(get(event)) not in types:  # Not isinstance: true is no number.
+        if type(get(event)) not in types:  # `type` and not isinstance: True is an int, and no number here.
             raise HistoryError(f"{name} is of a wrong type: {type(get(event)).__name__}")
     for name, least, most in _BOUNDS:
         if not least <= getattr(event, name) <= most:
@@ -79,7 +79,7 @@ def read_event(key: bytes | None, value: bytes | None) -> GroupEvent:
 
 
 def _under_current_slugs(event: GroupEvent) -> GroupEvent:
-    """The event with the slugs of today: it is returned as it is unless an older version wrote it."""
+    """The event with today's slugs instead of former ones; the same object if it has no former one."""
     began_by = event.rebalance_cause
     if event.cause not in RENAMED_SLUGS and began_by not in RENAMED_SLUGS:
         return event
@@ -91,7 +91,7 @@ def _under_current_slugs(event: GroupEvent) -> GroupEvent:
 
 
 def _check_inner(event: GroupEvent) -> None:
-    """What is within the containers: durations by the names of states, and member ids."""
+    """Raises HistoryError for wrong values within containers: durations by state name, and member ids."""
     for name, spent in (("phase_ms", event.phase_ms), ("rebalance_ms", event.rebalance_ms)):
         if any(type(ms) is not int or not 0 <= ms <= WALL_MS_MAX for ms in spent.values()):
             raise HistoryError(f"{name} has something else than milliseconds")
@@ -104,7 +104,7 @@ def _check_inner(event: GroupEvent) -> None:
 
 
 def _check_text(value: bytes) -> None:
-    """JSON can name half a surrogate pair, which no UTF-8 can hold: not in a table, and not in Arrow."""
+    """Raises HistoryError if JSON escapes name half a surrogate pair, which UTF-8, and so Arrow, cannot hold."""
     try:
         json.dumps(json.loads(value), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

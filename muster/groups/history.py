@@ -1,8 +1,8 @@
 """Reads the history of a group back from the topic `__group_events`, which Muster's daemon writes.
 
-A plain consumer without a group reads every partition from its start to where it ended when asked, and keeps the
-newest events of the group, with the marks of events that are missing for any groups. Other clusters have no
-such topic: that is said, not guessed around.
+A plain consumer without a group reads every partition from its start to the end it has at the call, and keeps the
+newest events of the group, and the records that mark a gap, which is missing events of any group. Other clusters
+have no such topic; then a ClusterError says so.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ from muster.groups.admin import partitions_of
 from muster.groups.event_order import in_order
 from muster.groups.event_records import read_event
 
-MAX_EVENTS: Final = 100_000  # Events of one group held for showing, some 100 MB; the newest win.
+MAX_EVENTS: Final = 100_000  # Of one group, held in memory, some 100 MB; older ones are dropped.
 _POLL_MS: Final = 500
-_STALL_S: Final = 30.0  # A log that gives nothing for so long, short of its end, will not.
+_STALL_S: Final = 30.0  # A log that gives nothing for so long before its end will not give any.
 
 
 KeyAndValue = tuple[bytes | None, bytes | None]
-"""Key and value of a record of the topic."""
+"""The key and the value of one record of the topic."""
 
 
 def _time(event: GroupEvent) -> int:
     return event.wall_ms
 
 
-def _once(events: Iterable[GroupEvent]) -> list[GroupEvent]:
-    """Each event once: a copy of the topic may have some twice."""
+def _without_repeats(events: Iterable[GroupEvent]) -> list[GroupEvent]:
+    """The events without repeats, which a copy of the topic may have."""
     return list({encode_event(event)[1]: event for event in events}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """The newest events of one group and gaps among them; how many records were no events; how many are older."""
+    """The newest events of one group, gaps among them; the number of undecodable records, and of older ones."""
 
-    events: tuple[GroupEvent, ...]  # As the topic has them.
+    events: tuple[GroupEvent, ...]  # In the order of the topic.
     unreadable: int
     older: int = 0
 
     def by_time(self) -> list[GroupEvent]:
-        """All events by the time that they carry."""
+        """All events, sorted by their time."""
         return sorted(self.events, key=_time)
 
     def as_it_happened(self) -> list[GroupEvent]:
-        """The group's events once each, in the order in which they happened; gaps where their time puts them."""
-        own = in_order(_once(event for event in self.events if not event.dropped_count))
+        """The group's events in the order in which they happened, without repeats; gaps are placed by time."""
+        own = in_order(_without_repeats(event for event in self.events if not event.dropped_count))
         gaps = sorted((event for event in self.events if event.dropped_count), key=_time)
         return list(merge(own, gaps, key=_time))
 
 
 class Newest:
-    """The newest records of one group, of however many go by; the mark of a gap concerns every group."""
+    """Keeps the newest records of one group among all that are added; a gap's record counts for every group."""
 
     def __init__(self, group_id: str, limit: int) -> None:
         self._keys = (group_id.encode(), GAP_KEY)
@@ -97,7 +97,7 @@ async def read_history(
 
 
 def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
-    """The events in the records of one group, and those of gaps."""
+    """The history in these records: of one group, and of gaps. `older` records are not among them."""
     events = []
     unreadable = 0
     for key, value in records:

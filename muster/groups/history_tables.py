@@ -1,4 +1,4 @@
-"""Shows a group's history: to people as rebalances or single events, to programs as the topic has it."""
+"""Formats a group's history: tables of rebalances or events for people, the topic's fields for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.groups.tables import UNKNOWN, add_row, new_table
 
 
 def rebalance_table(views: Iterable[RebalanceView]) -> Table:
-    """One row per rebalance, or event beside them, oldest first; times are of the reader's own zone."""
+    """One row per rebalance, and per event outside of one, oldest first; times are in the local zone."""
     table = new_table(
         "time",
         "cause",
@@ -38,7 +38,7 @@ def rebalance_table(views: Iterable[RebalanceView]) -> Table:
             "; then ".join(view.causes) or None,
             *_member_and_client(view),
             _outcome(view),
-            *_numbers(view),
+            *_figures_of(view),
             None if rebalance is None else _last_to_join(rebalance),
         )
     return table
@@ -51,25 +51,27 @@ def event_table(events: Iterable[GroupEvent]) -> Table:
         add_row(
             table,
             local_time(event.wall_ms),
-            _step(event),
+            _transition(event),
             event.generation_id if event.group_id else None,
             event.reason,
             _member(event.group_instance_id, event.member_id),
             _client(event.client_id, event.client_host),
             event.member_count if event.group_id else None,
             ", ".join(f"{phase} {took_ms:,} ms" for phase, took_ms in event.phase_ms.items()),
-            _last(event.last_member_id, event.last_client_id, event.last_client_host, event.last_arrival_ms),
+            _last_arrival(
+                event.last_member_id, event.last_client_id, event.last_client_host, event.last_arrival_ms
+            ),
         )
     return table
 
 
 def history_json(events: Iterable[GroupEvent]) -> list[dict[str, Any]]:
-    """The same as plain values, under the names that the topic uses."""
+    """The events as plain values for JSON, under the topic's field names."""
     return [asdict(event) for event in events]
 
 
 def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
-    """What the reader has to know beside the events: that some are missing, and why."""
+    """Sentences for the reader about events that are missing from the output, and why."""
     if history.unreadable:
         yield f"{history.unreadable:,} records could not be read as events"
     if history.older:
@@ -82,12 +84,12 @@ def remarks(group_id: str, history: GroupHistory) -> Iterator[str]:
 
 
 def local_time(wall_ms: int) -> str:
-    """A time of day to the millisecond, in the reader's zone."""
+    """The date and time to the millisecond, in the local time zone."""
     return datetime.fromtimestamp(wall_ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
-def _numbers(view: RebalanceView) -> tuple[object, ...]:
-    """Generation, members and the time in both phases, where they mean something."""
+def _figures_of(view: RebalanceView) -> tuple[object, ...]:
+    """The table's cells for generation, members, join and sync time; None where one has no meaning."""
     last, rebalance = view.last, view.rebalance
     if not last.group_id:
         return (None, None, None, None)
@@ -104,20 +106,20 @@ def _outcome(view: RebalanceView) -> str:
 
 
 def _member_and_client(view: RebalanceView) -> tuple[str | None, str | None]:
-    """The member behind the cause and its client; unknown where the begin of a rebalance is missing."""
+    """The member that caused the view's first event, and its client; None if a rebalance's begin is missing."""
     if view.is_rebalance and not view.has_begin:
         return (None, None)
     first = view.first
     return (_member(first.group_instance_id, first.member_id), _client(first.client_id, first.client_host))
 
 
-def _step(event: GroupEvent) -> str:
+def _transition(event: GroupEvent) -> str:
     is_step = event.from_state != event.to_state
     return f"{event.from_state} -> {event.to_state}" if is_step else event.to_state
 
 
 def _last_to_join(rebalance: Rebalance) -> str | None:
-    return _last(
+    return _last_arrival(
         rebalance.last_member_id,
         rebalance.last_client_id,
         rebalance.last_client_host,
@@ -125,10 +127,10 @@ def _last_to_join(rebalance: Rebalance) -> str | None:
     )
 
 
-def _last(
+def _last_arrival(
     member_id: str | None, client_id: str | None, client_host: str | None, arrival_ms: int | None
 ) -> str | None:
-    """The member that came last and from where, and how long after the phase began."""
+    """The last member to join or sync, with its client and the time since the phase began; None if not known."""
     if member_id is None:
         return None
     client = _client(client_id, client_host)

@@ -1,6 +1,6 @@
-"""A group's history as people read it: rebalances, each with what began it, and what happened beside them.
+"""A group's history for people: rebalances with what began each, and the events outside of rebalances.
 
-Which events make a rebalance, and what it came to, `rebalances` says; here its events are kept beside that, since
+`rebalances` decides which events make a rebalance, and its outcome; here its events are kept beside that, since
 people want the reasons in the clients' own words. Nothing is read or shown here.
 """
 
@@ -23,15 +23,15 @@ from muster.groups.rebalances import (
 )
 
 CAUSES_MAX: Final = 5
-"""Different reasons that are shown of one rebalance."""
+"""The number of different reasons shown for one rebalance."""
 
 
 @dataclass(slots=True)
 class RebalanceView:
-    """One rebalance with all its events, or one event beside them. `events` has at least one."""
+    """One rebalance with all its events, or one event outside of rebalances. `events` has at least one."""
 
     events: list[GroupEvent]
-    rebalance: Rebalance | None = None  # None beside rebalances.
+    rebalance: Rebalance | None = None  # None for an event outside of rebalances.
     is_over: bool = True
 
     @property
@@ -44,17 +44,17 @@ class RebalanceView:
 
     @property
     def is_rebalance(self) -> bool:
-        """Whether this is a rebalance, and not a static member's replacement, a restart or the like."""
+        """Whether this is a rebalance; otherwise one event, as a static member's replacement or a restart."""
         return self.rebalance is not None
 
     @property
     def has_begin(self) -> bool:
-        """Whether its first event began it: the begin is neither missing nor older than the topic."""
+        """Whether its first event began the rebalance; false if that event is missing or older than the topic."""
         return self.first.from_state not in REBALANCING
 
     @property
     def causes(self) -> list[str]:
-        """The reasons, each once and in order, with how often it was given; the first began it."""
+        """The different reasons in order, each with its count; the first reason began the rebalance."""
         if self.rebalance is None:
             return [self.first.reason]
         reasons = [self.rebalance.reason] if self.rebalance.reason else []
@@ -66,7 +66,7 @@ class RebalanceView:
         return shown if more <= 0 else [*shown[:CAUSES_MAX], f"{more} other causes"]
 
     def spent_ms(self, phase: str) -> int | None:
-        """The time in a phase, over all attempts; None if none has come to its end."""
+        """The time in a phase, summed over all attempts; None if no attempt has completed the phase."""
         if self.rebalance is None:
             return None
         spent = {JOINING: self.rebalance.join_ms, ASSIGNING: self.rebalance.sync_ms}[phase]
@@ -75,13 +75,13 @@ class RebalanceView:
 
 
 def rebalance_views(events: Iterable[GroupEvent]) -> list[RebalanceView]:
-    """The events of one group, each after those before it, as rebalances and what happened beside them.
+    """The views of one group's events, which are given in the order in which they happened.
 
-    Events of missing ones may be among them: they stand beside, and end nothing.
+    Records that mark a gap in the events may be among them: each is a view by itself, and ends no rebalance.
     """
     fold = RebalanceFold()
     found: list[RebalanceView] = []
-    running: deque[RebalanceView] = deque()  # Two for a moment: one cut off by the begin of the next.
+    running: deque[RebalanceView] = deque()  # Two for a moment, when a begin cuts the one before it off.
     for event in events:
         if event.dropped_count:
             found.append(RebalanceView([event]))
@@ -93,7 +93,7 @@ def rebalance_views(events: Iterable[GroupEvent]) -> list[RebalanceView]:
             running.append(RebalanceView([event], is_over=False))
             found.append(running[-1])
         elif REBALANCING.isdisjoint((event.from_state, event.to_state)):
-            found.append(RebalanceView([event]))  # Late or not: what is of a rebalance has its row.
+            found.append(RebalanceView([event]))  # Late or not. A late event of a rebalance has its row.
         for rebalance in fold.add(event):
             view = running.popleft()
             view.rebalance, view.is_over = rebalance, True

@@ -1,4 +1,4 @@
-"""The one fold of events into rebalances, for the command line and for the jobs: one group's events, one by one.
+"""Folds one group's events, one by one, into rebalances; used by the command line and by the Spark jobs.
 
 A rebalance lasts from the first change until the group is Stable, Empty or Dead, however often it begins again.
 The event that ends it has its cause and its time in each phase; the rest is gathered on the way. So a rebalance
@@ -20,7 +20,7 @@ from coordinator.groups.classic.states import COMPLETING_REBALANCE, DEAD, PREPAR
 JOINING: Final = PREPARING_REBALANCE.value
 ASSIGNING: Final = COMPLETING_REBALANCE.value
 REBALANCING: Final = frozenset((JOINING, ASSIGNING))
-UNKNOWN: Final = "Unknown"  # Kafka's word for a state that is not known.
+UNKNOWN: Final = "Unknown"  # Kafka's name for an unknown state.
 
 ENDS_OF_A_PHASE: Final = frozenset(
     kind.slug
@@ -30,10 +30,10 @@ ENDS_OF_A_PHASE: Final = frozenset(
         CauseKind.ASSIGNMENT_STORED,
     )
 )
-"""What belongs to every rebalance and is no reason for it; that a time ran out is one."""
+"""Causes of the regular end of a phase, which are never a rebalance's reason; a timeout can be a reason."""
 
 CAUSES_MAX: Final = 30
-"""Different causes that are kept of one rebalance: there are about as many; a later version may know more."""
+"""The number of different causes kept for one rebalance; today's events have about as many."""
 
 _TEXTS: Final = {kind.slug: kind.text for kind in CauseKind}
 
@@ -65,18 +65,18 @@ class Rebalance(NamedTuple):
 
 @dataclass(slots=True)
 class Running:
-    """A rebalance that is not over, as far as its events are known."""
+    """A rebalance that is not over, as known from its events so far."""
 
     started_ms: int
-    cause: str | None = None  # None, as the next four, if it began before the first event of it.
+    cause: str | None = None  # This and the next four are None if its first event is missing.
     reason: str | None = None
     member_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
     causes: list[str] = field(default_factory=list)
     attempts: int = 1
-    last: list[Any] = field(default_factory=lambda: [None] * 4)  # Of the last join phase, as in Rebalance.
-    spent_ms: dict[str, int] = field(default_factory=dict)  # In the phases that have ended.
+    last: list[Any] = field(default_factory=lambda: [None] * 4)  # `last_*` of the latest join phase.
+    spent_ms: dict[str, int] = field(default_factory=dict)  # By phase, of the phases that ended.
     phase: str = JOINING
     phase_since_ms: int = 0
     heard_ms: int = 0
@@ -85,7 +85,7 @@ class Running:
 
     @classmethod
     def since(cls, event: GroupEvent) -> Running:
-        """A rebalance by the first event of it that is known, be it its begin or not."""
+        """A running rebalance whose first known event is `event`, whether or not that event began it."""
         if event.from_state in REBALANCING:
             before_ms = sum(event.phase_ms.values()) if event.from_state != event.to_state else 0
             return cls(
@@ -96,14 +96,14 @@ class Running:
 
     @classmethod
     def load(cls, dumped: dict[str, Any]) -> Running:
-        """By its fields as they were stored, perhaps by a version that had other slugs."""
+        """The rebalance from its stored fields; former slugs of causes are replaced by today's."""
         running = cls(**dumped)
         running.cause = None if running.cause is None else current_slug(running.cause)
         running.causes = [current_slug(cause) for cause in running.causes]
         return running
 
     def add(self, event: GroupEvent) -> None:
-        """Take one more event of it in."""
+        """Take in the next event of the rebalance."""
         kinds_of_end = ENDS_OF_A_PHASE if event.from_state in REBALANCING else ()
         if event.cause not in (*kinds_of_end, *self.causes) and len(self.causes) < CAUSES_MAX:
             self.causes.append(event.cause)
@@ -121,19 +121,19 @@ class Running:
         self.generation_id, self.member_count = event.generation_id, event.member_count
 
     def ended_by(self, event: GroupEvent) -> Rebalance:
-        """The whole of it, by the event that ends it and has been added."""
+        """The rebalance as ended by `event`, which must have been added."""
         if event.rebalance_cause is not None:
             self.cause, self.spent_ms = event.rebalance_cause, event.rebalance_ms
         return self._row(event.group_id, event.wall_ms, event.to_state)
 
     def cut_off(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
-        """What is known of it, where no event is its end."""
+        """The rebalance as known, ended at `ended_ms` although no event is its end."""
         rest_ms = max(ended_ms - self.phase_since_ms, 0)
         self.spent_ms = {**self.spent_ms, self.phase: self.spent_ms.get(self.phase, 0) + rest_ms}
         return self._row(group_id, ended_ms, outcome)
 
     def so_far(self, group_id: str) -> Rebalance:
-        """What is known of it while it is not over; `outcome` is the phase that it is in."""
+        """The rebalance as known while it runs; `outcome` is its present phase."""
         return self._row(group_id, self.heard_ms, self.phase)
 
     def _row(self, group_id: str, ended_ms: int, outcome: str) -> Rebalance:
@@ -165,25 +165,25 @@ class Running:
 
 
 class EventRole(Enum):
-    """What an event is to the rebalances of its group, after the events before it."""
+    """How an event relates to the rebalances of its group, after the events before it."""
 
-    LATE = "late"  # It is of a rebalance that has its row: it came again, or after a later one.
-    BESIDE = "beside"  # It is of no rebalance.
+    LATE = "late"  # Of a rebalance that is over: a repeat, or out of order.
+    BESIDE = "beside"  # Of no rebalance.
     BEGINS = "begins"
     CONTINUES = "continues"
 
 
 @dataclass(slots=True)
 class RebalanceFold:
-    """Where one group stands: the rebalance that is not over, and how far the past has its rows."""
+    """The fold of one group's events: the rebalance that runs, and generation and end of the last one before."""
 
     running: Running | None = None
     ended_generation: int = -1
     ended_ms: int = -1
 
     def role_of(self, event: GroupEvent) -> EventRole:
-        """What the group's next event is."""
-        if self._is_past(event):
+        """The role of the group's next event."""
+        if self._is_late(event):
             return EventRole.LATE
         if event.from_state in REBALANCING and self.running is not None:
             return EventRole.CONTINUES
@@ -191,7 +191,7 @@ class RebalanceFold:
         return EventRole.BEGINS if is_of_one else EventRole.BESIDE
 
     def add(self, event: GroupEvent) -> list[Rebalance]:
-        """Take the group's next event in; the rebalances that are over with it, one as a rule, oldest first."""
+        """Take in the group's next event; return the rebalances that it ends, oldest first, one as a rule."""
         role = self.role_of(event)
         if role is EventRole.LATE:
             return []
@@ -205,7 +205,7 @@ class RebalanceFold:
         return over
 
     def _go_on(self, event: GroupEvent) -> list[Rebalance]:
-        """Take in an event of a rebalance; the rebalance, if it is over with it."""
+        """Take in an event of the running rebalance, or begin one; return the rebalance if the event ends it."""
         if self.running is None:
             self.running = Running.since(event)
         self.running.add(event)
@@ -216,8 +216,8 @@ class RebalanceFold:
         self.ended_generation, self.ended_ms = event.generation_id, event.wall_ms
         return [over]
 
-    def _is_past(self, event: GroupEvent) -> bool:
-        """Whether the event belongs to a rebalance that has its row, and came late or again."""
+    def _is_late(self, event: GroupEvent) -> bool:
+        """Whether the event is of a rebalance that is over, and comes late or a second time."""
         if event.from_state == DEAD.value or event.to_state == DEAD.value:
             return False
         if event.from_state not in REBALANCING:
@@ -228,7 +228,7 @@ class RebalanceFold:
         return self.running is None and is_known
 
     def _cut_off(self, running: Running, event: GroupEvent) -> Rebalance:
-        """A restart ended it; or the event of its end is missing, and the last event of its own has to do."""
+        """The running rebalance, ended by a restart, or at its last event if the event of its end is missing."""
         self.running = None
         if event.from_state == DEAD.value:
             running.causes.append(event.cause)
@@ -236,12 +236,12 @@ class RebalanceFold:
         return running.cut_off(event.group_id, running.heard_ms, UNKNOWN)
 
     def _forget_past_of(self, event: GroupEvent) -> None:
-        """Generations begin again with a group, and after a restart where the log has them."""
+        """Forget the last ended generation if the group was removed or restarted: generations may begin again."""
         if DEAD.value in (event.from_state, event.to_state):
             self.ended_generation, self.ended_ms = -1, -1
 
     def dump(self) -> list[Any]:
-        """The state as `load` takes it; fits into JSON."""
+        """The state for `load`, as values that fit into JSON."""
         return [asdict(self.running) if self.running else None, self.ended_generation, self.ended_ms]
 
     @classmethod

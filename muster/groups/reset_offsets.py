@@ -1,4 +1,4 @@
-"""Plans a reset of a group's offsets: which partitions, and to which offsets. Commits nothing.
+"""Plans a reset of a group's offsets: for which partitions, and to which offsets. Commits nothing.
 
 The targets are those of Kafka's own tool. An offset outside the log is drawn to its nearer end. A shift needs an
 offset to start from: it is refused where a topic was named and one of its partitions has none.
@@ -42,14 +42,14 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ToTimestamp:
-    """The first record that is not older than a time; the end, where there is none."""
+    """The first record that is not older than a time; the log's end if there is none."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """A number of records on from what is committed, or back if negative."""
+    """Move by this number of records from the committed offset; back if negative."""
 
     records: int
 
@@ -58,7 +58,7 @@ Target: TypeAlias = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time; without a zone it is UTC. Raises ValueError."""
+    """An ISO 8601 time in ms since 1970; without a zone it is in UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -66,7 +66,7 @@ def parse_datetime(text: str) -> int:
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, frozenset[int] | None]:
-    """`topic` or `topic:0,2` to the partitions wanted of each, None for all. Raises ValueError."""
+    """The partitions by topic in texts like `topic` or `topic:0,2`; None for all partitions. Raises ValueError."""
     wanted: dict[str, frozenset[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -79,7 +79,7 @@ def parse_topics(texts: Iterable[str]) -> dict[str, frozenset[int] | None]:
 async def plan_reset(
     cluster: Cluster, group_id: str, topics: Mapping[str, frozenset[int] | None] | None, target: Target
 ) -> list[Move]:
-    """What a reset would change; no `topics` means all that the group committed. Raises ClusterError."""
+    """The moves of a reset; `topics` None means all that the group has committed. Raises ClusterError."""
     committed = await committed_offsets(cluster, group_id)
     leaders = await _chosen_leaders(
         cluster, {where.topic: None for where in committed} if topics is None else topics

@@ -1,4 +1,4 @@
-"""Shows groups to people, as tables, and to programs, as JSON. It sends no requests."""
+"""Formats groups as tables for people and as JSON for programs. It sends no requests."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def list_table(groups: Iterable[GroupListing]) -> Table:
 
 
 def list_json(groups: Iterable[GroupListing]) -> list[dict[str, Any]]:
-    """The same as plain values."""
+    """The rows of `list_table` as plain values for JSON."""
     return [asdict(group) for group in groups]
 
 
 def description(group: GroupDescription) -> Group:
-    """A heading, the members, and the progress on each partition."""
+    """A heading, a table of the members, and a table of the progress on each partition."""
     return Group(Text(_heading(group)), _members_table(group.members), _progress_table(group), Text())
 
 
 def description_json(group: GroupDescription) -> dict[str, Any]:
-    """The same as plain values, with the lag of each partition."""
+    """The description as plain values for JSON, with the lag of each partition."""
     value = asdict(group)
     value["members"] = [
         asdict(member) | {"partitions": [_where(where) for where in member.partitions]}
@@ -69,12 +69,12 @@ def moves_table(moves: Iterable[Move]) -> Table:
 
 
 def moves_json(moves: Iterable[Move]) -> list[dict[str, Any]]:
-    """The same as plain values."""
+    """The rows of `moves_table` as plain values for JSON."""
     return [asdict(move) for move in moves]
 
 
 def deletion_table(outcome: Mapping[str, ErrorCode]) -> Table:
-    """One row per group that was to go."""
+    """One row per group that was to be deleted, with its result."""
     table = new_table("group", "outcome")
     for group_id, error in outcome.items():
         add_row(table, group_id, "deleted" if error is ErrorCode.NONE else f"kept: {error.name}")
@@ -114,7 +114,7 @@ def _progress_table(group: GroupDescription) -> Table:
 
 
 def new_table(*columns: str) -> Table:
-    """A table of these columns, without lines."""
+    """An empty table with these columns and no lines."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -122,7 +122,7 @@ def new_table(*columns: str) -> Table:
 
 
 def add_row(table: Table, *cells: object) -> None:
-    """Cells are shown as they are: a group id in brackets is no markup."""
+    """Add a row of cells, shown as they are: brackets in a group id are not markup."""
     table.add_row(*(Text(UNKNOWN if cell is None or cell == "" else str(cell)) for cell in cells))
 
 

@@ -37,7 +37,7 @@ STATUS_CANNOT: Final = 2
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryOptions:
-    """The options that say what of a log is shown."""
+    """The options that select which entries of a log are shown."""
 
     topic: Annotated[str | None, Parameter(help="another topic than __consumer_offsets")] = None
     partition: Annotated[int | None, Parameter(help="only this partition")] = None
@@ -46,7 +46,7 @@ class EntryOptions:
     limit: Annotated[int | None, Parameter(help="stop after so many entries")] = None
 
     def includes(self, entry: Entry) -> bool:
-        """Whether an entry is shown: of any group, or of those that were named; damage always is."""
+        """Whether an entry is shown: all are unless groups are named; damage always is."""
         return not self.group or entry["kind"] == "damage" or entry.get("group") in self.group
 
 
@@ -200,7 +200,7 @@ def import_command(
 
 
 def _entries(path: Path, shown: EntryOptions) -> Iterator[Entry]:
-    """The entries that are to be shown, in order; a progress bar goes with them unless they go to a terminal."""
+    """Yield the entries to show, in order; a progress bar runs unless standard output is a terminal."""
     from muster.log.entries import entries
     from muster.log.progress import progress
     from muster.log.verify import total_bytes
@@ -221,7 +221,7 @@ def _entries(path: Path, shown: EntryOptions) -> Iterator[Entry]:
 
 
 def _imported(file: Path, directory: Path | None, bootstrap: str | None, options: ImportOptions) -> Imported:
-    """Import the rows that are wanted into the directory, else the cluster. The whole file is checked first."""
+    """Import the wanted rows into the directory, or else the cluster; the whole file is checked before that."""
     from muster.log.import_offline import Imported, import_offline
     from muster.log.progress import progress
     from muster.log.rows import read_rows
@@ -248,7 +248,7 @@ def _imported(file: Path, directory: Path | None, bootstrap: str | None, options
 
 
 def _opened(path: Path) -> LogSource:
-    """The source for a command that only reads: what a server writes meanwhile may be seen half."""
+    """Open the source for a command that only reads; if a server uses it, a note says that bytes may look torn."""
     source = open_source(path)
     if source.is_in_use:
         say(f"a server is using {source.root}: its newest bytes may look torn")
@@ -256,7 +256,7 @@ def _opened(path: Path) -> LogSource:
 
 
 def _status(command: Callable[[], int]) -> int:
-    """Run a command; its exit status, after a sentence on standard error if it failed."""
+    """Run a command and return its exit status; a failure is printed as a sentence on standard error."""
     try:
         return command()
     except LogToolError as error:

@@ -1,6 +1,6 @@
-"""What is in a log, as plain values for people and programs: records of the offsets topic, batches of others.
+"""The content of a log as plain values: records of the offsets topic decoded, batches of other topics.
 
-Those of other kinds of groups (KIP-848, share and streams groups) are decoded here alone. What is of no known
+Records of other kinds of groups (KIP-848, share and streams groups) are decoded here alone. A record of unknown
 type or version is shown as bytes. Damage does not end the reading: it is an entry of its own.
 """
 
@@ -29,12 +29,12 @@ from storage.log.segment_files import scan_segment_file, segment_files
 Entry: TypeAlias = dict[str, Any]
 
 KINDS: Final = ("record", "batch", "damage")
-SECOND_KEYS: Final = {16: "regular_expression"}  # Of keys with a second text: the member's id, but for this.
+SECOND_KEYS: Final = {16: "regular_expression"}  # A key's second string by type; else the member id.
 UNKNOWN_TYPE: Final = "unknown type {}"
 
 
 def entries(place: PartitionDirectory, files: Files, *, decoded: bool, advance: Advance) -> Iterator[Entry]:
-    """Everything in one partition, in order: records with `decoded`, else batches. Raises StorageError."""
+    """All entries of one partition in order: records with `decoded`, else batches. Raises StorageError."""
     for segment in segment_files(files, place.directory):
         where = {"partition": str(place), "file": segment.path.name}
         for found in scan_segment_file(files, segment):
@@ -119,8 +119,8 @@ def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
     if isinstance(typed.value, GroupMetadataValue) and typed.value.protocol_type == PROTOCOL_TYPE:
         assert value is not None
         for member, shown in zip(typed.value.members, value["members"], strict=True):
-            shown["subscription"] = _consumers(decode_subscription, member.subscription)
-            shown["assignment"] = _consumers(decode_assignment, member.assignment)
+            shown["subscription"] = _decoded_or_hex(decode_subscription, member.subscription)
+            shown["assignment"] = _decoded_or_hex(decode_assignment, member.assignment)
     return {
         "type": RECORD_TYPES[record_type(key)],
         "group": typed.key.group,
@@ -129,8 +129,8 @@ def _known_record(key: bytes | None, typed: CoordinatorRecord) -> Entry:
     }
 
 
-def _consumers(decode: Any, data: bytes) -> Any:
-    """A consumer's own bytes, read; as they are where they cannot be, or are none."""
+def _decoded_or_hex(decode: Any, data: bytes) -> Any:
+    """A member's subscription or assignment, decoded; hexadecimal digits if that fails, None if it is empty."""
     try:
         return plain(decode(data)) if data else None
     except DecodeError:
@@ -138,7 +138,7 @@ def _consumers(decode: Any, data: bytes) -> Any:
 
 
 def _other_record(key: bytes, value: bytes | None) -> Entry:
-    """A record of a kind of group that Muster does not keep."""
+    """The fields of a record of a kind of group that Muster does not serve."""
     number = record_type(key)
     texts = key_texts(key)
     shown = None if value is None else decode_other(number, value)
@@ -152,7 +152,7 @@ def _other_record(key: bytes, value: bytes | None) -> Entry:
 
 
 def key_texts(key: bytes) -> list[str]:
-    """The texts that a key consists of, if it does: all of Kafka's do, but for a partition at the end."""
+    """The strings in a key, behind its type; empty if the key has any other field, as a partition."""
     texts, position = [], 2
     while position + 2 <= len(key):
         end = position + 2 + int.from_bytes(key[position : position + 2], "big")
@@ -164,7 +164,7 @@ def key_texts(key: bytes) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """Messages as dicts; bytes as hexadecimal digits, topic ids as Kafka writes them."""
+    """A message or value as JSON can hold it: dicts, topic ids as Kafka writes them, other bytes as hex digits."""
     if is_dataclass(value) and not isinstance(value, type):
         return _plain_values(asdict(value))
     return _plain_values(value)
@@ -173,7 +173,7 @@ def plain(value: Any) -> Any:
 def _plain_values(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _named(name, part) for name, part in value.items()}
+            return {name: _plain_field(name, part) for name, part in value.items()}
         case list() | tuple():
             return [_plain_values(part) for part in value]
         case bytes() | bytearray() | memoryview():
@@ -181,7 +181,7 @@ def _plain_values(value: Any) -> Any:
     return value
 
 
-def _named(name: str, value: Any) -> Any:
+def _plain_field(name: str, value: Any) -> Any:
     if name == "topic_id":
         return None if bytes(value) == ZERO_UUID else encode_uuid(bytes(value))
     return _plain_values(value)
@@ -192,7 +192,7 @@ def _hex(data: bytes | bytearray | memoryview | None) -> str | None:
 
 
 def as_line(entry: Entry) -> str:
-    """One entry for people: where, then what."""
+    """An entry of `muster log inspect` as a line for people: partition and offset, then content or damage."""
     place = f"{entry['partition']} {entry['offset']}"
     match entry["kind"]:
         case "record":

@@ -1,4 +1,4 @@
-"""Import into a log directory that no server holds: offsets are appended to the partitions of their groups.
+"""Imports into a log directory that no server uses: appends offsets to the partitions of their groups.
 
 Everything is checked before the first record is written: the file, the number of partitions, and that no
 group has members. A crash in between leaves some groups imported and others not; importing again is harmless.
@@ -36,17 +36,17 @@ from storage.log.config import LogConfig
 from storage.log.partition_files import read_partition_metadata
 from storage.log.partition_log import PartitionLog
 
-SEGMENT_BYTES: Final = 104_857_600  # offsets.topic.segment.bytes, unless a server says otherwise.
+SEGMENT_BYTES: Final = 104_857_600  # The default of offsets.topic.segment.bytes.
 BATCH_BYTES: Final = 512 << 10
 
 
 @dataclass(slots=True)
 class Imported:
-    """What was written, and what was refused: rows by reason."""
+    """The number of rows and the groups that were written, and the rows that were refused."""
 
     rows: int = 0
     groups: set[str] = field(default_factory=set)
-    refused: dict[str, str] = field(default_factory=dict)  # Why, by group, topic and partition in one text.
+    refused: dict[str, str] = field(default_factory=dict)  # By `group topic-partition`: the reason.
 
 
 def import_offline(
@@ -56,7 +56,7 @@ def import_offline(
     keep_commit_times: bool,
     advance: Advance,
 ) -> Imported:
-    """Append `rows`, all of `groups`. Raises LogToolError, before anything is written if it can be known."""
+    """Append `rows`, all of `groups`. Raises LogToolError, before anything is written where that can be known."""
     source = open_source(directory)
     if source.root != source.path:
         raise LogToolError(f"{directory} is one partition; import into the log directory around it")
@@ -66,7 +66,7 @@ def import_offline(
     by_partition: dict[int, set[str]] = defaultdict(set)
     for group in groups:
         by_partition[partition_for(group, count)].add(group)
-    with _held(source) as held:
+    with _open_directory(source) as held:
         logs = {
             number: _open_log(source, held, number, names) for number, names in sorted(by_partition.items())
         }
@@ -74,8 +74,8 @@ def import_offline(
 
 
 @contextmanager
-def _held(source: LogSource) -> Iterator[LogDirectory]:
-    """The directory, taken as a daemon takes it, and left as a daemon leaves it."""
+def _open_directory(source: LogSource) -> Iterator[LogDirectory]:
+    """Yield the directory, locked and opened as by a daemon, and shut it down cleanly. Raises LogToolError."""
     try:
         properties = read_meta_properties(source.files, source.path / META_PROPERTIES)
         if properties is None:
@@ -97,7 +97,7 @@ def _held(source: LogSource) -> Iterator[LogDirectory]:
 
 
 def _open_log(source: LogSource, held: LogDirectory, number: int, groups: set[str]) -> PartitionLog:
-    """One partition's log, in which none of `groups` has members."""
+    """Open the log of an offsets partition. Raises LogToolError if one of `groups` has members in it."""
     config = LogConfig(segment_bytes=SEGMENT_BYTES)
     log = held.open_log(GROUP_METADATA_TOPIC, number, config, topic_id=_offsets_topic_id(source))
     shard = new_shard(number)
@@ -115,7 +115,7 @@ def _open_log(source: LogSource, held: LogDirectory, number: int, groups: set[st
 
 
 def _offsets_topic_id(source: LogSource) -> bytes | None:
-    """What a partition that has no directory yet is to say of its topic."""
+    """The offsets topic's id, from the catalogue or else a partition's metadata; None if neither has it."""
     for entry in source.topics:
         if entry.name == GROUP_METADATA_TOPIC:
             return entry.topic_id
@@ -163,7 +163,7 @@ def _append(log: PartitionLog, records: list[LogRecord], now_ms: int) -> None:
 
 
 def _record(row: OffsetRow, topic_id: bytes, now_ms: int, keep_commit_times: bool) -> LogRecord:
-    """A commit of now, or of when it was: then retention goes on where it stood."""
+    """The record that commits `row`; with its own times if they are kept, so that retention counts from them."""
     then_ms, expires_ms = row.commit_timestamp_ms, row.expire_timestamp_ms
     kept = keep_commit_times and then_ms is not None
     value = OffsetCommitValue(

@@ -1,7 +1,7 @@
-"""Import into a running cluster, Muster or Kafka: each group's offsets are committed as from outside the group.
+"""Imports into a running cluster, Muster or Kafka: commits each group's offsets without membership.
 
-All groups are looked at before the first commit: one with members refuses the whole import. The server says
-when they were committed: now. Partitions that it refuses, as of topics it does not have, are reported.
+All groups are described before the first commit: one with members refuses the whole import. The commit time is
+the server's present time. Partitions that it refuses, as of topics it does not have, are reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS_PER_REQUEST: Final = 1000
 def import_to(
     bootstrap: str, groups: frozenset[str], rows: Iterable[OffsetRow], advance: Advance
 ) -> Imported:
-    """Connect, and import. Raises LogToolError."""
+    """Connect to the cluster and import `rows`, all of `groups`. Raises LogToolError."""
 
     async def run() -> Imported:
         async with connected(bootstrap) as cluster:
@@ -47,11 +47,11 @@ def import_to(
 async def import_online(
     cluster: Cluster, groups: frozenset[str], rows: Iterable[OffsetRow], advance: Advance
 ) -> Imported:
-    """Commit `rows`, all of `groups`. Raises LogToolError before anything is committed; ClusterError."""
+    """Commit `rows`, all of `groups`. Raises LogToolError before anything is committed, and ClusterError."""
     for group in sorted(groups):
         try:
             await require_no_members(cluster, group)
-        except RefusedError:  # It said no to the question, not to the group.
+        except RefusedError:  # It refused the request, and said nothing about the group.
             raise
         except ClusterError as error:
             raise LogToolError(f"{error} (nothing was written)") from error

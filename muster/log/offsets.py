@@ -1,4 +1,4 @@
-"""The groups and committed offsets that a directory's log holds, by the replay that the daemon uses.
+"""The groups and committed offsets in a directory's log, found by the replay that the daemon uses.
 
 The files are walked, not opened as a log: nothing is cut or rebuilt. One partition is in memory at a time.
 """
@@ -25,11 +25,11 @@ from storage.log.partition_files import encode_uuid
 from storage.log.segment_files import scan_segment_file, segment_files
 
 MEMBER_TYPES = frozenset({5, 10, 19})
-"""The records that say who is a member of a group of another kind: KIP-848, share and streams groups."""
+"""Types of the records that hold a member of a KIP-848, share or streams group."""
 
 
 class NoTopics:
-    """The topics of an offline replay: none are known, and none are asked for."""
+    """The topic catalogue of an offline replay, which is empty and is never asked."""
 
     def partition_count(self, topic: str) -> int | None:
         return None
@@ -46,7 +46,7 @@ class NoTopics:
 
 @dataclass(slots=True)
 class ExportNotes:
-    """What was met on the way and left out."""
+    """Counts of what an export read and left out, and the damage that it met."""
 
     records: int = 0
     skipped: int = 0
@@ -60,7 +60,7 @@ def new_shard(partition: int) -> Shard:
 def valid_batches(
     place: PartitionDirectory, files: Files, advance: Advance, on_damage: Callable[[Damage], None]
 ) -> Iterator[tuple[Batch, memoryview]]:
-    """Every batch of a partition that checks. Raises StorageError."""
+    """Every valid batch of a partition; damage goes to `on_damage`. Raises StorageError."""
     for segment in segment_files(files, place.directory):
         for found in scan_segment_file(files, segment):
             advance(found.end - found.position)
@@ -73,7 +73,7 @@ def valid_batches(
 def exported_rows(
     source: LogSource, notes: ExportNotes, wanted: frozenset[str], advance: Advance
 ) -> Iterator[OffsetRow]:
-    """The rows of all groups, or of those `wanted`. Raises LogToolError where a record makes no sense."""
+    """The rows of all groups, or of those in `wanted`. Raises LogToolError for a record that does not decode."""
     places = source.offsets_places()
     if not places:
         raise LogToolError(f"there is no offsets topic in {source.path}")
@@ -120,7 +120,7 @@ def _row(shard: Shard, group: str, topic: str, partition: int, committed: Commit
 
 
 def groups_with_members(shard: Shard, batches: Iterable[tuple[Batch, memoryview]]) -> dict[str, int]:
-    """Groups that have members, and how many: classic ones by `shard`, those of other kinds by their records."""
+    """The number of members of each group with any: classic groups by `shard`, other kinds by their records."""
     live = {group: len(stored.members) for group, stored in shard.stored.items() if stored.members}
     members: dict[tuple[str, ...], None] = {}
     for batch, data in batches:

@@ -18,7 +18,7 @@ VERSION_BYTES: Final = 2
 
 @struct
 class TopicIdPartitions:
-    """Partitions of one topic, and since which epoch each is held, where that is kept."""
+    """Partitions of one topic, with the epoch since which each is assigned if the record has it."""
 
     topic_id: Uuid
     partitions: list[Int32]
@@ -27,7 +27,7 @@ class TopicIdPartitions:
 
 @struct
 class ClassicProtocol:
-    """What a member that joined by the classic protocol offered."""
+    """A protocol that a member offered when it joined by the classic protocol."""
 
     name: str
     metadata: bytes
@@ -43,7 +43,7 @@ class ClassicMemberMetadata:
 
 @struct
 class TaskIds:
-    """Tasks of one subtopology."""
+    """Tasks of one subtopology, by the partitions that they read."""
 
     subtopology_id: str
     partitions: list[Int32]
@@ -52,7 +52,7 @@ class TaskIds:
 
 @struct
 class KeyValue:
-    """A setting, or a tag."""
+    """A name and a value: of a topic's setting, or of a client's tag."""
 
     key: str
     value: str
@@ -60,7 +60,7 @@ class KeyValue:
 
 @struct
 class StreamsEndpoint:
-    """Where a streams member answers queries."""
+    """The address at which a streams member answers queries."""
 
     host: str
     port: Uint16
@@ -87,7 +87,7 @@ class CopartitionGroup:
 
 @struct
 class Subtopology:
-    """One part of a topology."""
+    """One subtopology of a streams group's topology."""
 
     subtopology_id: str
     source_topics: list[str]
@@ -100,7 +100,7 @@ class Subtopology:
 
 @struct
 class NamedTopicPartitions:
-    """Partitions of one topic, which is named as well."""
+    """Partitions of one topic, which is given by id and name."""
 
     topic_id: Uuid
     topic_name: str
@@ -109,7 +109,7 @@ class NamedTopicPartitions:
 
 @struct
 class NamedTopic:
-    """One topic."""
+    """A topic by id and name."""
 
     topic_id: Uuid
     topic_name: str
@@ -117,7 +117,7 @@ class NamedTopic:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """Type 3."""
+    """The value of a record of type 3."""
 
     epoch: Int32
     metadata_hash: Int64 = since(0, tag=0, default=0)
@@ -125,7 +125,7 @@ class ConsumerGroupMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """Type 5."""
+    """The value of a record of type 5."""
 
     instance_id: str | None
     rack_id: str | None
@@ -140,7 +140,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @data(versions="0", flexible="0+")
 class TargetAssignmentMetadataValue:
-    """Types 6, 12 and 20."""
+    """The value of a record of type 6, 12 or 20."""
 
     assignment_epoch: Int32
     assignment_timestamp: Int64 = since(0, tag=0, default=0)
@@ -148,14 +148,14 @@ class TargetAssignmentMetadataValue:
 
 @data(versions="0", flexible="0+")
 class TargetAssignmentMemberValue:
-    """Types 7 and 13."""
+    """The value of a record of type 7 or 13."""
 
     topic_partitions: list[TopicIdPartitions]
 
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """Type 8."""
+    """The value of a record of type 8."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -166,7 +166,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @data(versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """Type 10."""
+    """The value of a record of type 10."""
 
     rack_id: str | None
     client_id: str
@@ -176,7 +176,7 @@ class ShareGroupMemberMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    """Type 11."""
+    """The value of a record of type 11."""
 
     epoch: Int32
     metadata_hash: Int64
@@ -184,7 +184,7 @@ class ShareGroupMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """Type 14."""
+    """The value of a record of type 14."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -194,7 +194,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
 @data(versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """Type 15."""
+    """The value of a record of type 15."""
 
     initializing_topics: list[NamedTopicPartitions]
     initialized_topics: list[NamedTopicPartitions]
@@ -203,7 +203,7 @@ class ShareGroupStatePartitionMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """Type 16."""
+    """The value of a record of type 16."""
 
     topics: list[str]
     version: Int64
@@ -212,7 +212,7 @@ class ConsumerGroupRegularExpressionValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
-    """Type 17."""
+    """The value of a record of type 17."""
 
     epoch: Int32
     metadata_hash: Int64
@@ -222,7 +222,7 @@ class StreamsGroupMetadataValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupMemberMetadataValue:
-    """Type 19."""
+    """The value of a record of type 19."""
 
     instance_id: str | None
     rack_id: str | None
@@ -237,7 +237,7 @@ class StreamsGroupMemberMetadataValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    """Type 21."""
+    """The value of a record of type 21."""
 
     active_tasks: list[TaskIds]
     standby_tasks: list[TaskIds]
@@ -246,7 +246,7 @@ class StreamsGroupTargetAssignmentMemberValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """Type 22."""
+    """The value of a record of type 22."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -261,7 +261,7 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupTopologyValue:
-    """Type 23."""
+    """The value of a record of type 23."""
 
     epoch: Int32
     subtopologies: list[Subtopology] = field(default_factory=list)
@@ -289,11 +289,11 @@ VALUES: Final[Mapping[int, type]] = MappingProxyType(
         23: StreamsGroupTopologyValue,
     }
 )
-"""The schema of each record type. Type 4 is gone since 4.1, and only deleted where it is met."""
+"""The schema of each record type's value. Kafka 4.1 dropped type 4, of which only tombstones are written."""
 
 
 def decode_other(record_type: int, value: bytes) -> Any | None:
-    """The value of a record of this type, or None where it is of no type and version known here."""
+    """The decoded value of a record of this type; None if its type or version is not known here."""
     schema = VALUES.get(record_type)
     if schema is None or value[:VERSION_BYTES] != bytes(VERSION_BYTES):
         return None

@@ -1,4 +1,4 @@
-"""Shows what the log tools found: sentences for people, JSON for programs. It reads nothing."""
+"""Formats what the log tools found: sentences for people, JSON for programs. It reads nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from storage.check.log import Finding, Severity
 
-if TYPE_CHECKING:  # Each command needs one of them, and has imported that.
+if TYPE_CHECKING:  # Each command imports the one that it needs, and passes its result here.
     from muster.log.import_offline import Imported
     from muster.log.repair import Repair
     from muster.log.verify import Verified
@@ -23,7 +23,7 @@ def show_json(value: Any) -> None:
 
 
 def finding_line(finding: Finding) -> str:
-    """One finding: how bad, file, byte, offset, what."""
+    """A finding as one line: severity, file, byte, offset, and what is wrong."""
     place = [str(finding.path)]
     if finding.byte is not None:
         place.append(f"byte {finding.byte}")
@@ -33,7 +33,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def verified_lines(result: Verified) -> list[str]:
-    """The findings, and one line that sums up."""
+    """A line for each finding, and a line with the totals."""
     sizes = result.checked.values()
     total = (
         f"{len(result.checked)} partitions, {sum(each.segments for each in sizes)} segments, "
@@ -57,7 +57,7 @@ def verified_json(result: Verified) -> dict[str, Any]:
 
 
 def loss_line(loss: Loss) -> str:
-    """One range that is lost: file, bytes, offsets, why."""
+    """A lost range as one line: file, bytes, offsets and the reason."""
     count = loss.end_byte - loss.first_byte
     extent = f"bytes {loss.first_byte}-{loss.end_byte - 1}" if count else "no bytes"
     return f"lost: {loss.path}, {extent}, {_offsets(loss)}: {loss.reason}"
@@ -72,7 +72,7 @@ def _offsets(loss: Loss) -> str:
 
 
 def repair_lines(result: Repair, target: Path) -> list[str]:
-    """What was lost, what was left behind, and one line that sums up."""
+    """A line for each lost range and each file left behind, and a line with the totals."""
     repaired = result.partitions.values()
     lines = [loss_line(loss) for each in repaired for loss in each.losses]
     lines += [f"left behind: {path}" for path in _left_behind(result)]

@@ -1,6 +1,6 @@
-"""What a path on the command line is: a log directory, or one partition's directory in it or elsewhere.
+"""Finds out what a path on the command line is: a log directory, or one partition's directory.
 
-Only looks, never writes and never locks. A running server shows by the lock it holds.
+It only reads: nothing is written or locked. That a server runs shows by the lock that it holds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogToolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """One partition's directory. Topic and number are unknown where its name does not show them."""
+    """One partition's directory. `name` is None if the directory's name is not that of a partition."""
 
     directory: Path
     name: TopicPartition | None
@@ -44,13 +44,13 @@ class PartitionDirectory:
 
 @dataclass(slots=True)
 class LogSource:
-    """What a path holds. `root` is the log directory, None where a partition's directory stands alone."""
+    """The content of a path. `root` is the log directory, None if a partition's directory stands alone."""
 
     path: Path
     root: Path | None
     places: list[PartitionDirectory]
     files: Files
-    topics: list[CatalogueEntry] = field(default_factory=list)  # None of them, where Kafka wrote it.
+    topics: list[CatalogueEntry] = field(default_factory=list)  # Empty where Kafka wrote the directory.
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     sealed_segments: dict[TopicPartition, Sizes] = field(default_factory=dict)
     was_shut_down_cleanly: bool = False
@@ -63,23 +63,23 @@ class LogSource:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a server holds the directory now."""
+        """Whether a server holds the directory's lock now."""
         return self.root is not None and self.files.is_locked(self.root / LOCK)
 
     def recovery_point(self, place: PartitionDirectory) -> int:
         return self.recovery_points.get(place.name, 0) if place.name else 0
 
     def sealed_sizes(self, place: PartitionDirectory) -> Sizes:
-        """What the sealed segments were; those that it names, and no more, are known."""
+        """The sizes of the partition's sealed segments; segments that are not listed have no known size."""
         return self.sealed_segments.get(place.name, {}) if place.name else {}
 
     def offsets_places(self) -> list[PartitionDirectory]:
         return [place for place in self.places if place.is_offsets]
 
     def offsets_partition_count(self) -> int | None:
-        """How many partitions the offsets topic has; None if it has none.
+        """The number of partitions of the offsets topic; None if it does not exist.
 
-        The catalogue knows; else the directories show it, since Kafka makes them all.
+        Taken from the catalogue, or else from the directories, since Kafka creates them all.
         """
         for entry in self.topics:
             if entry.name == GROUP_METADATA_TOPIC:
@@ -89,7 +89,7 @@ class LogSource:
 
 
 def open_source(path: Path, files: Files | None = None) -> LogSource:
-    """Look at `path`. Raises LogToolError if it holds no log."""
+    """Read what `path` is. Raises LogToolError if it holds no log."""
     files = files or Files()
     path = path.absolute()
     try:
@@ -139,7 +139,7 @@ def _places(path: Path, names: Iterable[str], files: Files) -> list[PartitionDir
 
 
 def _read_small_files(source: LogSource, root: Path) -> None:
-    """The catalogue, the checkpoints and the marker; what is garbled is kept as an oddity."""
+    """Read the catalogue, the checkpoints and the clean-shutdown marker; garbled ones go to `unreadable_files`."""
     source.was_shut_down_cleanly = source.files.read_small(root / CLEAN_SHUTDOWN) is not None
     try:
         source.recovery_points = read_offsets(source.files, root / RECOVERY_POINTS)
@@ -156,7 +156,7 @@ def _read_small_files(source: LogSource, root: Path) -> None:
 
 
 def chosen_places(source: LogSource, topic: str | None, partition: int | None) -> list[PartitionDirectory]:
-    """The partitions to look at: those of `topic`, of the offsets topic if none is named. Raises LogToolError."""
+    """The partitions of `topic`, or of the offsets topic if None. Raises LogToolError if there are none."""
     if source.is_partition:
         return source.places
     wanted = topic or GROUP_METADATA_TOPIC

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where that is a terminal; elsewhere nothing at all."""
+"""A progress bar on standard error if that is a terminal; otherwise nothing is shown."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 Advance: TypeAlias = Callable[[int], None]
-"""Called with how much more is done, in the unit of the total."""
+"""Called with the amount done since the last call, in the unit of the total."""
 
 _EVERY_S: Final = 0.1
 
 
 @contextmanager
 def progress(what: str, total: int, *, is_bytes: bool = True) -> Iterator[Advance]:
-    """Show how much of `total` is done while the block runs."""
+    """Show a progress bar while the block runs; the block calls the yielded function to advance it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""The repair of a whole directory: a new one with every batch that checks, and a report of what was lost.
+"""Repairs a whole directory: copies every valid batch into a new one, and reports what was lost.
 
 The source is only read. Everything is built in `<target>.unfinished`, beside the target, and gets the
 target's name last, when all of it is on the disk: after a crash there is either no target or a whole one.
@@ -23,12 +23,12 @@ from storage.log.sealed_segments import SEALED_SEGMENTS
 UNFINISHED: Final = ".unfinished"
 NOT_COPIED: Final = frozenset(
     {LOCK, CLEAN_SHUTDOWN, SEALED_SEGMENTS, RECOVERY_POINTS}
-)  # The last is written again.
+)  # Recovery points are written by the repair.
 
 
 @dataclass(slots=True)
 class Repair:
-    """What became of each partition, and what of the directory was left behind."""
+    """What became of each partition, and which files of the directory were left behind."""
 
     partitions: dict[str, Repaired] = field(default_factory=dict)
     left_behind: list[Path] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Repair:
 
 
 def repair(source: LogSource, target: Path, advance: Advance) -> Repair:
-    """Copy what checks into `target`, which must not exist. Raises LogToolError."""
+    """Copy every valid batch into `target`, which must not exist. Raises LogToolError."""
     target = target.absolute()
     draft = target.with_name(target.name + UNFINISHED)
     if source.is_in_use:
@@ -80,7 +80,7 @@ def _copy(source: LogSource, place: PartitionDirectory, target: Path, advance: A
 
 
 def _copy_around(source: LogSource, draft: Path, result: Repair) -> None:
-    """The small files of the directory go along as they are; other directories are left behind, and listed."""
+    """Copy the small files of the directory unchanged; other directories are left behind, and listed."""
     for name in source.files.entries(source.path) or ():
         path = source.path / name
         if name in NOT_COPIED or name in result.partitions:
@@ -94,7 +94,7 @@ def _copy_around(source: LogSource, draft: Path, result: Repair) -> None:
 def _write_recovery_points(
     files: Files, places: list[PartitionDirectory], draft: Path, result: Repair
 ) -> None:
-    """All of the copy is synced: damage that comes to it later is damage, and no torn tail."""
+    """Record the copy as synced to its end: damage found later then counts as damage, and not as a torn tail."""
     points: dict[TopicPartition, int] = {}
     for place in places:
         end = result.partitions[str(place)].next_offset

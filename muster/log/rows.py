@@ -26,7 +26,7 @@ REQUIRED: Final = ("group", "topic", "partition", "offset")
 
 
 class OffsetRow(NamedTuple):
-    """Where a group stands in one partition, and what the log knew about it. None: not known."""
+    """The committed offset of a group in one partition, with what the log knew of it. None: not known."""
 
     group: str
     topic: str
@@ -52,7 +52,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def row_of(values: dict[str, Any], where: str) -> OffsetRow:
-    """A row from plain values; columns of other names are left out. Raises LogToolError, naming `where`."""
+    """A row from plain values; other columns are left out. Raises LogToolError, which names the place `where`."""
     known = {name: values[name] for name in _NAMES if values.get(name) is not None}
     for name in REQUIRED:
         if name not in known:
@@ -78,7 +78,7 @@ def _most(name: str) -> int:
 
 
 def read_rows(path: Path) -> Iterator[OffsetRow]:
-    """The rows of a file, one by one. Raises LogToolError for what is none."""
+    """The rows of a file, one by one. Raises LogToolError for one that is not valid."""
     try:
         yield from _read_parquet(path) if is_parquet(path) else _read_lines(path)
     except OSError as error:
@@ -122,7 +122,7 @@ def _read_parquet(path: Path) -> Iterator[OffsetRow]:
 
 
 def write_rows(path: Path, rows: Iterable[OffsetRow]) -> int:
-    """Write a file, JSON lines unless its name ends with .parquet; "-" is standard output. How many rows."""
+    """Write a Parquet file if `path` ends so, else JSON lines ("-": standard output); return the row count."""
     if path == STANDARD_OUTPUT:
         return _write_lines(sys.stdout, rows)
     draft = path.with_name(path.name + ".unfinished")

@@ -1,4 +1,4 @@
-"""The check of a whole directory: every partition's files, what their records say, and the files around them."""
+"""Checks a whole directory: every partition's files, the content of their records, and the files around them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.log.segment_files import segments_bytes
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at, by partition, and all that was found."""
+    """What was checked, by partition, and all findings."""
 
     checked: dict[str, Checked] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -30,12 +30,12 @@ class Verified:
 
 
 def total_bytes(source: LogSource, places: Iterable[PartitionDirectory]) -> int:
-    """The size of all segments, for the progress bar."""
+    """The size of all segments in bytes, which is the total of the progress bar."""
     return sum(segments_bytes(source.files, place.directory) for place in places)
 
 
 def verify(source: LogSource, places: Iterable[PartitionDirectory], advance: Advance) -> Verified:
-    """Check `places`, and what belongs to the directory as a whole. Changes nothing."""
+    """Check `places`, and the files of the directory as a whole. Changes nothing."""
     result = Verified(findings=list(_directory_findings(source)))
     count = source.offsets_partition_count()
     for place in places:
@@ -56,7 +56,7 @@ def verify(source: LogSource, places: Iterable[PartitionDirectory], advance: Adv
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRecords:
-    """What can be wrong with records of the offsets topic that arrived whole."""
+    """Finds records of the offsets topic that do not decode, or whose group belongs to another partition."""
 
     place: PartitionDirectory
     partition_count: int | None
@@ -69,13 +69,13 @@ class OffsetsRecords:
             for record in iter_records(data, batch):
                 offset = record.offset
                 typed = decode_record(record.key, record.value)
-                if typed is not None and (error := self._misplaced(typed.key.group)):
+                if typed is not None and (error := self._misplacement(typed.key.group)):
                     yield offset, error
         except (CorruptBatch, DecodeError) as error:
             yield offset, f"a record that cannot be decoded: {error}"
 
-    def _misplaced(self, group: str) -> str | None:
-        """A group is looked for in one partition; what another says of it is never found."""
+    def _misplacement(self, group: str) -> str | None:
+        """Why a record of `group` is in the wrong partition; None if it is in the right one."""
         if self.partition_count is None or self.place.name is None:
             return None
         home = partition_for(group, self.partition_count)
@@ -105,7 +105,7 @@ def _directory_findings(source: LogSource) -> Iterator[Finding]:
 
 
 def _missing_offsets(source: LogSource, place: PartitionDirectory, checked: Checked) -> Iterator[Finding]:
-    """A topic that is never compacted has every offset."""
+    """A finding if offsets are missing from a topic that is never compacted."""
     entry = _entry(source, place)
     if checked.missing_offsets and entry and "compact" not in entry.overrides.get("cleanup.policy", "delete"):
         what = f"{checked.missing_offsets} offsets are missing between batches, and it is never compacted"

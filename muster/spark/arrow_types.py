@@ -1,4 +1,4 @@
-"""Spark SQL's types beside Arrow's: a schema is declared in one of the two, and made from that in the other."""
+"""Maps Spark SQL's types to Arrow's: a schema is declared in one of the two, and derived for the other."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "ARRAY<STRING>": pa.list_(pa.string()),
 }
-"""The Arrow type of each type that a column of ours has."""
+"""The Arrow type of each Spark SQL type that our tables use."""
 
 _NAMES: Final = {arrow: name for name, arrow in TYPES.items()}
 
 
 def ddl_of(fields: Iterable[pa.Field]) -> str:
-    """Columns of Arrow's as Spark SQL has them. Raises KeyError for a type that no column of ours has."""
+    """The Spark SQL declaration of Arrow fields. Raises KeyError for a type that our tables do not use."""
     return ", ".join(f"{each.name} {_name_of(each.type)}{_not_null(each)}" for each in fields)
 
 

@@ -1,4 +1,4 @@
-"""A micro-batch's rows of a table, as files that carry the batch's number: written again, they are replaced.
+"""Writes a micro-batch's rows of a table as files named by the batch's number, so that a repeat replaces them.
 
 A day's rows of a batch are one file, `day=.../JOB-000000000042.parquet`. Spark writes the files under
 `_staging`, where no reader looks; then each is moved into its place by one rename. So whatever reads a table
@@ -60,14 +60,14 @@ def write_batch(frame: DataFrame, out: str | Path, table: str, batch_id: int, *,
 
 
 def _stage(frame: DataFrame, url: str, table: str) -> None:
-    """One file per day, in the declared columns."""
+    """Write one file per day, with the declared columns."""
     fields = spark_schema(table).fields
     columns = [F.col(field.name).cast(field.dataType).alias(field.name) for field in fields]
     day_of = F.unix_micros(F.col(TABLES[table].day_of))
-    day = F.date_from_unix_date(F.floor(day_of / _DAY_US).cast("int"))  # Whatever zone the session is in.
-    # A time zone and the same unit in whatever reads it; the default, INT96, has neither.
+    day = F.date_from_unix_date(F.floor(day_of / _DAY_US).cast("int"))  # In UTC, whatever the session's is.
+    # Readers then know the time zone and the unit; Spark's default, INT96, has neither.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # A file of each day at once: else Spark sorts the rows by their day first, and millions of them spill.
+    # One open file per day: otherwise Spark sorts the rows by day first, and millions of them spill to disk.
     frame.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", DAYS_AT_ONCE)
     rows = frame.select(*columns, day.alias(DAY)).repartition(DAY)
     rows.write.mode("overwrite").partitionBy(DAY).parquet(url)

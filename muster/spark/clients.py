@@ -1,4 +1,4 @@
-"""The stock client of a cluster, as all parts of this package use it: settings, log ends, committed offsets.
+"""A cluster's log ends and committed offsets by the stock client, with the settings that this package gives it.
 
 What the command line asks goes through `muster.cluster`, which needs no librdkafka; here clients take librdkafka's
 settings, since users have those for Spark's own consumers anyway. The errors are the client's: every part makes
@@ -22,7 +22,7 @@ LATEST: Final = OffsetSpec.latest()
 
 
 class Offsets(NamedTuple):
-    """An offset, or else an error, for each partition that was asked for; none where nothing is committed."""
+    """The offset or the error of each partition that was asked for; neither where nothing is committed."""
 
     found: dict[TopicPartition, int]
     refused: dict[TopicPartition, KafkaError]
@@ -35,12 +35,12 @@ class Offsets(NamedTuple):
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """The settings of a confluent-kafka client: silent, since its user says what goes wrong."""
+    """The settings of a confluent-kafka client that logs nothing: its caller reports what goes wrong."""
     return {"bootstrap.servers": bootstrap, "client.id": "muster-spark", "log_level": 0, **kafka}
 
 
 def new_admin(bootstrap: str, kafka: Mapping[str, str]) -> AdminClient:
-    """An admin client for a few questions: librdkafka's may stay silent once a broker has been away."""
+    """An admin client for a few requests: librdkafka's may stop answering once a broker has been away."""
     return AdminClient(client_settings(bootstrap, kafka))
 
 
@@ -51,7 +51,7 @@ def log_offsets(
     committed_only: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> Offsets:
-    """What logs have for EARLIEST, LATEST or a time; with `committed_only` LATEST is the last stable offset."""
+    """Log offsets for EARLIEST, LATEST or a time; with `committed_only` LATEST is the last stable offset."""
     offsets = Offsets({}, {})
     if not wanted:
         return offsets
@@ -68,10 +68,10 @@ def log_offsets(
 
 
 def committed_offsets(consumer: Consumer, partitions: Iterable[TopicPartition], timeout_s: float) -> Offsets:
-    """What the consumer's group has committed of `partitions`. Raises KafkaException without an answer.
+    """The offsets that the consumer's group has committed. Raises KafkaException if the request fails.
 
-    An admin's question may end the whole process while the coordinator moves or loads (seen with librdkafka 2.16);
-    a consumer that has joined nothing may ask the same.
+    The same request by an admin client may end the process while the coordinator moves or loads (librdkafka 2.16);
+    a consumer that has joined no group may send it.
     """
     offsets = Offsets({}, {})
     asked = [ClientPartition(*where) for where in partitions]
@@ -84,6 +84,6 @@ def committed_offsets(consumer: Consumer, partitions: Iterable[TopicPartition], 
 
 
 def error_text(error: Exception) -> str:
-    """What the client says of its failure, in its own words and without its codes."""
+    """The client's message for its failure, without error codes."""
     first = error.args[0] if error.args else error
     return str(first.str()) if isinstance(first, KafkaError) else str(first)

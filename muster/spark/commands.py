@@ -64,7 +64,7 @@ class PaceOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdOptions:
-    """The options of single jobs: from where on a group's behaviour is worth a remark."""
+    """The options of single jobs: thresholds above which a group's behaviour is reported."""
 
     noisy_per_second: Annotated[float, Parameter(help="commits: more of one partition is noise")] = 1.0
     storm_window: Annotated[str, Parameter(help="rebalances: length of the windows, as 5m or 10m")] = "5m"
@@ -143,7 +143,7 @@ def report(
 def _run_options(
     out: Path, pace: PaceOptions, thresholds: ThresholdOptions, cluster: ClusterOptions
 ) -> RunOptions:
-    """The options as the job takes them. Raises RefusedRunError for the first that cannot be."""
+    """The options as the job takes them. Raises RefusedRunError for the first that is not valid."""
     from muster.spark.jobs import options as given
 
     return given.RunOptions(
@@ -197,5 +197,5 @@ def _run_flights(bootstrap: str, topic: str, output: Path, checkpoint: Path, as_
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of a message; Spark's go on for pages."""
+    """The first line of an error's message; Spark's messages go on for pages."""
     return str(error).partition("\n")[0]

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class PassingError(Exception):
-    """Something is out of reach now and may be back in a moment; the message is a sentence that says what."""
+    """Something cannot be reached now and may be back soon; the message is a sentence that says what."""

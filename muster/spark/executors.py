@@ -1,4 +1,4 @@
-"""Whether a cluster's executors have what our jobs need, asked by a tiny job at the start.
+"""Checks that a cluster's executors have what our jobs need, by a tiny job at the start.
 
 On a cluster the executors' Python is the workers' own: Muster itself is sent to them (`packages`), but not
 what it is built on. What is missing is better reported once and by name than by a stack trace of some task. The
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOBS_NEED: Final[Mapping[str, str]] = {"pyarrow": "17", "pandas": "2.2", "numpy": "1.26"}
-"""The oldest release that will do, as in pyproject.toml, of each package that every job needs."""
+"""The oldest accepted release of each package that every job needs, as in pyproject.toml."""
 CLIENTS_NEED: Final[Mapping[str, str]] = {**JOBS_NEED, "confluent-kafka": "2.6"}
-"""The same for executors that are clients of a cluster themselves."""
+"""The packages for jobs whose executors are clients of a cluster, with their oldest accepted releases."""
 
-EXECUTOR_WAIT_S: Final = 60  # Workers start an executor in seconds; without any there is nothing to ask.
-_ROUNDS: Final = 5  # A task per core usually meets every executor in the first; a busy one is let be.
+EXECUTOR_WAIT_S: Final = 60  # An executor starts in seconds; without any there is nothing to check.
+_ROUNDS: Final = 5  # Each round has a task per core, which usually meets every executor.
 _JOB_GROUP: Final = "muster: what executors have"
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one executor has: its host, its folder there, and the version of each package, None if missing."""
+    """One executor's host and folder, its Python, and the version of each package; None for a missing one."""
 
     host: str
     folder: str
@@ -45,7 +45,7 @@ class Findings:
 
 
 def require_on_executors(spark: SparkSession, needs: Mapping[str, str] = JOBS_NEED) -> tuple[Findings, ...]:
-    """Ask all executors that are there now; the answer of each, sorted by host.
+    """Check all executors that are there now; return the findings of each, sorted by host.
 
     Raises SparkUnavailableError in a sentence that names hosts and what they lack: a package or a release
     of it, this driver's minor version of Python or its PySpark; or that no executor came in EXECUTOR_WAIT_S.
@@ -53,18 +53,18 @@ def require_on_executors(spark: SparkSession, needs: Mapping[str, str] = JOBS_NE
     context = spark.sparkContext
     found: dict[tuple[str, str], Findings] = {}
     for _ in range(_ROUNDS):
-        answers = _asked(context, tuple(needs))
+        answers = _ask_executors(context, tuple(needs))
         found.update({(answer.host, answer.folder): answer for answer in answers})
         if len(found) >= _registered(context):
             break
-    problems = sorted({problem for answer in found.values() for problem in problems_of(answer, needs)})
+    problems = sorted({problem for answer in found.values() for problem in unmet_needs(answer, needs)})
     if problems:
         raise SparkUnavailableError(f"the executors cannot run the job: {'; '.join(problems)}")
     return tuple(found[key] for key in sorted(found))
 
 
-def problems_of(found: Findings, needs: Mapping[str, str]) -> list[str]:
-    """What is wrong with one executor, as parts of a sentence."""
+def unmet_needs(found: Findings, needs: Mapping[str, str]) -> list[str]:
+    """The packages that an executor lacks or has too old, and a wrong PySpark, each as part of a sentence."""
     problems = []
     for package, minimum in needs.items():
         has = found.versions[package]
@@ -78,7 +78,7 @@ def problems_of(found: Findings, needs: Mapping[str, str]) -> list[str]:
 
 
 def findings(packages: Iterable[str]) -> Findings:
-    """What this process has: the `packages`, and the PySpark that it runs in, be it installed or its Spark's."""
+    """The versions of `packages` in this process, and of the PySpark it runs in, be it installed or Spark's."""
     import pyspark
 
     versions: dict[str, str | None] = {"pyspark": pyspark.__version__}
@@ -90,8 +90,8 @@ def findings(packages: Iterable[str]) -> Findings:
     return Findings(socket.gethostname(), os.getcwd(), sys.executable, versions)
 
 
-def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
-    """The answers to one task per core. The job is called off if no executor takes it up in time."""
+def _ask_executors(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
+    """The findings of one task per core. Raises SparkUnavailableError if no executor comes in EXECUTOR_WAIT_S."""
 
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -122,11 +122,11 @@ def _asked(context: SparkContext, packages: tuple[str, ...]) -> list[Findings]:
     finally:
         timer.cancel()
         for name in ("spark.jobGroup.id", "spark.job.description"):
-            context.setLocalProperty(name, None)  # type: ignore[arg-type]  # What it says to unset one.
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]  # PySpark's way to unset one.
 
 
 def why(error: str) -> str:
-    """The sentence among a failed job's pages: another Python, none at all, or else what the task said last."""
+    """The reason in a failed job's long message: another Python, none at all, or the task's last exception."""
     lost = re.search(r"\(TID \d+\) \((\S+) executor [^)]*\): (.*)", error)
     host, said = (lost[1], lost[2]) if lost else ("an executor", error.partition("\n")[0])
     if minor := re.search(r"has different version: (\S+) than that in driver: (\S+),", error):
@@ -135,12 +135,12 @@ def why(error: str) -> str:
         return f"{host} has no Python called {program[1]}"
     raised = re.findall(
         r"^[\w.]*(?:Error|Exception): .*", error, re.MULTILINE
-    )  # Python's, at a line's start.
+    )  # At a line's start, as Python prints it.
     return f"{host}: {raised[-1] if raised else said}"
 
 
 def _registered(context: SparkContext) -> int:
-    """How many executors there are now. Spark counts the driver, which is one itself in local mode."""
+    """The number of executors now. Spark counts the driver, which is an executor only in local mode."""
     known = int(context._jsc.sc().getExecutorMemoryStatus().size())
     return known if context._jsc.isLocal() else known - 1
 

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 FIELDS: Final = "origin STRING, time_hour TIMESTAMP, dep_delay INT"
-MAX_OFFSETS_PER_BATCH: Final = 60_000  # So that a demo's 336,776 rows are a stream of six batches.
+MAX_OFFSETS_PER_BATCH: Final = 60_000  # A demo's 336,776 rows are then a stream of six batches.
 _POLL_S: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class FlightsProgress:
-    """How far a run has come: micro-batches done, and records read by them."""
+    """The number of micro-batches done, and of the records that they read."""
 
     batches: int
     rows: int
@@ -52,13 +52,13 @@ def read_flights(
 
 
 def parse_flights(records: DataFrame) -> DataFrame:
-    """FIELDS out of the values of Kafka records. A value that is no JSON fails the query."""
+    """The columns FIELDS from the values of Kafka records. A value that is not JSON fails the query."""
     value = F.col("value").cast("string")
     return records.select(F.from_json(value, FIELDS, {"mode": "FAILFAST"}).alias("flight")).select("flight.*")
 
 
 def delays(flights: DataFrame) -> DataFrame:
-    """Per origin and hour: all flights, those that departed, the sum and the mean of their delays (minutes).
+    """Per origin and hour: flights, those of them that departed, and the sum and mean of their delays in minutes.
 
     A cancelled flight has no delay: it counts among the flights only. Where none departed, sum and mean are
     null. What has no `time_hour` belongs to no hour, and is left out.
@@ -96,7 +96,7 @@ def finish(
     query: StreamingQuery, on_progress: Callable[[FlightsProgress], None] = lambda _: None
 ) -> FlightsProgress:
     """Wait until the query has read everything; raises its StreamingQueryException if it fails."""
-    rows_of: dict[int, int] = {}  # By batch: Spark itself remembers the newest hundred only.
+    rows_of: dict[int, int] = {}  # By batch, as Spark remembers the newest hundred only.
     over = False
     while not over:
         over = bool(query.awaitTermination(_POLL_S))

@@ -15,14 +15,14 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-FILE_BYTES_MAX: Final = 64 * 1024 * 1024  # Offsets of a million partitions have some 20 MB.
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024  # The offsets of a million partitions take some 20 MB.
 _MISSING: Final = "java.io.FileNotFoundException"
-# Py4J's own, Spark's translations of Java's, and what a JVM that is gone gives.
+# Py4J's own errors, Java's as Spark translates them, and those of a JVM that has ended.
 _FAILURES: Final = (Py4JError, PySparkException, OSError)
 
 
 class HadoopError(OSError):
-    """The files are out of reach, or refuse what is asked; the message is a sentence."""
+    """The files cannot be reached, or the file system refuses an operation; the message is a sentence."""
 
 
 class TooLargeError(HadoopError):
@@ -30,29 +30,29 @@ class TooLargeError(HadoopError):
 
 
 class HadoopFiles:
-    """The files below `root`, a path or a URL, by paths relative to it. Everything raises HadoopError."""
+    """The files below `root`, a path or a URL, by relative paths. Every method raises HadoopError."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         try:
             with _as_hadoop_error(f"{root} cannot be reached"):
                 jvm: Any = spark._jvm
                 settings = spark._jsparkSession.sessionState().newHadoopConf()
-        except AttributeError:  # PySpark's own subclass of it, where the session is a remote one.
+        except AttributeError:  # PySpark has a subclass of it for remote sessions.
             raise HadoopError("Spark Connect gives no access to Spark's JVM") from None
         self._root = root
         with _as_hadoop_error(f"{root} cannot be reached"):
             self._path_of = jvm.org.apache.hadoop.fs.Path
             self._checked: Any = self._path_of(root).getFileSystem(settings)
             self._is_local = self._checked.getUri().getScheme() == "file"
-            # To write past the layer that keeps a checksum file beside each file: the two would not change in
-            # one step. What has such a file is read through it.
+            # Writes bypass the layer that keeps a checksum file beside each file: the two would not change in one
+            # step. A file that has a checksum file is read through that layer.
             self._plain: Any = self._checked.getRawFileSystem() if self._is_local else self._checked
 
     def url(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
-        """What is in a folder and begins with `prefix`, sorted; nothing if there is no such folder."""
+        """The names in a folder that begin with `prefix`, sorted; empty if the folder does not exist."""
         with _as_hadoop_error(f"{self.url(folder)} cannot be listed"):
             try:
                 found = [
@@ -65,7 +65,7 @@ class HadoopFiles:
         return sorted(name for name in found if name.startswith(prefix))
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None if there is no such file. Raises TooLargeError."""
+        """The content of a file; None if it does not exist. Raises TooLargeError."""
         with _as_hadoop_error(f"{self.url(name)} cannot be read"):
             try:
                 opened = self._checked.open(self._path(name))
@@ -82,12 +82,12 @@ class HadoopFiles:
         return data
 
     def read_json(self, name: str) -> Any:
-        """What `write_json` wrote, or None."""
+        """The value that `write_json` wrote; None if the file does not exist."""
         data = self.read(name)
         return None if data is None else json.loads(data)
 
     def write_json(self, name: str, content: object) -> None:
-        """Put a file in its place whole, instead of one that is there."""
+        """Write a whole file under a name, replacing a file of that name."""
         draft = f"{name}.new"
         with _as_hadoop_error(f"{self.url(draft)} cannot be written"):
             stream = self._plain.create(self._path(draft), True)
@@ -98,7 +98,7 @@ class HadoopFiles:
         self.move(draft, name)
 
     def move(self, source: str, target: str) -> None:
-        """Put a file in its place, instead of one that is there."""
+        """Move a file to a name, replacing a file of that name."""
         source_path, target_path = self._path(source), self._path(target)
         with _as_hadoop_error(f"{source} could not be renamed to {target}"):
             self._plain.mkdirs(target_path.getParent())
@@ -109,7 +109,7 @@ class HadoopFiles:
             raise HadoopError(f"{source} could not be renamed to {target}")
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files, and folders with all that is in them; what is not there is no matter."""
+        """Remove files, and folders with their content; names that do not exist are ignored."""
         for name in names:
             with _as_hadoop_error(f"{self.url(name)} cannot be removed"):
                 self._plain.delete(self._path(name), True)
@@ -120,7 +120,7 @@ class HadoopFiles:
 
 @contextmanager
 def _as_hadoop_error(refused: str) -> Iterator[None]:
-    """Failures of Java and of the way to it as HadoopError, without a stack trace."""
+    """Turn failures of Java, and of the connection to it, into HadoopError, without Java's stack trace."""
     try:
         yield
     except _FAILURES as error:
@@ -132,7 +132,7 @@ def _is_missing(error: Py4JJavaError) -> bool:
 
 
 def _java_message(error: Exception) -> str:
-    """Java's message, without its stack trace."""
+    """The message of Java's exception, without its stack trace."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.toString())
     return str(error).partition("\n")[0]

@@ -32,7 +32,7 @@ NEEDED: Final = (
     "kafka-clients-*.jar",
     "commons-pool2-*.jar",
 )
-"""Without any of these the source does not load; what else it needs is inside PySpark."""
+"""The jars that the Kafka source does not load without; everything else it needs is in PySpark."""
 
 _MARKER: Final = "complete"
 _RESOLVE_TIMEOUT_S: Final = 600  # Ten megabytes; a slow network was seen to take two minutes.
@@ -50,7 +50,7 @@ _IVY_MODULE: Final = f"""\
 """
 
 Resolver = Callable[[Path], None]
-"""Puts the jars into an empty folder; raises SparkUnavailableError."""
+"""A function that puts the jars into an empty folder. It raises SparkUnavailableError."""
 
 
 def kafka_source_jars(
@@ -75,13 +75,13 @@ def kafka_source_jars(
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Muster's folder within the user's caches."""
+    """Muster's folder in the user's cache folder."""
     caches = environment.get("XDG_CACHE_HOME")
     return (Path(caches) if caches else Path.home() / ".cache") / "muster"
 
 
 def resolve_by_ivy(folder: Path) -> None:
-    """Put the jars into `folder`, from Ivy's default repository; a JVM's own settings name a proxy."""
+    """Put the jars into `folder`, from Ivy's default repository; a proxy is set in the JVM's own way."""
     jars = _pyspark_jars()
     (ivy,) = jars.glob("ivy-*.jar")
     say("fetching the jars of Spark's Kafka source, this once")
@@ -113,7 +113,7 @@ def _run(command: list[str]) -> None:
 
 
 def _reason_in(output: str) -> str:
-    """The line among Ivy's pages that says why it failed: an error of the network's, else what was not found."""
+    """The line of Ivy's long output with the reason of its failure: a network error, or what was not found."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for words in ("error at url", "not found", "UNRESOLVED", "rror"):
         for line in lines:
@@ -123,11 +123,11 @@ def _reason_in(output: str) -> str:
 
 
 def _fill(target: Path, resolve: Resolver) -> None:
-    """Resolve into a folder beside `target`, which takes its name when it is whole."""
+    """Resolve the jars into a folder beside `target`, and rename it to `target` when it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target.with_name(f"{target.name}.lock")):
         if _is_whole(target):
-            return  # Another process was first.
+            return  # Another process has filled it meanwhile.
         with TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
             folder = Path(scratch, "jars")
             folder.mkdir()
@@ -139,7 +139,7 @@ def _fill(target: Path, resolve: Resolver) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether `folder` was completed, and still has all that is needed and every jar in its full size."""
+    """Whether `folder` was completed and still has every jar that is needed, each in its full size."""
     try:
         entries = [line.split(" ", 1) for line in (folder / _MARKER).read_text().splitlines()]
         return not _missing(folder) and all(
@@ -162,14 +162,14 @@ def _require_needed(folder: Path, what: str) -> list[Path]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold `path` alone. Its holder is bounded by a deadline of its own, and the kernel lets go of the dead."""
+    """Hold an exclusive lock on `path`. Its holder has a deadline, and the kernel releases a dead one's lock."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _pyspark_jars() -> Path:
-    import pyspark  # Heavy, and needed only where jars are resolved.
+    import pyspark  # Slow to import, and needed only to resolve jars.
 
     return Path(pyspark.__file__).parent / "jars"
 

@@ -1,4 +1,4 @@
-"""Whether Spark can run here: the PySpark that Muster is made for, and a Java that it runs on. Imports neither."""
+"""Checks whether Spark can run here: the PySpark that Muster is made for, and a Java for it. Imports neither."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def require_pyspark() -> None:
         raise SparkUnavailableError("PySpark is not installed: pip install 'muster[spark]'")
     try:
         found = version("pyspark")
-    except PackageNotFoundError:  # A Spark unpacked somewhere, with its folder `python` on the path.
+    except PackageNotFoundError:  # PySpark from an unpacked Spark, whose folder `python` is on the path.
         from pyspark.version import __version__ as found
     if found != PYSPARK_VERSION:
         raise SparkUnavailableError(

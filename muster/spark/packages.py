@@ -1,4 +1,4 @@
-"""Our packages as a zip for Spark's executors, sent by Spark's own file server.
+"""Packs our packages as a zip for Spark's executors, which Spark's own file server sends.
 
 The zip is made of what the driver itself runs on, be it an installed wheel, an editable install or a source
 checkout, so that executors need no Muster of their own, and no path of the driver's machine reaches them.
@@ -28,31 +28,31 @@ _EPOCH: Final = (
     0,
     0,
     0,
-)  # The earliest time that a zip can hold; the true one does not matter.
+)  # A zip's earliest time; the true one does not matter.
 _READABLE: Final = 0o100644 << 16
 _DIGEST_CHARACTERS: Final = 16
 
 
 def ship_packages(spark: SparkSession) -> str:
-    """Send our packages to all executors of `spark`, now and later; return the zip's name. Twice does nothing.
+    """Send our packages to all executors of `spark`, now and later; return the zip's name. A repeat does nothing.
 
     For a session that `spark_session` did not make. What runs on executors can import `muster` and what it
     is made of from then on; the driver keeps importing its own.
     """
     context = spark.sparkContext
-    # Spark's own folder for files of this session: it lives as long as the session, and goes with the JVM.
+    # Spark's own folder for files of this session: it lasts as long as the session, and is removed with the JVM.
     served = Path(SparkFiles.getRootDirectory()) / "served"
     served.mkdir(exist_ok=True)
     archive = write_zip(served)
     if archive.name not in {Path(added).name for added in context.listFiles}:
         context.addPyFile(str(archive))
-        # Spark puts its copy on the driver's path as well, where it would shadow ours and vanish at the end.
+        # Spark puts its copy on the driver's path as well, where it would hide ours and be gone at the end.
         sys.path.remove(str(served.parent / archive.name))
     return archive.name
 
 
 def write_zip(folder: Path) -> Path:
-    """Write the sources of PACKAGES into a zip in `folder`, under a name that follows from them."""
+    """Write the sources of PACKAGES into a zip in `folder`, whose name has the digest of its content."""
     sources = dict(_sources())
     digest = hashlib.sha256()
     for name, source in sources.items():
@@ -75,7 +75,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _modules(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
-    """Every module under `folder`, by its path in the zip, in one order everywhere."""
+    """Yield every module under `folder` with its path in the zip, in the same order everywhere."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         inside = f"{path}/{entry.name}"
         if entry.is_dir():

@@ -36,8 +36,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Spark keeps what a consumer has polled for minutes after the task that read it, of each partition all of it:
-    # with the large polls of our jobs that filled an executor's heap with records that are of no more use.
+    # Spark keeps what a consumer has polled for minutes after the task that read it, for each partition all of it:
+    # with the large polls of our jobs that filled an executor's heap with records that were not needed any more.
     "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
 }
@@ -51,8 +51,8 @@ CLUSTER_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
 
-# Spark names executors the program that their Python is, and would name this machine's. This one, sent as
-# a file into the executor's work folder, asks the environment that the worker was started in.
+# Spark starts executors' Python by a program's name, and would take this machine's. This script, which is sent
+# as a file into the executor's work folder, takes the one in the environment that the worker was started in.
 EXECUTOR_PYTHON: Final = "muster-python"
 _ASK_THE_WORKER: Final = '#!/bin/sh\nexec "${PYSPARK_PYTHON:-python3}" "$@"\n'
 
@@ -88,14 +88,14 @@ def spark_session(
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of this process's own JVM; `local-cluster` starts others."""
+    """Whether executors are threads in this process's JVM; `local-cluster` starts other processes."""
     return re.fullmatch(r"local(\[[^]]*\])?", master) is not None
 
 
 def settings_for(settings: Mapping[str, str], address: str | None) -> dict[str, str]:
-    """All settings of a new session, but for its jars: `settings` over our own for their master.
+    """All settings of a new session but its jars: `settings` over our own defaults for their master.
 
-    Executors and this machine meet at `address`; None leaves that to Spark.
+    Executors connect to this machine at `address`; None leaves its choice to Spark.
     """
     master = settings.get("spark.master", LOCAL_MASTER)
     defaults = dict(LOCAL_DEFAULTS if is_local(master) else CLUSTER_DEFAULTS)
@@ -105,7 +105,7 @@ def settings_for(settings: Mapping[str, str], address: str | None) -> dict[str, 
 
 
 def address_towards(master: str) -> str | None:
-    """This machine's address on the way to `master`; None for masters that are not `spark://` or local.
+    """This machine's address on the way to `master`; None unless `master` is local or `spark://`.
 
     Raises SparkUnavailableError if nothing listens there: Spark itself would try for a minute.
     """
@@ -124,17 +124,17 @@ def address_towards(master: str) -> str | None:
 
 
 def executor_python(settings: Mapping[str, str]) -> str:
-    """The program that executors start for Python: this very one if they are here, else one of the worker's."""
+    """The program that executors start for Python: this process's own in local mode, else one of the worker's."""
     if settings["spark.master"].startswith("local"):
         return sys.executable
     return settings.get("spark.pyspark.python", f"./{EXECUTOR_PYTHON}")
 
 
 def install_python_shim(session: SparkSession) -> None:
-    """Let Spark start Python on this machine, too, as it does to plan a data source that is written in Python.
+    """Let Spark start Python on this machine as well, as it does to plan a data source written in Python.
 
-    It takes the program that executors have, which on a cluster is EXECUTOR_PYTHON in the folder that a process
-    was started in. So that is what is put there. Raises SparkUnavailableError if it is a path that is not here.
+    It starts the program that executors use, which on a cluster is EXECUTOR_PYTHON in the folder where the process
+    was started; so that script is put there. Raises SparkUnavailableError if it is a path that is not here.
     """
     context = session.sparkContext
     program = str(context.pythonExec)
@@ -159,7 +159,7 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
         if address := settings.get("spark.driver.bindAddress"):
             environment["SPARK_LOCAL_IP"] = os.environ.get(
                 "SPARK_LOCAL_IP", address
-            )  # Else Spark looks up the machine's own name.
+            )  # Otherwise Spark looks up the machine's own name.
     with _in_environment(environment):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -167,7 +167,7 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _ship_dependencies(session: SparkSession, settings: Mapping[str, str]) -> None:
-    """Send the executors what is ours, and see that they have the rest."""
+    """Send our packages and the Python script to the executors, and check that they have everything else."""
     context = session.sparkContext
     if session.version != PYSPARK_VERSION:
         home = os.environ.get("SPARK_HOME")
@@ -191,7 +191,7 @@ def _has_file(context: SparkContext, name: str) -> bool:
 
 @contextmanager
 def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables, which PySpark reads as it starts, for the time of the block."""
+    """Set environment variables, which PySpark reads at its start, while the block runs."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

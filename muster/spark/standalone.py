@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on loopback: a master and workers, from the Spark inside PySpark.
+"""Runs a Spark standalone cluster on loopback: a master and workers, from the Spark inside PySpark.
 
 For trying a job on a cluster before there is one, and for tests. `python -m muster.spark.standalone` starts it,
 prints the master's URL, and ends all it started on Ctrl-C. Every port is one that the system chose, and on
@@ -56,7 +56,7 @@ class StandaloneCluster:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.master = ""  # spark://127.0.0.1:port, once it is up.
+        self.master = ""  # spark://127.0.0.1:port, once the master is up.
         self._resources = ["--cores", str(cores), "--memory", memory]
         self._workers = workers
         self._environment = environment if environment is not None else worker_environment()
@@ -64,7 +64,7 @@ class StandaloneCluster:
 
     @property
     def worker_pids(self) -> list[int]:
-        """The workers' processes; executors and their Python are children of these."""
+        """The ids of the workers' processes; executors and their Python are children of these."""
         return [process.pid for process in self._processes[1:]]
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class StandaloneCluster:
             workers = [self._start_worker(number, address) for number in range(1, self._workers + 1)]
             for worker in workers:
                 worker.await_up()
-        except BaseException:  # Raised on: whatever it was, no process stays behind.
+        except BaseException:  # Raised again; no process may be left.
             self.end()
             raise
         return self
@@ -84,14 +84,14 @@ class StandaloneCluster:
         self.end()
 
     def wait(self) -> str:
-        """Block until one of the processes ends, which it should not, and return its name."""
+        """Wait until one of the processes ends, which is a failure, and return its name."""
         ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         for process in self._processes:
             process.at_end(ended)
         return ended.get()
 
     def end(self) -> None:
-        """End all, workers before the master, so that they can sign off at it. Twice is harmless."""
+        """End all processes, workers first, so that they can deregister at the master. A repeat is harmless."""
         for group in (self._processes[1:], self._processes[:1]):
             for process in group:
                 process.terminate()
@@ -113,7 +113,7 @@ class StandaloneCluster:
         up: re.Pattern[str],
     ) -> SparkProcess:
         home = self.folder / name
-        (home / "conf").mkdir(parents=True)  # Empty: a configuration of the machine's may say anything.
+        (home / "conf").mkdir(parents=True)  # Empty: the machine's own configuration may say anything.
         own = {
             "SPARK_CONF_DIR": str(home / "conf"),
             "SPARK_LOCAL_IP": LOOPBACK,
@@ -126,7 +126,7 @@ class StandaloneCluster:
 
 
 class SparkProcess:
-    """One process in a group of its own, so that a Ctrl-C is ours alone; its log is `log` in its folder."""
+    """One process in a group of its own, so that it gets no Ctrl-C; `log` in its folder has its output."""
 
     def __init__(
         self, name: str, command: list[str], environment: Mapping[str, str], folder: Path, up: re.Pattern[str]
@@ -134,7 +134,7 @@ class SparkProcess:
         self.name = name
         self._log = folder / "log"
         self._up = up
-        self._seen: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._ready_lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             command,
             cwd=folder,
@@ -154,19 +154,19 @@ class SparkProcess:
         return self._process.pid
 
     def await_up(self) -> str:
-        """Wait until it is up; what it prints. Raises SparkUnavailableError if it ends before, or never is."""
+        """Wait until it is up, and return what it printed then. Raises SparkUnavailableError if it never is."""
         try:
-            seen = self._seen.get(timeout=START_TIMEOUT_S)
+            line = self._ready_lines.get(timeout=START_TIMEOUT_S)
         except queue.Empty:
             raise SparkUnavailableError(
                 f"the Spark {self.name} is not up after {START_TIMEOUT_S} s\n{self._tail()}"
             ) from None
-        if seen is None:
+        if line is None:
             raise SparkUnavailableError(f"the Spark {self.name} does not start\n{self._tail()}")
-        return seen
+        return line
 
     def at_end(self, ended: queue.SimpleQueue[str]) -> None:
-        """Put the name of this process into `ended` when its process has ended."""
+        """Put the name of this process into `ended` when it has ended."""
 
         def watch() -> None:
             self._reader.join()
@@ -179,7 +179,7 @@ class SparkProcess:
             os.killpg(self._process.pid, signal.SIGTERM)
 
     def wait(self) -> None:
-        """Wait until the process has ended; it is killed if it does not in time."""
+        """Wait until the process has ended; kill it if that takes too long."""
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -188,21 +188,21 @@ class SparkProcess:
         self._reader.join(END_TIMEOUT_S)
 
     def _read(self, output: IO[str]) -> None:
-        """Copy the process's output to its log, and hand over what it says when it is up."""
+        """Copy the process's output to its log, and pass on the line that says that it is up."""
         with output, self._log.open("w") as log:
             for line in output:
                 log.write(line)
                 log.flush()
                 if found := self._up.search(line):
-                    self._seen.put(found[1])
-        self._seen.put(None)
+                    self._ready_lines.put(found[1])
+        self._ready_lines.put(None)
 
     def _tail(self) -> str:
         return "\n".join(self._log.read_text().splitlines()[-_LOG_LINES_SHOWN:])
 
 
 def worker_environment() -> dict[str, str]:
-    """What a worker gets to see of this process's environment: this Python and this Spark, but no PYTHONPATH."""
+    """The part of this process's environment that a worker gets: this Python and this Spark, no PYTHONPATH."""
     import pyspark
 
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
@@ -210,7 +210,7 @@ def worker_environment() -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a cluster until Ctrl-C or SIGTERM; the status is 1 if it does not start, or a part of it ends."""
+    """Run a cluster until Ctrl-C or SIGTERM; return 1 if it does not start or a part of it ends, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m muster.spark.standalone", description="A Spark standalone cluster on 127.0.0.1."
     )

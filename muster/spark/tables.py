@@ -24,7 +24,7 @@ CHECKPOINTS: Final = "_checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column under its Spark SQL type; `says` is what the documentation says of it."""
+    """A column of a table: its name, its Spark SQL type, and its text in the documentation."""
 
     name: str
     type: str
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, the job that writes it ("" is every job), and the column whose UTC day a row belongs to."""
+    """A table: its job ("" for every job), its columns, and the column whose UTC day is a row's day."""
 
     name: str
     job: str
@@ -42,7 +42,7 @@ class Table:
     columns: tuple[Column, ...]
 
     def ddl(self) -> str:
-        """The columns as Spark SQL has them, without `day`."""
+        """The columns in Spark SQL's DDL, without `day`."""
         return ", ".join(
             f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in self.columns
         )
@@ -187,17 +187,17 @@ TABLES: Final[Mapping[str, Table]] = {
 
 
 def table_path(out: str | Path, table: str) -> str:
-    """The folder of a table; what Spark, pandas and pyarrow are given to read. `out` may be a URL of Hadoop's."""
+    """The folder of a table, for Spark, pandas and pyarrow to read. `out` may be a URL of Hadoop's."""
     return f"{str(out).rstrip('/')}/{TABLES[table].name}"
 
 
 def checkpoint_path(out: str | Path, job: str) -> str:
-    """Where Spark keeps how far a job has come."""
+    """The folder of a job's checkpoint."""
     return f"{str(out).rstrip('/')}/{CHECKPOINTS}/{job}"
 
 
 def spark_schema(table: str, *, with_day: bool = False) -> StructType:
-    """A table's columns for Spark; `with_day` as a reader of its folder has them."""
+    """A table's columns for Spark; with `with_day` also `day`, as a reader of the folder has it."""
     from pyspark.sql.types import DateType, StructType
 
     schema = StructType.fromDDL(TABLES[table].ddl())
@@ -217,12 +217,12 @@ def arrow_schema(table: str, *, with_day: bool = False) -> pa.Schema:
 
 
 def read_spark(spark: SparkSession, out: str | Path, table: str) -> DataFrame:
-    """A table with its `day`, in the declared schema. Raises Spark's AnalysisException if no job made it."""
+    """A table with its `day`, in the declared schema. Raises Spark's AnalysisException if no job wrote it."""
     return spark.read.schema(spark_schema(table, with_day=True)).parquet(table_path(out, table))
 
 
 def read_arrow(out: str | Path, table: str) -> pa.Table:
-    """A table with its `day`, in the declared schema, without Spark; without rows where no job made it."""
+    """A table with its `day`, in the declared schema, without Spark; empty if no job has written it."""
     import pyarrow.dataset as ds
 
     folder, schema = Path(table_path(out, table)), arrow_schema(table, with_day=True)

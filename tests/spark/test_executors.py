@@ -16,8 +16,8 @@ from muster.spark.executors import (
     JOBS_NEED,
     Findings,
     findings,
-    problems_of,
     require_on_executors,
+    unmet_needs,
     why,
 )
 from muster.spark.java import SparkUnavailableError
@@ -49,7 +49,7 @@ def found(**versions: str | None) -> Findings:
 
 
 def test_an_executor_with_all_that_is_needed_has_no_problem() -> None:
-    assert problems_of(found(), CLIENTS_NEED) == []
+    assert unmet_needs(found(), CLIENTS_NEED) == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_executor_with_all_that_is_needed_has_no_problem() -> None:
     ],
 )
 def test_what_is_missing_or_too_old_is_reported_with_its_host(has: Findings, problem: str) -> None:
-    assert problems_of(has, CLIENTS_NEED) == [problem]
+    assert unmet_needs(has, CLIENTS_NEED) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_this_process_has_what_it_has() -> None:
     answer = findings(["pyarrow", "no-such-package"])
     assert answer.versions["no-such-package"] is None
     assert answer.versions["pyspark"] == "4.0.0"
-    assert problems_of(findings(CLIENTS_NEED), CLIENTS_NEED) == []
+    assert unmet_needs(findings(CLIENTS_NEED), CLIENTS_NEED) == []
     assert answer.python == sys.executable
 
 
@@ -106,4 +106,4 @@ def test_executors_answer_for_themselves(spark: SparkSession) -> None:
 def test_an_answer_that_fails_is_a_sentence(spark: SparkSession) -> None:
     unhashable: Any = [["unhashable"]]
     with pytest.raises(SparkUnavailableError, match=r"cannot run the job: \S+: TypeError: "):
-        executors._asked(spark.sparkContext, unhashable)
+        executors._ask_executors(spark.sparkContext, unhashable)

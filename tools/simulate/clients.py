@@ -1,4 +1,4 @@
-"""A group's processes as its coordinator meets them, and the requests that they send: those of Java's client.
+"""The processes of a group and the requests that they send to the coordinator, which are those of Java's client.
 
 Nothing happens here: `simulated_groups` says when a client does what, and what becomes of it.
 """
@@ -25,7 +25,7 @@ from tools.simulate.population import SPARSE, Groups, Topics
 
 ASSIGNOR: Final = "range"
 SESSION_TIMEOUT_MS: Final = 45_000
-REBALANCE_TIMEOUT_MS: Final = 300_000  # Of Java's client: max.poll.interval.ms.
+REBALANCE_TIMEOUT_MS: Final = 300_000  # The default of max.poll.interval.ms, which Java's client sends.
 HEARTBEAT_MS: Final = 3_000
 POLL_MS: Final = 200  # How long a poll's records take as a rule; a member rejoins only between two polls.
 SLOW_POLL_MS: Final = 20_000
@@ -34,9 +34,9 @@ REQUEST_VERSIONS: Final[dict[type, int]] = {JoinGroupRequest: 9, SyncGroupReques
 
 
 class Phase(Enum):
-    """What a client waits for."""
+    """What a client is doing, as far as its group is concerned."""
 
-    APART = "apart"  # Not of the group, or not yet.
+    APART = "apart"  # It is not in the group.
     JOINING = "joining"
     SYNCING = "syncing"
     SETTLED = "settled"
@@ -44,7 +44,7 @@ class Phase(Enum):
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One process, from its start to its end; a restart is another one under the same client id."""
+    """One process, from start to end; a restarted process is another Client under the same client id."""
 
     plan: GroupPlan
     ordinal: int
@@ -55,18 +55,18 @@ class Client:
     generation_id: int = -1
     phase: Phase = Phase.APART
     is_up: bool = True
-    rejoins_at_ms: int | None = None  # When it will have heard that it must.
+    rejoins_at_ms: int | None = None  # When it will have learned of the rebalance that it has to join.
 
 
 @dataclass(slots=True, eq=False)
 class GroupPlan:
-    """One group of the population, and what is going on in it."""
+    """One group of the population and its present state."""
 
-    number: int  # In the population.
+    number: int  # The group's position in the population.
     group_id: str
     kind: int
     partition: int  # Of `__consumer_offsets`.
-    size: int  # Clients it is meant to have.
+    size: int  # The number of clients that the group is meant to have.
     is_static: bool
     scales: bool
     is_stormy: bool
@@ -74,19 +74,19 @@ class GroupPlan:
     peak_hour: float
     topics: tuple[tuple[str, int], ...]  # Name and partition count.
     protocols: list[JoinGroupRequestProtocol]
-    clients: dict[int, Client] = field(default_factory=dict)  # By ordinal: who is up, or was last.
+    clients: dict[int, Client] = field(default_factory=dict)  # By ordinal: the running or last process.
     by_member_id: dict[str, Client] = field(default_factory=dict)
     is_deploying: bool = False
-    is_stalled: bool = False  # What it writes to is down: it polls, and gets nowhere.
+    is_stalled: bool = False  # What its members write to is down: they poll and make no progress.
     storm_until_ms: int = 0
     is_consuming: bool = False  # The group is Stable.
     member_count: int = 0
     generation_id: int = 0
-    turns: list[tuple[int, bool]] | None = None  # When it began and ceased to consume; None: not recorded.
+    turns: list[tuple[int, bool]] | None = None  # (time, is_consuming) of each change; None: not recorded.
 
 
 def new_plan(groups: Groups, topics: Topics, number: int, partition: int) -> GroupPlan:
-    """The plan of group `number`, that lives on `partition`."""
+    """The plan of group `number`, whose partition of `__consumer_offsets` is `partition`."""
     own = tuple((topics.names[topic], int(topics.partitions[topic])) for topic in groups.topics[number])
     metadata = encode_subscription(ConsumerProtocolSubscription(topics=[name for name, _ in own]))
     return GroupPlan(
@@ -106,7 +106,7 @@ def new_plan(groups: Groups, topics: Topics, number: int, partition: int) -> Gro
 
 
 def new_client(plan: GroupPlan, ordinal: int, host: int) -> Client:
-    """A process of the group on the host of that number, of 2^24."""
+    """A process of the group; its address is made of `host`, a number below 2^24."""
     client_id = f"{plan.group_id}-{ordinal}"
     address = f"/10.{host >> 16 & 255}.{host >> 8 & 255}.{host & 255}"
     static = plan.is_static and plan.kind != SPARSE
@@ -128,7 +128,7 @@ def join_request(client: Client, reason: str) -> JoinGroupRequest:
 
 
 def sync_request(client: Client, assignments: list[SyncGroupRequestAssignment]) -> SyncGroupRequest:
-    """`assignments` is empty for all but the leader."""
+    """A SyncGroup request; `assignments` is empty for all but the leader."""
     return SyncGroupRequest(
         group_id=client.plan.group_id,
         generation_id=client.generation_id,
@@ -146,7 +146,7 @@ def leave_request(client: Client, reason: str) -> LeaveGroupRequest:
 
 
 def assignments_of(plan: GroupPlan, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-    """What the leader decides: every partition to one member, in turn. Nothing for a follower."""
+    """The leader's assignment: every partition to one member, in turn. Empty for a follower."""
     member_ids = sorted(member.member_id for member in answer.members)
     if not member_ids:
         return []
@@ -166,7 +166,7 @@ def assignments_of(plan: GroupPlan, answer: JoinGroupResponse) -> list[SyncGroup
 
 
 def _dealt(member_ids: Sequence[str], first: int, count: int) -> dict[str, list[int]]:
-    """The partitions of one topic, the first of which is lane `first` of the group: lane n to member n mod m."""
+    """One topic's partitions by member id: lane n goes to member n mod m; partition 0 is lane `first`."""
     dealt: dict[str, list[int]] = {}
     for partition in range(count):
         dealt.setdefault(member_ids[(first + partition) % len(member_ids)], []).append(partition)

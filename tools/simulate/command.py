@@ -1,4 +1,4 @@
-"""Options to a written history and its sentences. Nothing is written before all options are known to be good."""
+"""Runs a simulation for the command line, and prints its estimate and outcome. Bad options are refused first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTITIONS_MAX: Final = 10_000
 
 
 def simulate(options: Options, out: Path, as_json: bool) -> int:
-    """Write the history; 0, or 1 after a sentence on standard error."""
+    """Write the history; return 0, or 1 after printing a sentence on standard error."""
     begun_s = time.monotonic()
     if problem := problem_with(options):
         return _refuse(problem)
@@ -56,7 +56,7 @@ def simulate(options: Options, out: Path, as_json: bool) -> int:
 
 
 def problem_with(options: Options) -> str | None:
-    """What is wrong with the options, in words; None if they are good."""
+    """A sentence that says what is wrong with the options; None if nothing is."""
     numbers = (
         ("--groups", options.groups, 1, GROUPS_MAX),
         ("--days", options.days, 1 / 1_440, DAYS_MAX),
@@ -78,7 +78,7 @@ def problem_with(options: Options) -> str | None:
 
 
 def parse_end(text: str | None) -> int:
-    """When a history ends, in ms since 1970: the last midnight (UTC), or what is said. Raises ValueError."""
+    """The end of the history in ms since 1970: `text` in UTC, or the last midnight if None. Raises ValueError."""
     if text is None:
         now_ms = int(time.time() * 1_000)
         return now_ms - now_ms % DAY_MS
@@ -129,7 +129,7 @@ def _print_outcome(
 
 
 def serve_command(options: Options, out: Path) -> str:
-    """How a daemon serves this history and lets it be."""
+    """The command line of a daemon that serves this history without expiring or compacting it."""
     settings = {
         "log.dirs": str(out.absolute()),
         "offsets.topic.num.partitions": str(options.partitions),

@@ -1,7 +1,7 @@
 """Offset commits as record batches, many at once: the bytes that `encode_batch` would make.
 
-Of a lane's record everything is known beforehand but its length, its two deltas, the offset and the time: the rest
-is copied from a template per lane. All of it is array arithmetic; Python's own loop runs once per batch.
+Of a commit's record only the lengths, the two deltas, the offset and the time are new: the rest is copied from a
+template per lane. All of it is array arithmetic; Python's own loop runs once per batch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tools.simulate.population import Ints
 Bytes = NDArray[np.uint8]
 
 RECORDS_PER_BATCH_MAX: Final = 256
-CHUNK_RECORDS: Final = 4_096  # About so many are built at once: their arrays fit the caches of a core.
-ONE_BYTE: Final = 64  # Zigzag varints below it have one byte, those below the next two.
+CHUNK_RECORDS: Final = 4_096  # Records built at a time, about: the arrays then fit a core's caches.
+ONE_BYTE: Final = 64  # A zigzag varint below it has one byte; up to the next bound it has two.
 TWO_BYTES: Final = 1 << 13
 _OFFSET_MARK: Final = 0x0123456789ABCDEF
 _TIME_MARK: Final = 0x0FEDCBA987654321
@@ -43,7 +43,7 @@ _EIGHT: Final = np.arange(8)
 
 
 class CommitKey(NamedTuple):
-    """What a lane's key says."""
+    """The fields of the record key that all commits of a lane have."""
 
     group_id: str
     topic: str
@@ -52,7 +52,7 @@ class CommitKey(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One whole batch, without its place in a log."""
+    """One whole batch, whose base offset is not set yet."""
 
     partition: int  # Of `__consumer_offsets`.
     max_timestamp_ms: int
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """The end of each lane's record, from the key's length on, in one pool."""
+    """For each lane, the part of its record from the key's length on. All are in one pool of bytes."""
 
     pool: Bytes
     starts: Ints
@@ -72,7 +72,7 @@ class Templates:
 
 
 def new_templates(keys: Sequence[CommitKey]) -> Templates:
-    """One per key; the places of offset and time are looked for in what the coordinator's own encoder makes."""
+    """A template for each key; offset and time are found in the bytes that the coordinator's encoder makes."""
     tails = [_tail(key) for key in keys]
     sizes = np.array([len(tail) for tail in tails], np.int64)
     return Templates(
@@ -106,7 +106,7 @@ def _tail(key: CommitKey) -> bytes:
 def encode_commits(
     templates: Templates, partitions: Ints, lanes: Ints, times_ms: Ints, offsets: Ints, turn_ms: int
 ) -> Iterator[Batch]:
-    """Batches of the commits, by partition and then by time; what one partition gets within a turn shares one.
+    """Batches of the commits, by partition, then by time; a partition's commits within a turn share a batch.
 
     `partitions` are those of `__consumer_offsets`, one entry per commit as in all arrays.
     """
@@ -129,7 +129,7 @@ def encode_commits(
 def _encode_batches(
     templates: Templates, partitions: Ints, lanes: Ints, times_ms: Ints, offsets: Ints, firsts: Ints
 ) -> Iterator[Batch]:
-    """Whole batches, that begin at the numbers `firsts`."""
+    """Yield whole batches; `firsts` has the index of each batch's first record."""
     counts = np.diff(np.append(firsts, len(lanes)))
     places = _places(templates, lanes, times_ms, firsts, counts)
     out = _payload(templates, lanes, times_ms, offsets, places)
@@ -146,7 +146,7 @@ def _encode_batches(
 
 
 def _first_of_batches(partitions: Ints, turns: Ints) -> Ints:
-    """Where a batch begins: at another partition or turn, and when it is full."""
+    """Indexes of records that begin a batch: at a change of partition or turn, and when a batch is full."""
     is_first = np.ones(len(partitions), bool)
     is_first[1:] = (partitions[1:] != partitions[:-1]) | (turns[1:] != turns[:-1])
     firsts = np.flatnonzero(is_first)
@@ -156,10 +156,10 @@ def _first_of_batches(partitions: Ints, turns: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where each record begins, and the numbers before its template."""
+    """For each record its position in the payload, and the varints that come before its template."""
 
     begins: Ints
-    bodies: Ints  # The length that the record says it has.
+    bodies: Ints  # The record's length field.
     time_deltas: Ints
     offset_deltas: Ints
     total: int
@@ -195,12 +195,12 @@ def _payload(templates: Templates, lanes: Ints, times_ms: Ints, offsets: Ints, p
 
 
 def _width(numbers: Ints) -> Ints:
-    """Bytes of each number as a zigzag varint; they are small, and not negative."""
+    """The size in bytes of each number as a zigzag varint; the numbers are small and not negative."""
     return np.where(numbers < ONE_BYTE, 1, 2)
 
 
 def _put_varints(out: Bytes, at: Ints, numbers: Ints) -> Ints:
-    """Write them, and return where each one ends."""
+    """Write the numbers as varints at the positions `at`; return the position behind each."""
     assert int(numbers.max()) < TWO_BYTES
     zigzag = numbers << 1
     is_long = numbers >= ONE_BYTE

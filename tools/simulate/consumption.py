@@ -27,7 +27,7 @@ CAPACITY_MIN_PER_SECOND: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Offset commits of one slice, of one lane after the other and in each of rising time."""
+    """Offset commits of one slice of time, ordered by lane and then by time."""
 
     lanes: Ints
     times_ms: Ints
@@ -36,12 +36,12 @@ class Commits:
 
 @dataclass(slots=True)
 class Lanes:
-    """All lanes of some groups; arrays of one entry per lane but for `plans`, and where the history begins."""
+    """All lanes of some groups. Each array has one entry per lane; `start_ms` is the begin of the history."""
 
     plans: list[GroupPlan]
     start_ms: int
-    plan: Ints  # Which of `plans`.
-    rank: Ints  # Which lane of its group.
+    plan: Ints  # Index into `plans`.
+    rank: Ints  # Number of the lane within its group.
     topic: Ints
     partition: Ints
     rates: Floats
@@ -51,12 +51,12 @@ class Lanes:
     interval_ms: Ints
     changed_only: NDArray[np.bool_]
     position: Ints
-    committed: Ints  # What was committed last; -1 for nothing yet.
+    committed: Ints  # The offset committed last; -1 if none.
 
 
 def new_lanes(plans: Sequence[GroupPlan], groups: Groups, topics: Topics, start_ms: int) -> Lanes:
-    """The lanes of `plans`, standing where their groups stand at `start_ms`: as far as they are produced."""
-    owners, ranks, numbers, partitions = _spread(plans, groups, topics)
+    """The lanes of `plans`, each at the position of a group that keeps up at `start_ms`."""
+    owners, ranks, numbers, partitions = _lane_columns(plans, groups, topics)
     of_group = np.array([plan.number for plan in plans], np.int64)[owners]
     rates = partition_rates(topics, numbers, partitions)
     latency_ms = groups.latency_ms[of_group]
@@ -83,8 +83,10 @@ def new_lanes(plans: Sequence[GroupPlan], groups: Groups, topics: Topics, start_
     )
 
 
-def _spread(plans: Sequence[GroupPlan], groups: Groups, topics: Topics) -> tuple[Ints, Ints, Ints, Ints]:
-    """Per lane: plan, rank in its group, topic, partition."""
+def _lane_columns(
+    plans: Sequence[GroupPlan], groups: Groups, topics: Topics
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """For each lane its index in `plans`, its rank in the group, its topic and its partition."""
     owners: list[int] = []
     ranks: list[int] = []
     numbers: list[int] = []
@@ -106,7 +108,7 @@ def _ints(column: list[int]) -> Ints:
 
 
 class Consumption:
-    """Goes through time slice by slice, behind the simulated groups, which say who consumes."""
+    """Computes the commits of one slice of time after the other, once its group events are simulated."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
@@ -114,7 +116,7 @@ class Consumption:
             plan.turns = []
 
     def commits(self, begin_ms: int, end_ms: int) -> Commits:
-        """What is committed in [begin_ms, end_ms), whose group events have been simulated already."""
+        """The commits in [begin_ms, end_ms); the group events of that time must have been simulated already."""
         lanes = self.lanes
         if not lanes.plans:
             nothing = np.zeros(0, np.int64)
@@ -130,7 +132,7 @@ class Consumption:
         return self._without_unmoved(Commits(found, times_ms, offsets))
 
     def _ticks(self, begin_ms: int, end_ms: int) -> tuple[Ints, Ints]:
-        """Lanes and times of every beat, lane by lane."""
+        """The lane and the time of each commit that is due in the slice, lane by lane."""
         lanes = self.lanes
         interval_ms = lanes.interval_ms
         members = np.array([max(plan.member_count, 1) for plan in lanes.plans], np.int64)[lanes.plan]
@@ -139,7 +141,7 @@ class Consumption:
         phase_ms = ((generations * 31 + member * 7 + lanes.plan) * GOLDEN % 1.0 * interval_ms).astype(
             np.int64
         )
-        first = -((phase_ms - begin_ms) // interval_ms)  # The first beat at or behind the begin, rounded up.
+        first = -((phase_ms - begin_ms) // interval_ms)  # The first one at or after `begin_ms`.
         counts = np.maximum(-((phase_ms - end_ms) // interval_ms) - first, 0)
         counts[np.array([plan.kind == DEAD for plan in lanes.plans])[lanes.plan]] = 0
         found = np.repeat(np.arange(len(counts)), counts)
@@ -155,7 +157,7 @@ class Consumption:
         return np.maximum(np.minimum(there, position + read.astype(np.int64)), position)
 
     def _without_unmoved(self, commits: Commits) -> Commits:
-        """The commits but for those without progress of clients that commit only progress."""
+        """The commits without unchanged offsets of the clients that commit only offsets which changed."""
         lanes, found, offsets = self.lanes, commits.lanes, commits.offsets
         if not len(found):
             return commits
@@ -168,7 +170,7 @@ class Consumption:
 
 
 def _activity(plan: GroupPlan, begin_ms: int, end_ms: int) -> tuple[float, list[tuple[int, int]] | None]:
-    """The share of the slice in which the group could read; and when it was Stable, None for all the time."""
+    """The share of the slice in which the group could read, and its Stable spans; None if always Stable."""
     turns = plan.turns or []
     able = 0.0 if plan.is_stalled else 1.0
     if not turns:
@@ -187,7 +189,7 @@ def _activity(plan: GroupPlan, begin_ms: int, end_ms: int) -> tuple[float, list[
 
 
 def _is_allowed(owners: Ints, times_ms: Ints, spans: list[list[tuple[int, int]] | None]) -> NDArray[np.bool_]:
-    """Whether the group was Stable at each of the times; `owners` rise."""
+    """Whether each commit's group was Stable at its time; `owners` are group indexes, in rising order."""
     allowed = np.ones(len(owners), bool)
     for index, stable in enumerate(spans):
         if stable is None:

@@ -1,4 +1,4 @@
-"""A history from its options to its files: slice by slice of time, first the events and then the commits."""
+"""Writes a history for given options: slice by slice of time, first the events and then the commits."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from tools.simulate.simulated_groups import SimulatedGroups
 
 SLICE_MS: Final = 60_000
 SLICE_MIN_MS: Final = 1_000
-RECORDS_PER_SLICE: Final = 400_000  # More make a slice shorter: they are in memory all at once.
-TURN_MS: Final = 10  # What a daemon with all of these groups gathers into one batch.
+RECORDS_PER_SLICE: Final = 400_000  # More make a slice shorter: it is in memory at once.
+TURN_MS: Final = 10  # A daemon with all of these groups would gather this much time into a batch.
 TURN_MS_MAX: Final = 5_000
-DEAD_SINCE_DAYS_MAX: Final = 6  # Before the history begins, and no longer than it is.
-SPARE: Final = 1.15  # Of the estimate; indexes are within.
+DEAD_SINCE_DAYS_MAX: Final = 6  # Days before the history in which dead groups may have ended.
+SPARE: Final = 1.15  # Factor on the estimate of bytes, which includes indexes.
 SPARE_BYTES: Final = 64 << 20
 
 
@@ -57,11 +57,11 @@ class Options:
     end_ms: int
     seed: int = 0
     partitions: int = 50
-    sample: float | None = None  # The share of groups that have events; None: as `events_max` allows.
+    sample: float | None = None  # Share of groups with events; None: as `events_max` allows.
     events_max: int = 1_000_000
-    commits_max: int = 20_000_000  # Offset records; groups beyond have events and no commits.
-    commit_days: float | None = None  # Commits are written of the last days only; None: of all.
-    log_ends_every_ms: int = 0  # 0: topics without partitions on the disk.
+    commits_max: int = 20_000_000  # Offset records; groups beyond it have no commits.
+    commit_days: float | None = None  # Days before the end with commits; None: all.
+    log_ends_every_ms: int = 0  # 0: user topics have no log.
 
     @property
     def start_ms(self) -> int:
@@ -70,19 +70,19 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The population, and which of its groups are written."""
+    """The drawn population, and the numbers of the groups that are written."""
 
     topics: Topics
     groups: Groups
     with_events: Ints
-    committing: Ints  # The ones of these that have commits as well.
-    whole: Estimate  # If all were written.
+    committing: Ints  # The groups of `with_events` that have commits as well.
+    whole: Estimate  # The estimate if all groups were written.
     chosen: Estimate
 
 
 @dataclass(slots=True)
 class Simulated:
-    """What was written."""
+    """Counts of what was written."""
 
     commits: int = 0
     group_records: int = 0
@@ -92,11 +92,11 @@ class Simulated:
 
 
 class NoRoom(Exception):
-    """The disk has not the room; the message says what is missing."""
+    """The disk has too little space; the message says how much is missing."""
 
 
 def choose(options: Options) -> Choice:
-    """Draw the population, and choose the groups that are written."""
+    """Draw the population and choose the groups to write."""
     topics = new_topics(options.seed, options.groups)
     groups = new_groups(options.seed, options.groups, topics)
     commit_days = min(options.commit_days or options.days, options.days)
@@ -120,7 +120,7 @@ def choose(options: Options) -> Choice:
 
 
 def refuse_without_room(choice: Choice, out: Path) -> None:
-    """Raises NoRoom if the disk under `out` has less left than the history will take."""
+    """Raises NoRoom if the disk under `out` has less space left than the history will take."""
     folder = next(each for each in (out, *out.parents) if each.exists())
     free, wanted = shutil.disk_usage(folder).free, choice.chosen.bytes * SPARE + SPARE_BYTES
     if free < wanted:
@@ -152,7 +152,7 @@ class Simulation:
         self._turn_ms = self._batch_turn_ms()
 
     def slices(self) -> list[tuple[int, int]]:
-        """The slices of time, each as its begin and end."""
+        """The slices of time as pairs of begin and end, in ms."""
         options = self.options
         expected = self.choice.chosen.commits / ((options.commit_days or options.days) * DAY_MS)  # Per ms.
         length = round(min(max(RECORDS_PER_SLICE / max(expected, 1e-9), SLICE_MIN_MS), SLICE_MS))
@@ -160,7 +160,7 @@ class Simulation:
         return [(begin, min(begin + length, options.end_ms)) for begin in begins]
 
     def run(self, advance: Callable[[int], None]) -> Simulated:
-        """Write it all; `advance` hears of every slice. Raises StorageError."""
+        """Write the whole history; `advance` is called with 1 after each slice. Raises StorageError."""
         simulated, logs = self.simulated, self._logs
         Incidents(simulated, self.options.start_ms)
         simulated.run_until(self.options.start_ms)
@@ -190,7 +190,7 @@ class Simulation:
         simulated.records, simulated.events = [], []
 
     def _write_beginning(self) -> None:
-        """What compaction has left of the time before: each group's newest record, and dead ones' commits."""
+        """Write what compaction has kept of earlier times: each group's newest record, dead groups' commits."""
         newest = {record.key.group: (when, part, record) for when, part, record in self.simulated.records}
         self.simulated.records, self.simulated.events = [], []
         chance = Random(f"dead {self.options.seed}")
@@ -198,14 +198,16 @@ class Simulation:
         ago_ms = min(DEAD_SINCE_DAYS_MAX, self.options.days) * DAY_MS
         for plan in self._dead:
             since_ms = self.options.start_ms - round(chance.random() * ago_ms)
-            left += [(since_ms, plan.partition, record) for record in self._remains(plan, since_ms)]
+            left += [
+                (since_ms, plan.partition, record) for record in self._dead_group_records(plan, since_ms)
+            ]
             self.done.commits += sum(count for _, count in plan.topics)
         left.sort(key=lambda each: each[0])
         self._logs.add_offsets(left, ())
         self.done.group_records += len(newest) + len(self._dead)
 
-    def _remains(self, plan: GroupPlan, since_ms: int) -> Iterator[CoordinatorRecord]:
-        """The records of a group whose last member left at that time: the offsets, then that it is Empty."""
+    def _dead_group_records(self, plan: GroupPlan, since_ms: int) -> Iterator[CoordinatorRecord]:
+        """The records of a group whose last member left at `since_ms`: its offsets, then its Empty metadata."""
         topics = self.choice.topics
         for number in self.choice.groups.topics[plan.number]:
             for partition in range(int(topics.partitions[number])):
@@ -242,19 +244,19 @@ class Simulation:
         )
 
     def _batch_turn_ms(self) -> int:
-        """Longer for a sample, so that its batches are about as full as those of all groups would be."""
+        """The span of a batch in ms; longer for a sample, so that its batches are about as full as all groups'."""
         share = self.choice.chosen.commits / max(self.choice.whole.commits, 1.0)
         return round(min(max(TURN_MS / max(share, 1e-9), TURN_MS), TURN_MS_MAX))
 
     def _topic_entries(self) -> list[CatalogueEntry]:
-        """The topics that are read by groups with commits, if their log ends are wanted."""
+        """Catalogue entries of the topics read by groups with commits; none if no log ends are wanted."""
         if not self.options.log_ends_every_ms:
             return []
         topics = self.choice.topics
         numbers = sorted(
             {number for group in self.choice.committing for number in self.choice.groups.topics[group]}
         )
-        forever = {"cleanup.policy": "compact"}  # As if: no other topic may have gaps.
+        forever = {"cleanup.policy": "compact"}  # Only a compacted topic may have gaps between offsets.
         return [
             CatalogueEntry(topics.names[n], topics.ids[n], int(topics.partitions[n]), forever)
             for n in numbers

@@ -1,6 +1,6 @@
-"""What comes over the groups, and how often: deployments, crashes, autoscaling, storms, outages, batch jobs.
+"""What happens to the groups, and how often: deployments, crashes, autoscaling, storms, outages, batch jobs.
 
-Each kind is a chain of its own per group: an occurrence plans the next one. The numbers are in `docs/scale.md`.
+Each kind of incident is a chain per group: an occurrence plans the next one. The numbers are in `docs/scale.md`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 
 WARM_UP_MS: Final = HOUR_MS
-"""Before the history begins the groups come up, so that it does not open with a wave of joins."""
+"""The groups start this long before the history begins, so that it does not open with a wave of joins."""
 
-DEPLOY_EVERY_MS: Final = 4 * DAY_MS  # On average, and rather when there is much traffic: people are at work.
-ROLLING_SHARE: Final = 0.25  # Of a group's processes that are replaced at once, at least one.
+DEPLOY_EVERY_MS: Final = 4 * DAY_MS  # On average per group; more often in hours of much traffic.
+ROLLING_SHARE: Final = 0.25  # The share of a group's processes replaced at once; at least one process.
 RESTART_MS: Final = (8 * SECOND_MS, 40 * SECOND_MS)
-CRASH_EVERY_MS: Final = 30 * DAY_MS  # On average, of one process.
+CRASH_EVERY_MS: Final = 30 * DAY_MS  # On average per process.
 REPLACED_MS: Final = (10 * SECOND_MS, 90 * SECOND_MS)
 SCALED_BY: Final = 0.5
 STORM_EVERY_MS: Final = 2 * DAY_MS
@@ -36,7 +36,7 @@ JOB_MS: Final = (40 * SECOND_MS, 8 * MINUTE_MS)
 
 
 class Incidents:
-    """Plans all of it in `simulated`, from `start_ms` on, once."""
+    """Plans all incidents of the groups of `simulated`, from `start_ms` on."""
 
     def __init__(self, simulated: SimulatedGroups, start_ms: int) -> None:
         self._simulated = simulated
@@ -62,7 +62,7 @@ class Incidents:
             self._plan_scaling(plan, start_ms)
 
     def _next(self, mean_ms: float, action: Action, plan: GroupPlan) -> None:
-        """Plan the next one after an exponential interval: the process has no memory."""
+        """Plan the next `action` after an exponentially distributed interval with this mean."""
         self._simulated.at(
             self._simulated.now_ms + round(self._chance.expovariate(1 / mean_ms)), action, plan
         )
@@ -72,17 +72,17 @@ class Incidents:
         if self._chance.random() < likely and not plan.is_deploying:
             plan.is_deploying = True
             self._deploy(plan, sorted(plan.clients))
-        self._next(DEPLOY_EVERY_MS / 2, self._maybe_deploy, plan)  # Half of them come to something.
+        self._next(DEPLOY_EVERY_MS / 2, self._maybe_deploy, plan)  # Half of the attempts lead to one.
 
     def _deploy(self, plan: GroupPlan, ordinals: list[int]) -> None:
-        """Replace some processes; when they are back, the next ones."""
+        """Replace some processes; when they have restarted, replace the next ones."""
         at_once = max(round(len(plan.clients) * ROLLING_SHARE), 1)
         now, later = ordinals[:at_once], ordinals[at_once:]
         back_ms = self._simulated.now_ms
         for ordinal in now:
             client = plan.clients.get(ordinal)
             if client is None or not client.is_up:
-                continue  # Scaled in meanwhile, or being replaced after a crash.
+                continue  # Removed by scaling meanwhile, or restarting after a crash.
             self._simulated.stop(client)
             up_ms = self._simulated.now_ms + self._chance.randint(*RESTART_MS)
             self._simulated.at(up_ms, self._simulated.start, plan, ordinal)
@@ -103,7 +103,7 @@ class Incidents:
         self._next(CRASH_EVERY_MS / plan.size, self._crash, plan)
 
     def _plan_scaling(self, plan: GroupPlan, start_ms: int) -> None:
-        """Out some hours before the peak, in again some hours behind it, every day."""
+        """Plan for every day to scale out some hours before the peak, and in again some hours after it."""
         day_ms = start_ms - start_ms % DAY_MS
         for hours, action in ((-5.0, self._scale_out), (5.0, self._scale_in)):
             hour_ms = round((plan.peak_hour + hours + self._chance.uniform(-1.0, 1.0)) * HOUR_MS) % DAY_MS
@@ -114,17 +114,17 @@ class Incidents:
         action(plan)
         self._simulated.at(self._simulated.now_ms + DAY_MS, self._daily, action, plan)
 
-    def _extra(self, plan: GroupPlan) -> range:
-        """Ordinals of the processes that a scaled group has more; no more than there is work for."""
+    def _extra_ordinals(self, plan: GroupPlan) -> range:
+        """Ordinals of the processes that scaling adds to the group, no more than there are partitions to read."""
         lanes = sum(count for _, count in plan.topics)
         return range(plan.size, min(plan.size + max(round(plan.size * SCALED_BY), 1), lanes))
 
     def _scale_out(self, plan: GroupPlan) -> None:
-        for ordinal in self._extra(plan):
+        for ordinal in self._extra_ordinals(plan):
             self._simulated.after(0, 30 * SECOND_MS, self._simulated.start, plan, ordinal)
 
     def _scale_in(self, plan: GroupPlan) -> None:
-        for ordinal in self._extra(plan):
+        for ordinal in self._extra_ordinals(plan):
             client = plan.clients.pop(ordinal, None)
             if client is not None:
                 self._simulated.after(0, 5 * SECOND_MS, self._simulated.stop, client)
@@ -135,7 +135,7 @@ class Incidents:
         self._next(STORM_EVERY_MS, self._storm, plan)
 
     def _overstay(self, plan: GroupPlan) -> None:
-        """While the storm lasts one member after the other takes too long between two polls."""
+        """While the storm lasts, let one member after the other exceed max.poll.interval.ms between two polls."""
         if self._simulated.now_ms >= plan.storm_until_ms or not plan.clients:
             return
         client = self._chance.choice(list(plan.clients.values()))
@@ -151,7 +151,7 @@ class Incidents:
         self._next(STALL_EVERY_MS, self._stall, plan)
 
     def _job(self, plan: GroupPlan) -> None:
-        """A job of every few hours: its members come, work and go."""
+        """Run a batch job every few hours: its members join, read and leave."""
         simulated = self._simulated
         end_ms = simulated.now_ms + self._chance.randint(*JOB_MS)
         for ordinal in range(plan.size):

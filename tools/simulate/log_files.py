@@ -31,15 +31,15 @@ from tools.simulate.commit_batches import Batch
 from tools.simulate.simulated_groups import Written
 
 NODE_ID: Final = 1
-SEGMENT_BYTES: Final = 104_857_600  # offsets.topic.segment.bytes, unless a server says otherwise.
-STAGED_BYTES_MAX: Final = 32 << 20  # Held back until they are written, of all partitions together.
+SEGMENT_BYTES: Final = 104_857_600  # The default of offsets.topic.segment.bytes.
+STAGED_BYTES_MAX: Final = 32 << 20  # Batches of all partitions in memory before they are written.
 EVENTS_PER_BATCH: Final = 200
 LOG_ENDS_SEGMENT_BYTES: Final = 1 << 30
-LOG_ENDS_STAGED_MAX: Final = 10_000  # Batches.
+LOG_ENDS_STAGED_MAX: Final = 10_000  # Number of batches.
 
 
 class SimulatedLogs:
-    """Open from its making until `close`. Everything may raise StorageError."""
+    """The logs of a new log directory, open until `close`. Every method may raise StorageError."""
 
     def __init__(self, out: Path, partitions: int, seed: int, topics: Sequence[CatalogueEntry]) -> None:
         files = Files()
@@ -70,7 +70,7 @@ class SimulatedLogs:
         return self._held.open_log(entry.name, partition, config, topic_id=entry.topic_id)
 
     def add_offsets(self, written: Iterable[Written], commits: Iterable[Batch]) -> None:
-        """Append the groups' own records and the commits of one slice, each partition's by time."""
+        """Append the groups' metadata records and the commits of one slice, by time within each partition."""
         found: dict[int, list[Batch]] = defaultdict(list)
         for batch in commits:
             found[batch.partition].append(batch)
@@ -81,7 +81,7 @@ class SimulatedLogs:
                 self._append(self._offsets[partition], batch.data, batch.max_timestamp_ms)
 
     def add_events(self, events: Sequence[GroupEvent], turn_ms: int) -> None:
-        """Append the events, those of one turn in one batch."""
+        """Append the events; those within a turn of `turn_ms` share a batch."""
         gathered: list[LogRecord] = []
         for event in events:
             turn = event.wall_ms // turn_ms
@@ -106,7 +106,7 @@ class SimulatedLogs:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is staged, of all partitions."""
+        """Write the staged batches of all partitions."""
         for log in (*self._offsets, self._events):
             log.flush()
         self._staged_bytes = 0
@@ -114,8 +114,8 @@ class SimulatedLogs:
     def add_log_ends(self, topic: CatalogueEntry, partition: int, ends: Iterable[tuple[int, int]]) -> None:
         """Give a user topic's partition a log that ended at these offsets at these times (ms), both rising.
 
-        Of each time only the record is there, empty, that came then; of the last one, the one that came before. So
-        ListOffsets answers every one of the times, and where the log ends now, with its offset.
+        Only these records are written, empty: for each time but the last the first one not older, for the last
+        the newest one that is older. So ListOffsets answers every one of the times, and LATEST, with its offset.
         """
         log = self._open(topic, partition, LOG_ENDS_SEGMENT_BYTES)
         staged = last_ms = 0
@@ -123,7 +123,7 @@ class SimulatedLogs:
         for when_ms, offset in (*before, (end_ms - 1, now - 1)):
             last_ms = when_ms
             if offset < log.next_offset:
-                continue  # Nothing was produced since.
+                continue  # Nothing was produced since the time before.
             log.next_offset = offset
             batch = encode_batch([LogRecord(b"%d" % offset, b"", when_ms)], leader_epoch=0)
             self.bytes += len(batch)
@@ -132,18 +132,18 @@ class SimulatedLogs:
             if staged % LOG_ENDS_STAGED_MAX == 0:
                 log.flush()
         log.flush()
-        log.roll(last_ms)  # The last segment of a compacted log has no gaps.
-        log.close()  # There may be more of them than files may be open.
+        log.roll(last_ms)  # Only closed segments of a compacted log may have gaps.
+        log.close()  # There may be more partitions than files that may be open.
 
     def close(self) -> None:
-        """Write what is left, and mark the directory as left in order. Raises StorageError."""
+        """Write the staged batches and mark the directory as shut down cleanly. Raises StorageError."""
         failures = self._held.close()
         if failures:
             raise failures[0]
 
 
 def record_batch(records: Sequence[CoordinatorRecord], when_ms: int) -> memoryview:
-    """One batch of records of the coordinator's."""
+    """The bytes of one batch with these records of the coordinator."""
     return memoryview(
         encode_batch([LogRecord(*encode_record(each), timestamp_ms=when_ms) for each in records])
     )
@@ -157,7 +157,7 @@ def refuse_unless_empty(out: Path) -> None:
 
 
 def _new_uuid(ids: Random) -> str:
-    """A UUID in Kafka's text form; it does not begin with a hyphen."""
+    """A random UUID in Kafka's text form that does not begin with a hyphen."""
     while (text := encode_uuid(ids.randbytes(16))).startswith("-"):
         pass
     return text

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 AUTO, NOISY, BATCH, SPARSE, DEAD = range(5)
 KINDS: Final = ("auto", "noisy", "batch", "sparse", "dead")
 KIND_SHARES: Final = (0.72, 0.04, 0.12, 0.05, 0.07)
-"""Auto commit every 5 s; a commit per poll; a commit per micro-batch; a job every few hours; no members."""
+"""In order: auto commit every 5 s; a commit per poll; per micro-batch; a job every few hours; no members."""
 
 GROUPS_PER_TOPIC: Final = 20
 TOPICS_MIN: Final = 20
@@ -28,7 +28,7 @@ PARTITION_SHARES: Final = (0.20, 0.30, 0.25, 0.17, 0.06, 0.02)
 TOPICS_PER_GROUP: Final = (1, 2, 3, 6)
 TOPICS_PER_GROUP_SHARES: Final = (0.75, 0.16, 0.07, 0.02)
 ZIPF_EXPONENT: Final = 1.0
-RATE_MEDIAN_PER_SECOND: Final = 2.0  # Records produced to one partition.
+RATE_MEDIAN_PER_SECOND: Final = 2.0  # Records produced to one partition, as the median over topics.
 RATE_SIGMA: Final = 1.5
 MEMBERS_MEDIAN: Final = 3.0
 MEMBERS_SIGMA: Final = 0.8
@@ -41,7 +41,7 @@ SCALING_SHARE: Final = 0.15
 SLOW_SHARE: Final = 0.03
 STORMY_SHARE: Final = 0.005
 BEHIND_SHARE: Final = 0.015
-PEAKS_AT_HOUR: Final = (13.0, 19.0, 5.0)  # UTC: Europe, America, Asia.
+PEAKS_AT_HOUR: Final = (13.0, 19.0, 5.0)  # Hours of the day in UTC at which Europe, America and Asia peak.
 PEAK_SHARES: Final = (0.40, 0.40, 0.20)
 
 SERVICES: Final = (
@@ -52,28 +52,28 @@ SERVICES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """One row per topic."""
+    """The topics as columns, with one entry per topic."""
 
     names: list[str]
     ids: list[bytes]
     partitions: Ints
-    rates: Floats  # Records per second and partition, averaged over a day.
-    peak_hours: Floats  # Of the day in UTC.
+    rates: Floats  # Records per second to each partition, averaged over a day.
+    peak_hours: Floats  # The hour of the day, in UTC, at which most is produced.
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One row per group; `topics` has the numbers of each one's topics."""
+    """The groups as columns, with one entry per group; `topics` has the indexes of each group's topics."""
 
     names: list[str]
     kinds: NDArray[np.int8]
     topics: list[tuple[int, ...]]
-    lanes: Ints  # Partitions that it reads, of all its topics.
-    members: Ints  # When it is as large as it is meant to be; 0 where there are no members.
-    interval_ms: Ints  # Between two commits of one member.
-    changed_only: NDArray[np.bool_]  # Commits what has moved, as librdkafka does; Java's client commits all.
-    capacity: Floats  # How many times the mean rate of production it can read.
-    latency_ms: Ints  # How far its commits are behind what is produced while it keeps up.
+    lanes: Ints  # Number of partitions that the group reads, over all its topics.
+    members: Ints  # Members of the group at its intended size; 0 for a group without members.
+    interval_ms: Ints  # Time between two commits of one member.
+    changed_only: NDArray[np.bool_]  # Only changed offsets are committed, as by librdkafka; Java commits all.
+    capacity: Floats  # How fast it can read, as a multiple of the mean rate of production.
+    latency_ms: Ints  # How long after a record is produced it is committed, while the group keeps up.
     is_static: NDArray[np.bool_]
     scales: NDArray[np.bool_]
     is_slow: NDArray[np.bool_]
@@ -84,7 +84,7 @@ class Groups:
 
 
 def new_topics(seed: int, groups: int) -> Topics:
-    """The topics that so many groups share."""
+    """The topics for a population of `groups` groups."""
     count = max(groups // GROUPS_PER_TOPIC, TOPICS_MIN)
     chance = np.random.default_rng([seed, 1])
     ids = Random(f"topic ids {seed}")
@@ -110,8 +110,8 @@ def new_groups(seed: int, count: int, topics: Topics) -> Groups:
         kinds=kinds,
         topics=chosen,
         lanes=lanes,
-        members=_members(chance, kinds, lanes),
-        interval_ms=_intervals(chance, kinds),
+        members=_member_counts(chance, kinds, lanes),
+        interval_ms=_commit_intervals(chance, kinds),
         changed_only=chance.random(count) < CHANGED_ONLY_SHARE,
         capacity=np.where(behind, 0.93, 1.5 + chance.exponential(2.0, count)),
         latency_ms=(20 + chance.exponential(200.0, count)).astype(np.int64),
@@ -123,7 +123,7 @@ def new_groups(seed: int, count: int, topics: Topics) -> Groups:
 
 
 def _choose_topics(chance: np.random.Generator, count: int, topics: Topics) -> list[tuple[int, ...]]:
-    """Zipf's law over the topics: the k-th is read by 1/k as many groups as the first."""
+    """The topics of each group by Zipf's law: the k-th topic has 1/k as many groups as the first."""
     weights = 1.0 / np.arange(1, len(topics.names) + 1) ** ZIPF_EXPONENT
     wanted = chance.choice(TOPICS_PER_GROUP, count, p=TOPICS_PER_GROUP_SHARES)
     drawn = chance.choice(len(topics.names), int(wanted.sum()), p=weights / weights.sum())
@@ -131,16 +131,16 @@ def _choose_topics(chance: np.random.Generator, count: int, topics: Topics) -> l
     return [tuple(sorted(set(drawn[end - n : end].tolist()))) for end, n in zip(ends, wanted, strict=True)]
 
 
-def _members(chance: np.random.Generator, kinds: NDArray[np.int8], lanes: Ints) -> Ints:
-    """Never more than partitions: who owns nothing is taken down sooner or later."""
+def _member_counts(chance: np.random.Generator, kinds: NDArray[np.int8], lanes: Ints) -> Ints:
+    """The number of members of each group, at most its partitions: a member without any would be taken down."""
     drawn = np.rint(MEMBERS_MEDIAN * np.exp(MEMBERS_SIGMA * chance.standard_normal(len(kinds))))
     members: Ints = np.minimum(np.clip(drawn, 1, MEMBERS_MAX), lanes).astype(np.int64)
     members[kinds == DEAD] = 0
     return members
 
 
-def _intervals(chance: np.random.Generator, kinds: NDArray[np.int8]) -> Ints:
-    """Commit intervals: of noisy groups 0.2 to 1 s, of batches 10 s to 5 minutes."""
+def _commit_intervals(chance: np.random.Generator, kinds: NDArray[np.int8]) -> Ints:
+    """Commit intervals in ms: 0.2 to 1 s for noisy groups, 10 s to 5 minutes for batches."""
     count = len(kinds)
     noisy = chance.integers(200, 1_000, count)
     batch = np.clip(60_000 * np.exp(0.7 * chance.standard_normal(count)), 10_000, 300_000)

@@ -14,19 +14,19 @@ import numpy as np
 from tools.simulate.population import DEAD, SPARSE, Floats, Groups, Ints, Topics
 from tools.simulate.production import DAY_MS
 
-COMMIT_BYTES: Final = 59  # Of an offset record, beside the names of its group and topic.
+COMMIT_BYTES: Final = 59  # Size of an offset record without the names of its group and topic.
 BATCH_BYTES: Final = 61
-RECORDS_PER_BATCH: Final = 6  # At least, on average.
+RECORDS_PER_BATCH: Final = 6  # On average at least.
 EVENT_BYTES: Final = 790
-EVENTS_PER_DAY: Final = (0.6, 1.25)  # Of a group, and of each of its members; measured, as are the next two.
+EVENTS_PER_DAY: Final = (0.6, 1.25)  # Per group, and in addition per member; measured, as are the next two.
 EVENTS_PER_DAY_OF_JOBS: Final = (14.0, 15.0)
 EVENTS_PER_DAY_OF_STORMS: Final = 270.0
-BUSY_SHARE_OF_JOBS: Final = 0.018  # Of the time a group that works every few hours has members.
+BUSY_SHARE_OF_JOBS: Final = 0.018  # Share of the time in which a job's group has members.
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a history of some groups comes to."""
+    """The expected size of a history of some groups."""
 
     groups: int
     commits: float
@@ -44,19 +44,19 @@ def commits_per_second(groups: Groups, topics: Topics) -> Floats:
     per_second = groups.lanes * 1_000.0 / groups.interval_ms
     per_second[groups.kinds == DEAD] = 0.0
     per_second[groups.kinds == SPARSE] *= BUSY_SHARE_OF_JOBS
-    moved = np.minimum(_rates(groups, topics) * groups.interval_ms / 1_000.0, 1.0)
+    moved = np.minimum(_first_topic_rates(groups, topics) * groups.interval_ms / 1_000.0, 1.0)
     result: Floats = np.where(groups.changed_only, per_second * moved, per_second)
     return result
 
 
-def _rates(groups: Groups, topics: Topics) -> Floats:
-    """Records per second and partition of each group's first topic."""
+def _first_topic_rates(groups: Groups, topics: Topics) -> Floats:
+    """Records per second produced to each partition of a group's first topic, daily mean; one number per group."""
     rates: Floats = topics.rates[np.array([numbers[0] for numbers in groups.topics])]
     return rates
 
 
 def events_per_day(groups: Groups) -> Floats:
-    """Events of each group, on average."""
+    """Average number of events per day of each group."""
     steady, jobs = (
         each + per_member * groups.members for each, per_member in (EVENTS_PER_DAY, EVENTS_PER_DAY_OF_JOBS)
     )
@@ -89,7 +89,7 @@ def _name_bytes(groups: Groups, topics: Topics, number: int) -> int:
 
 
 def evenly(sizes: Floats, wanted: int) -> Ints:
-    """`wanted` of so many, evenly along their sizes, as rising numbers."""
+    """Indexes of `wanted` of the `sizes`, spread evenly over their order by size; ascending."""
     count = len(sizes)
     order = np.argsort(sizes, kind="stable")
     chosen = order[((np.arange(wanted) + 0.5) * count / wanted).astype(np.int64)]
@@ -97,7 +97,7 @@ def evenly(sizes: Floats, wanted: int) -> Ints:
 
 
 def evenly_within(sizes: Floats, budget: float) -> Ints:
-    """As many of the groups, evenly along their sizes, as come to no more than `budget` together."""
+    """Indexes of as many `sizes` as sum up to at most `budget`, spread evenly over their order by size."""
     low, high = 0, len(sizes)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""What happens to the groups, by the coordinator itself: its own core, driven by simulated clients.
+"""Runs simulated clients against the coordinator's own core, whose records and events become the history.
 
 `SimulatedGroups` owns a shard per partition of `__consumer_offsets`, the very `Shard` that serves real clients,
 and a queue of what is to happen when. Every JoinGroup, SyncGroup, LeaveGroup and fired timer goes through
@@ -57,50 +57,50 @@ from tools.simulate.clients import (
 Written = tuple[int, int, CoordinatorRecord]
 Action = Callable[..., None]
 
-NETWORK_MS: Final = (1, 4)  # Until an answer is there and the next request is back.
-FLUSH_MS: Final = (2, 9)  # Until a record is durable.
-LEADER_MS: Final = (5, 60)  # Until the leader has assigned.
+NETWORK_MS: Final = (1, 4)  # From a response's arrival to that of the next request.
+FLUSH_MS: Final = (2, 9)  # From the append of a record until it is durable.
+LEADER_MS: Final = (5, 60)  # How long the leader takes to compute the assignment.
 HOSTS: Final = 1 << 24
 
 
 class SimulatedGroups:
-    """The groups of `plans` on so many shards. Times are ms since 1970 throughout; the clock is the queue."""
+    """The groups of `plans` on `shards` shards. Times are ms since 1970; the clock is the queue's next time."""
 
     def __init__(self, plans: Sequence[GroupPlan], shards: int, seed: int) -> None:
         self.plans = plans
         self.now_ms = 0
         self._by_group = {plan.group_id: plan for plan in plans}
         self.chance = Random(f"story {seed}")
-        self.records: list[Written] = []  # (when, partition, record), since they were last taken.
+        self.records: list[Written] = []  # (time, partition, record) of appends not yet taken.
         self.events: list[GroupEvent] = []
         settings = GroupSettings()
         self.shards = [Shard(number, settings, NoTopics()) for number in range(shards)]
         self._drivers = [SimulatedGroupsDriver(self, shard) for shard in self.shards]
         self._queue: list[tuple[int, int, Action, tuple[Any, ...]]] = []
         self._queued = 0
-        self._deadlines: dict[Any, int] = {}  # Of armed timers, by their key.
+        self._deadlines: dict[Any, int] = {}  # Deadline of each armed timer, by its key.
 
     def at(self, when_ms: int, action: Action, *arguments: Any) -> None:
-        """Have `action` called at that time, or now if it is over; of one time, in the order of asking."""
+        """Call `action` at `when_ms`, or now if that is over; calls for one time keep the order of asking."""
         self._queued += 1
         heappush(self._queue, (max(when_ms, self.now_ms), self._queued, action, arguments))
 
     def after(self, low_ms: float, high_ms: float, action: Action, *arguments: Any) -> None:
-        """Have `action` called after a time between the two."""
+        """Call `action` after a random time between `low_ms` and `high_ms`."""
         self.at(self.now_ms + round(self.chance.uniform(low_ms, high_ms)), action, *arguments)
 
     def run_until(self, end_ms: int) -> None:
-        """Let everything happen that is to happen before `end_ms`."""
+        """Run all calls that are due before `end_ms`, and move the clock there."""
         queue = self._queue
         while queue and queue[0][0] < end_ms:
             self.now_ms, _, action, arguments = heappop(queue)
             action(*arguments)
         self.now_ms = end_ms
 
-    # What processes do.
+    # What clients do.
 
     def start(self, plan: GroupPlan, ordinal: int) -> None:
-        """A process of that ordinal comes up and joins, on a host of its own."""
+        """Start a process of the group under this ordinal, on a new host, and let it join, unless one runs."""
         before = plan.clients.get(ordinal)
         if before is not None and before.is_up:
             return
@@ -108,7 +108,7 @@ class SimulatedGroups:
         self.join(client, "")
 
     def stop(self, client: Client) -> None:
-        """An orderly end. Static members do not say goodbye: they mean to be back (KIP-345)."""
+        """Shut the client down in order. A static member sends no LeaveGroup: it means to come back (KIP-345)."""
         if not client.is_up:
             return
         if client.instance_id is not None:
@@ -119,7 +119,7 @@ class SimulatedGroups:
             self._ask(client, leave_request(client, "the consumer is being closed"))
 
     def crash(self, client: Client) -> None:
-        """It is gone without a word; its session ends a timeout after its last heartbeat."""
+        """End the client without LeaveGroup; its session expires a timeout after its last heartbeat."""
         if not client.is_up:
             return
         client.is_up = False
@@ -128,7 +128,7 @@ class SimulatedGroups:
             self.after(SESSION_TIMEOUT_MS - HEARTBEAT_MS, SESSION_TIMEOUT_MS, self._fire_session, key)
 
     def overstay(self, client: Client, busy_ms: int) -> None:
-        """It has not polled within max.poll.interval.ms: it leaves, and joins again when it is done."""
+        """Let the client exceed max.poll.interval.ms: it leaves, and joins again after `busy_ms`."""
         if not client.is_up or client.phase is not Phase.SETTLED:
             return
         self._ask(client, leave_request(client, "consumer poll timeout has expired."))
@@ -136,7 +136,7 @@ class SimulatedGroups:
         self.at(self.now_ms + busy_ms, self.join, client, "")
 
     def join(self, client: Client, reason: str) -> None:
-        """Send JoinGroup, unless the process is gone."""
+        """Send JoinGroup if the client is up."""
         if client.is_up:
             client.phase = Phase.JOINING
             client.rejoins_at_ms = None
@@ -147,14 +147,16 @@ class SimulatedGroups:
             self.join(client, "rebalance in progress")
 
     def _call_to_rejoin(self, client: Client, when_ms: int) -> None:
-        """It will hear of the rebalance then, unless it hears of it earlier."""
+        """Let the client learn of the rebalance at `when_ms`, unless it is to learn of it earlier."""
         if client.is_up and (client.rejoins_at_ms is None or when_ms < client.rejoins_at_ms):
             client.rejoins_at_ms = when_ms
             self.at(when_ms, self._rejoin, client, when_ms)
 
-    def _sync(self, client: Client, generation_id: int, given: list[SyncGroupRequestAssignment]) -> None:
+    def _sync(
+        self, client: Client, generation_id: int, assignments: list[SyncGroupRequestAssignment]
+    ) -> None:
         if client.is_up and client.phase is Phase.SYNCING and client.generation_id == generation_id:
-            self._ask(client, sync_request(client, given))
+            self._ask(client, sync_request(client, assignments))
 
     # What the coordinator does.
 
@@ -169,7 +171,7 @@ class SimulatedGroups:
         self._drivers[plan.partition].handle_at(event, self.now_ms)
 
     def set_timer(self, driver: SimulatedGroupsDriver, timer: SetTimer) -> None:
-        """Sessions of living clients never end; all other timers fire when they are due."""
+        """Arm or cancel a timer. The session timer of a client that is up never fires; others fire when due."""
         key, deadline_ms = timer.key, timer.deadline_ms
         if isinstance(key, SessionTimer):
             client = self._by_group[key.group_id].by_member_id.get(key.member_id)
@@ -193,7 +195,7 @@ class SimulatedGroups:
             self._handle(plan, TimerFired(key, self.now_ms))
 
     def answer(self, client: Any, response: Any) -> None:
-        """The client reads `response`, if it still runs."""
+        """Let the client handle `response` if it is up."""
         if not client.is_up:
             return
         if isinstance(response, JoinGroupResponse):
@@ -207,9 +209,9 @@ class SimulatedGroups:
         if response.error_code == ErrorCode.NONE:
             client.phase, client.member_id = Phase.SYNCING, response.member_id
             client.generation_id = response.generation_id
-            given = assignments_of(client.plan, response)
-            delay_ms = LEADER_MS if given else NETWORK_MS
-            self.after(*delay_ms, self._sync, client, response.generation_id, given)
+            assignments = assignments_of(client.plan, response)
+            delay_ms = LEADER_MS if assignments else NETWORK_MS
+            self.after(*delay_ms, self._sync, client, response.generation_id, assignments)
             return
         client.phase = Phase.APART
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -217,7 +219,7 @@ class SimulatedGroups:
             reason = f"need to re-join with the given member-id: {client.member_id}"
             self.after(*NETWORK_MS, self.join, client, reason)
         elif response.error_code == ErrorCode.FENCED_INSTANCE_ID:
-            client.is_up = False  # Its successor has taken its place.
+            client.is_up = False  # A newer process has taken over its group.instance.id.
         else:
             client.member_id = ""
             self.after(*NETWORK_MS, self.join, client, "")
@@ -235,7 +237,7 @@ class SimulatedGroups:
         self._call_to_rejoin(client, self.now_ms + self.chance.randint(*NETWORK_MS))
 
     def record_event(self, event: GroupEvent) -> None:
-        """Keep the event; members of a group that is to rebalance will learn of it by their next heartbeat."""
+        """Record the event; let members learn of a rebalance that it begins by their next heartbeat."""
         self.events.append(event)
         plan = self._by_group[event.group_id]
         group = self.shards[plan.partition].groups[plan.group_id]
@@ -248,10 +250,10 @@ class SimulatedGroups:
         if event.to_state == PREPARING_REBALANCE.value:
             for client in plan.clients.values():
                 if client.phase in (Phase.SETTLED, Phase.SYNCING):
-                    self._call_to_rejoin(client, self._hears_at(client))
+                    self._call_to_rejoin(client, self._next_heartbeat_ms(client))
 
-    def _hears_at(self, client: Client) -> int:
-        """The time of its next heartbeat, when it has worked off what it polled."""
+    def _next_heartbeat_ms(self, client: Client) -> int:
+        """The time at which the client, having processed its last poll, learns of a rebalance from a heartbeat."""
         poll_ms = self.chance.expovariate(1 / client.plan.poll_ms)
         return self.now_ms + round(self.chance.uniform(0, HEARTBEAT_MS) + poll_ms)
 
@@ -263,7 +265,7 @@ class SimulatedGroups:
 
 
 class SimulatedGroupsDriver(CoreDriver[Shard]):
-    """Carries out the results of one shard of `groups`, at the times of its queue."""
+    """Carries out the effects of one shard of `groups`, at the simulated times."""
 
     def __init__(self, groups: SimulatedGroups, shard: Shard) -> None:
         self.shard = shard
@@ -292,4 +294,4 @@ class SimulatedGroupsDriver(CoreDriver[Shard]):
         self._groups.record_event(event)
 
     def supersede(self, reply_to: ReplyTo) -> None:
-        """A client waits for the answer to its newest request alone."""
+        """Do nothing: a simulated client sends no second request before the first is answered."""

@@ -1,7 +1,7 @@
-"""Keys of `__consumer_offsets`, each different one once: what kind of record it is, and of an offset whose it is.
+"""Decodes keys of `__consumer_offsets`: the kind of record, and for an offset its group, topic and partition.
 
 An ordinary key of an offset is an int16 type 1, two strings behind their int16 lengths, and an int32 partition.
-Those are taken apart all at once; every other goes to the codec by itself, which decides what is wrong with it.
+Those are decoded all at once; every other key is given to the codec, which reports what is wrong with it.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from protocol.codec.codec import decode
 from protocol.errors import DecodeError
 
 TYPE_BYTES: Final = 2
-_LEAST_BYTES: Final = 10  # Of an offset's key: type, two empty strings, partition.
+_LEAST_BYTES: Final = 10  # The smallest key of an offset: type, two empty strings, partition.
 _SCHEMAS: Final[dict[int, type[Any]]] = {
     LEGACY_OFFSET_COMMIT: LegacyOffsetCommitKey,
     OFFSET_COMMIT: OffsetCommitKey,
     GROUP_METADATA: GroupMetadataKey,
 }
-OTHER: Final = 0  # A record that the jobs have no use for: of a known type, but no offset.
+OTHER: Final = 0  # A record that no job uses: its type is known, and it is not an offset's.
 OFFSET: Final = 1
 LEGACY_OFFSET: Final = 2
 BAD: Final = 3
-GROUP: Final = 4  # Of no use either, but its value is looked at.
+GROUP: Final = 4  # Not used either, but its value is checked.
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The kind of each key; of an offset's also group, topic and partition, of a BAD one the reason."""
+    """The kind of each key; for an offset its group, topic and partition as well, for a BAD key the reason."""
 
     kinds: np.ndarray[Any, np.dtype[np.int8]]
     groups: pa.Array
@@ -52,9 +52,9 @@ class Keys:
 
 
 def read_keys(column: pa.Array) -> Keys:
-    """Take apart a binary array without nulls."""
+    """Decode the keys in a binary array, which must have no nulls."""
     found = cells(column)
-    plain, topic_at, group_sizes, topic_sizes = _plain(found)
+    plain, topic_at, group_sizes, topic_sizes = _ordinary_keys(found)
     kinds = np.full(len(column), OTHER, np.int8)
     kinds[plain] = OFFSET
     partitions = np.zeros(len(column), np.int64)
@@ -65,11 +65,11 @@ def read_keys(column: pa.Array) -> Keys:
     keys = Keys(kinds, groups, topics, partitions, {})
     others = np.ones(len(column), bool)
     others[plain] = False
-    return _with_others(keys, plain, np.flatnonzero(others), column)
+    return _with_other_keys(keys, plain, np.flatnonzero(others), column)
 
 
-def _plain(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
-    """The ordinary keys of offsets: which, where their topics begin, and the sizes of groups and topics."""
+def _ordinary_keys(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
+    """Rows of the ordinary keys of offsets, the positions of their topics, and the sizes of groups and topics."""
     rows = np.flatnonzero(found.sizes >= _LEAST_BYTES)
     some = found.of(rows)
     is_offset = some.gather(some.starts, INT16) == OFFSET_COMMIT
@@ -85,15 +85,15 @@ def _plain(found: Cells) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _as_text(found: pa.Array) -> pa.Array:
-    """The binary values as text; what is not UTF-8 is read as Kafka reads it, with replacement characters."""
+    """The binary values as strings; bytes that are not UTF-8 become replacement characters, as in Kafka."""
     try:
         return pc.cast(found, pa.string())
     except pa.ArrowInvalid:
         return pa.array([each.decode("utf-8", "replace") for each in found.to_pylist()], pa.string())
 
 
-def _with_others(keys: Keys, plain: Ints, others: Ints, column: pa.Array) -> Keys:
-    """Add what the codec says of the keys that are not ordinary, and put the texts in their places."""
+def _with_other_keys(keys: Keys, plain: Ints, others: Ints, column: pa.Array) -> Keys:
+    """`keys` with the rows `others` added, which are decoded by the codec, in the order of `column`."""
     groups: list[str | None] = []
     topics: list[str | None] = []
     for row in others.tolist():
@@ -118,7 +118,7 @@ def _with_others(keys: Keys, plain: Ints, others: Ints, column: pa.Array) -> Key
 
 
 def read_key(key: bytes) -> tuple[int, Any, str | None]:
-    """The kind of one key by the codec; the key itself if it is an offset's, the reason if it is BAD."""
+    """Decode one key by the codec: its kind, the key itself if it is an offset's, and the reason if it is BAD."""
     if len(key) < TYPE_BYTES:
         return BAD, None, f"a key of {len(key)} bytes has no record type"
     number = int.from_bytes(key[:TYPE_BYTES], "big", signed=True)

@@ -1,4 +1,4 @@
-"""From spans of minutes in which a group stood at one offset of a partition, to lag by the minute.
+"""Computes lag by the minute from spans, which are minutes in which a group stood at one offset of a partition.
 
 A span is a commit and the minutes until the next one. With it goes where the log ended at the end of each
 minute: its marks. A minute of a span becomes a row if the group committed in it, or was behind at its end. The
@@ -25,12 +25,12 @@ from protocol.topic_partition import TopicPartition
 
 UNKNOWN: Final = -1
 HISTORY_MINUTES: Final = 24 * 60
-"""Marks kept of each partition, a day of them: 16 bytes each, so 23 KB a partition."""
+"""The number of marks kept for each partition, a day of them: 16 bytes each, so 23 KB a partition."""
 ROWS_AT_A_TIME: Final = 200_000
-"""Minutes of spans that are looked at together: some 20 MB, in the JVM as well."""
+"""The number of minutes of spans that are computed at a time: some 20 MB, and as much in the JVM."""
 
 SPANS: Final = ("group_id", "topic", "partition", "committed_offset", "from_us", "until_us", "is_commit")
-"""`from_us` and `until_us` are begins of minutes, the latter exclusive; `is_commit`: the first has a commit."""
+"""A span is of the minutes from `from_us` to `until_us`, exclusive; `is_commit`: the first one has a commit."""
 SCHEMA: Final = arrow_schema(LAG.name)
 DDL: Final = ", ".join(f"{column.name} {column.type}" for column in LAG.columns)
 
@@ -45,7 +45,7 @@ class Marks:
     ends: Ints
 
     def at(self, minutes_us: Ints) -> Ints:
-        """The ends at the ends of those minutes; UNKNOWN for those outside."""
+        """The log ends at the end of each minute, given by its begin; UNKNOWN for minutes without a mark."""
         places = (minutes_us - self.first_us) // MINUTE_US
         inside = (places >= 0) & (places < len(self.ends))
         found = np.full(len(minutes_us), UNKNOWN, np.int64)
@@ -53,7 +53,7 @@ class Marks:
         return found
 
     def written_us(self, offsets: Ints) -> Seconds:
-        """When the records at those offsets were written; nan where no two marks have it between them."""
+        """When the records at `offsets` were written, in us; nan for an offset that is not between two marks."""
         known = np.flatnonzero(self.ends != UNKNOWN)
         times, ends = self.first_us + (known + 1) * MINUTE_US, np.maximum.accumulate(self.ends[known])
         after = np.searchsorted(ends, offsets, "right")
@@ -65,7 +65,7 @@ class Marks:
         return found
 
     def followed_by(self, later: Marks) -> Marks:
-        """These marks and later ones, UNKNOWN where there are none between; of these at most HISTORY_MINUTES."""
+        """These marks and the later ones, UNKNOWN in between, of this one's at most the last HISTORY_MINUTES."""
         since_us = max(self.first_us, later.first_us - HISTORY_MINUTES * MINUTE_US)
         minutes_us = np.arange(since_us, later.first_us, MINUTE_US)
         return Marks(since_us, np.concatenate([self.at(minutes_us), later.ends]))
@@ -74,7 +74,7 @@ class Marks:
 def rows(
     marks: Mapping[TopicPartition, Marks],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """A function for `mapInArrow`: from batches in the columns of SPANS to batches of SCHEMA."""
+    """A function for `mapInArrow` that turns batches of SPANS into batches of SCHEMA."""
 
     def measure(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -84,49 +84,51 @@ def rows(
 
 
 def rows_of(spans: pa.RecordBatch, marks: Mapping[TopicPartition, Marks]) -> Iterator[pa.RecordBatch]:
-    """The rows of one batch of spans, in pieces of bounded size."""
+    """The rows of the lag table for one batch of spans, in batches of bounded size."""
     first = np.asarray(spans.column("from_us"))
     counts = (np.asarray(spans.column("until_us")) - first) // MINUTE_US
-    has_marks = np.array([where in marks for where in _named(spans)], bool)
+    has_marks = np.array([where in marks for where in _topics_and_partitions(spans)], bool)
     counts = np.where(has_marks, counts, np.asarray(spans.column("is_commit")).astype(np.int64))
     done = 0
     while done < spans.num_rows:
         upto = int(np.searchsorted(np.cumsum(counts[done:]), ROWS_AT_A_TIME, "right")) + done
         upto = max(upto, done + 1)
-        yield _measured(spans.slice(done, upto - done), counts[done:upto], marks)
+        yield _lag_rows(spans.slice(done, upto - done), counts[done:upto], marks)
         done = upto
 
 
-def _named(spans: pa.RecordBatch) -> list[tuple[str, int]]:
-    """Topic and partition of each span as plain pairs: a TopicPartition of each would take 0.3 us more."""
+def _topics_and_partitions(spans: pa.RecordBatch) -> list[tuple[str, int]]:
+    """The topic and partition of each span as plain tuples: a TopicPartition would cost 0.3 us more each."""
     return list(zip(spans.column("topic").to_pylist(), spans.column("partition").to_pylist(), strict=True))
 
 
-def _measured(spans: pa.RecordBatch, counts: Ints, marks: Mapping[TopicPartition, Marks]) -> pa.RecordBatch:
-    """Every minute of the spans, and of these the ones that are rows."""
+def _lag_rows(spans: pa.RecordBatch, counts: Ints, marks: Mapping[TopicPartition, Marks]) -> pa.RecordBatch:
+    """The rows for `counts` minutes of each span: those with a commit, and those at whose end the group lags."""
     span_of = np.repeat(np.arange(spans.num_rows), counts)
     nth = np.arange(len(span_of)) - np.repeat(np.cumsum(counts) - counts, counts)
     minutes_us = np.asarray(spans.column("from_us"))[span_of] + nth * MINUTE_US
     committed = np.asarray(spans.column("committed_offset"))[span_of]
     is_commit = np.asarray(spans.column("is_commit"))[span_of] & (nth == 0)
-    ends, written_us = _marked(spans, span_of, minutes_us, committed, marks)
+    ends, written_us = _ends_and_write_times(spans, span_of, minutes_us, committed, marks)
     behind = (ends != UNKNOWN) & (ends > committed)
     keep = np.flatnonzero(is_commit | behind)
     seconds = np.where(behind, np.maximum(minutes_us + MINUTE_US - written_us, 0) / 1e6, 0.0)
     return _batch(spans.take(pa.array(span_of[keep])), minutes_us[keep], ends[keep], seconds[keep])
 
 
-def _marked(
+def _ends_and_write_times(
     spans: pa.RecordBatch,
     span_of: Ints,
     minutes_us: Ints,
     committed: Ints,
     marks: Mapping[TopicPartition, Marks],
 ) -> tuple[Ints, Seconds]:
-    """The log's end at each minute, and when the record at the committed offset was written."""
+    """The log end of each minute, and the time at which the record at its committed offset was written."""
     ends, written_us = np.full(len(span_of), UNKNOWN, np.int64), np.full(len(span_of), np.nan)
     numbers: dict[tuple[str, int], int] = {}
-    number_of = np.array([numbers.setdefault(where, len(numbers)) for where in _named(spans)], np.int64)
+    number_of = np.array(
+        [numbers.setdefault(where, len(numbers)) for where in _topics_and_partitions(spans)], np.int64
+    )
     order = np.argsort(number_of[span_of], kind="stable")
     bounds = np.searchsorted(number_of[span_of][order], np.arange(len(numbers) + 1))
     for named, number in numbers.items():

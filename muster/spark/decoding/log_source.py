@@ -1,4 +1,4 @@
-"""`__consumer_offsets` as a source of Structured Streaming that decodes as it reads, in Python alone.
+"""`__consumer_offsets` as a source of Structured Streaming in Python, which decodes the records as it reads them.
 
 A task reads its ranges of the log and gives Spark the figures of `offsets`, a row for some ten records. What is
 to be read is decided where the query is started, and comes along as a `Reach`: the source asks no cluster.
@@ -19,15 +19,15 @@ from muster.spark.decoding import offsets
 from muster.spark.decoding.reading import Range, read_ranges
 
 NAME: Final = "muster-offsets"
-REACH: Final = "reach"  # The one option.
+REACH: Final = "reach"  # The only option of the source.
 
 Ends: TypeAlias = Mapping[int, int]
-"""The offset behind the last record of each partition."""
+"""The end offset of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a query is to read: from `begins` on where it has no checkpoint yet, and up to `ends`.
+    """What a query is to read: from `begins` if it has no checkpoint yet, up to `ends`.
 
     `planned` is where the newest batch ends that the checkpoint knows of, `begins` if there is none; each further
     one has at most `batch_offsets`, in as many tasks as there are `tasks`.
@@ -41,7 +41,7 @@ class Reach:
     ends: Ends
     batch_offsets: int
     tasks: int
-    now_us: int  # What is later than this by offsets.AHEAD_US is a dead letter.
+    now_us: int  # A record later than this by offsets.AHEAD_US is a dead letter.
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -55,7 +55,7 @@ class Reach:
 
 
 class Piece(InputPartition):
-    """What one task reads."""
+    """The offset ranges that one task reads."""
 
     def __init__(self, ranges: list[Range]) -> None:
         super().__init__(None)
@@ -63,7 +63,7 @@ class Piece(InputPartition):
 
 
 class OffsetsLog(DataSource):
-    """The data source, to be registered with a session; its option `reach` is a `Reach` as JSON."""
+    """The data source as Spark registers it; its option `reach` is a `Reach` as JSON."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,18 +77,18 @@ class OffsetsLog(DataSource):
 
 
 class OffsetsLogReader(DataSourceStreamReader):
-    """Lives as long as its query: Spark asks for the next end again and again, and not from where."""
+    """Lives as long as its query: Spark asks for the next end repeatedly, without saying where it is."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self._at = reach.planned
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        return as_offset(self._reach.topic, self._reach.begins)
+        return to_spark_offset(self._reach.topic, self._reach.begins)
 
     def latestOffset(self) -> dict[str, dict[str, int]]:
         self._at = next_ends(self._at, self._reach.ends, self._reach.batch_offsets)
-        return as_offset(self._reach.topic, self._at)
+        return to_spark_offset(self._reach.topic, self._at)
 
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
@@ -104,13 +104,13 @@ class OffsetsLogReader(DataSourceStreamReader):
         yield from offsets.minutes(reach.topic, reach.now_us)(records)
 
 
-def as_offset(topic: str, ends: Ends) -> dict[str, dict[str, int]]:
-    """The offsets as Spark keeps them in the checkpoint."""
+def to_spark_offset(topic: str, ends: Ends) -> dict[str, dict[str, int]]:
+    """`ends` in the JSON form in which Spark keeps an offset in the checkpoint."""
     return {topic: {str(partition): end for partition, end in sorted(ends.items())}}
 
 
 def next_ends(at: Ends, ends: Ends, most: int) -> dict[int, int]:
-    """The next `most` offsets, shared out by how much is left of each partition: so that all keep in step."""
+    """The ends of a batch of `most` offsets from `at` on, in proportion to what each partition has left."""
     left = {partition: max(end - at.get(partition, 0), 0) for partition, end in ends.items()}
     share = min(1.0, most / max(sum(left.values()), 1))
     return {
@@ -120,7 +120,7 @@ def next_ends(at: Ends, ends: Ends, most: int) -> dict[int, int]:
 
 
 def pieces(ranges: list[Range], count: int) -> list[list[Range]]:
-    """The ranges in at most `count` pieces of equal size; a range that would make one larger is cut in two."""
+    """The ranges divided into at most `count` pieces of equal size; a range is cut where a piece is full."""
     each = -(-sum(one.end - one.start for one in ranges) // count)
     found: list[list[Range]] = [[]]
     room = each

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` to figures per group, partition and minute, and to dead letters.
+"""Turns records of `__consumer_offsets` into figures per group, partition and minute, and into dead letters.
 
 A batch of records becomes one row for each minute of each partition that a group committed: how many commits, and
 the newest of them. So little is left of a busy topic that everything behind costs next to nothing. Beside these
@@ -30,12 +30,12 @@ from protocol.errors import DecodeError
 
 MINUTE_US: Final = 60_000_000
 AHEAD_US: Final = 24 * 60 * MINUTE_US
-"""A record from further in the future than this is unusable: its minute would stay open, or end all others."""
+"""A record that is this far in the future is unusable: its minute would stay open, or close all others."""
 
 ABOUT: Final = pa.struct(
     [
-        pa.field("records", pa.int64()),  # Of the source partition, usable or not.
-        pa.field("seen_at", pa.timestamp("us", "UTC")),  # The newest time, or that of the dead letter.
+        pa.field("records", pa.int64()),  # Number of records of the source partition, usable or not.
+        pa.field("seen_at", pa.timestamp("us", "UTC")),  # The newest time, or the dead letter's.
         pa.field("source_topic", pa.string()),
         pa.field("source_partition", pa.int32()),
         pa.field("source_offset", pa.int64()),
@@ -50,20 +50,20 @@ FIGURES: Final = pa.schema(
         pa.field("group_id", pa.string()),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
-        pa.field("commits", pa.int64()),  # Tombstones are none.
-        pa.field("committed_offset", pa.int64()),  # Null: the newest is a tombstone.
-        pa.field("newest_offset", pa.int64()),  # In the source partition, of the newest commit or tombstone.
+        pa.field("commits", pa.int64()),  # Without tombstones.
+        pa.field("committed_offset", pa.int64()),  # Null if the newest is a tombstone.
+        pa.field("newest_offset", pa.int64()),  # The newest record's own offset in the source partition.
     ]
 )
 SCHEMA: Final = FIGURES.append(
     pa.field("about", ABOUT)
-)  # In one, since Spark pays for each column of each row.
+)  # One struct, since Spark pays for each column of each row.
 DDL: Final = ddl_of(SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch of records: `rows` are those that are commits or tombstones of offsets, in order.
+    """A decoded batch: `rows` are the row numbers of records that commit or delete an offset, in order.
 
     `key_of` says which of `keys` each of them has; `reasons` says what is wrong with any other row of the batch.
     """
@@ -110,7 +110,7 @@ def decode_offsets(key: pa.Array, value: pa.Array) -> Decoded:
 
 
 def _bad_groups(value: pa.Array, rows: Ints) -> dict[int, str]:
-    """What is wrong with the values of GroupMetadata records: one per rebalance, so one by one."""
+    """The reasons by row why values of GroupMetadata records do not decode. They are few, one per rebalance."""
     reasons = {}
     for row in rows.tolist():
         content = value[row].as_py()
@@ -123,7 +123,7 @@ def _bad_groups(value: pa.Array, rows: Ints) -> dict[int, str]:
 
 
 def _values_of(value: pa.Array, rows: Ints, has_value: Any, is_legacy: Any) -> Values:
-    """The values of those rows, by row; of tombstones nothing but zeros."""
+    """The decoded values of these rows, in the order of `rows`; zeros for tombstones."""
     some = np.flatnonzero(has_value)
     read = read_values(value, rows[some], is_legacy[some])
     if len(some) == len(rows):
@@ -138,7 +138,7 @@ def _values_of(value: pa.Array, rows: Ints, has_value: Any, is_legacy: Any) -> V
 
 
 def minutes(source_topic: str, now_us: int) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """A function from batches in the columns of `reading.SCHEMA` to batches of SCHEMA."""
+    """A function for `mapInArrow` that turns batches of `reading.SCHEMA` into batches of SCHEMA."""
 
     def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -148,7 +148,7 @@ def minutes(source_topic: str, now_us: int) -> Callable[[Iterable[pa.RecordBatch
 
 
 def minutes_of(batch: pa.RecordBatch, source_topic: str, latest_us: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one batch of records. What is later than `latest_us` is a dead letter."""
+    """The figures, clocks and dead letters of a batch of records; one later than `latest_us` is a dead letter."""
     if batch.num_rows == 0:
         return
     decoded = decode_offsets(batch.column("key"), batch.column("value"))
@@ -166,7 +166,7 @@ def minutes_of(batch: pa.RecordBatch, source_topic: str, latest_us: int) -> Iter
 def _figures(
     batch: pa.RecordBatch, decoded: Decoded, times_us: Ints, usable: Any, source_topic: str
 ) -> pa.RecordBatch:
-    """One row for each minute of each key."""
+    """A batch with one row per key and minute: the number of commits, and the newest."""
     rows, key_of = decoded.rows[usable], decoded.key_of[usable]
     places = np.asarray(batch.column("offset"))[rows]
     order = _in_order(places)
@@ -176,7 +176,7 @@ def _figures(
     cell, cells_key, cells_minute = _cells(key_of, minute_of, len(decoded.keys.kinds))
     count = len(cells_key)
     newest = np.zeros(count, np.int64)
-    newest[cell] = np.arange(len(cell))  # Of several the last, which is the newest.
+    newest[cell] = np.arange(len(cell))  # The last assignment wins, and that is the newest record.
     commits = np.bincount(cell, ~is_tombstone, count).astype(np.int64)
     offsets = decoded.offsets[usable][order][newest]
     return _batch(
@@ -192,21 +192,19 @@ def _figures(
 
 
 def _in_order(places: Ints) -> Any:
-    """An index that puts records in the order of the log; they come so, since a task reads one partition."""
+    """An index that sorts by log offset; usually nothing has to move, since a task reads one partition."""
     if len(places) < 2 or bool(np.all(places[1:] > places[:-1])):
         return slice(None)
     return np.argsort(places, kind="stable")
 
 
 def _cells(key_of: Ints, minute_of: Ints, keys: int) -> tuple[Ints, Ints, Ints]:
-    """Number the pairs of key and minute; returns the number by row, and key and minute by number."""
+    """Number the pairs of key and minute; return each row's number, and each number's key and minute."""
     if len(key_of) == 0:
         return key_of, key_of, minute_of
     seen, minute_at = np.unique(minute_of, return_inverse=True) if _vary(minute_of) else (minute_of[:1], 0)
     pairs = key_of + np.asarray(minute_at, np.int64) * keys
-    if (
-        keys * len(seen) <= 4 * len(key_of) + 1024
-    ):  # So few that a table of all of them is cheaper than sorting.
+    if keys * len(seen) <= 4 * len(key_of) + 1024:  # So few that a table of all is cheaper than sorting.
         known = np.zeros(keys * len(seen), bool)
         known[pairs] = True
         there = np.flatnonzero(known)
@@ -223,7 +221,7 @@ def _vary(minute_of: Ints) -> bool:
 
 
 def _clocks(batch: pa.RecordBatch, times_us: Ints, usable: Bools, source_topic: str) -> pa.RecordBatch:
-    """A row per source partition: the number of its records, and the newest time of those that are usable."""
+    """A row per source partition: the number of its records, and the newest time of the usable ones."""
     partitions = np.asarray(batch.column("partition"))
     known = np.unique(partitions) if _vary(partitions) else partitions[:1]
     of_each = [partitions == partition for partition in known]
@@ -253,17 +251,17 @@ def _dead_letters(batch: pa.RecordBatch, reasons: dict[int, str], source_topic: 
 
 
 def _about(count: int, **fields: Any) -> pa.RecordBatch:
-    """A batch of SCHEMA with nothing but `about`; a field of it that is not given is null."""
+    """A batch of SCHEMA with values in `about` alone; a field of `about` that is not given is null."""
     return _batch(count, about=pa.StructArray.from_arrays(_arrays(count, ABOUT, fields), fields=list(ABOUT)))
 
 
 def _batch(count: int, **columns: Any) -> pa.RecordBatch:
-    """A batch of SCHEMA; a column that is not given is null."""
+    """A batch of SCHEMA; columns that are not given are null."""
     return pa.RecordBatch.from_arrays(_arrays(count, SCHEMA, columns), schema=SCHEMA)
 
 
-def _arrays(count: int, fields: Iterable[pa.Field], given: dict[str, Any]) -> list[pa.Array]:
+def _arrays(count: int, fields: Iterable[pa.Field], values: dict[str, Any]) -> list[pa.Array]:
     return [
-        pa.array(given[field.name], field.type) if field.name in given else pa.nulls(count, field.type)
+        pa.array(values[field.name], field.type) if field.name in values else pa.nulls(count, field.type)
         for field in fields
     ]

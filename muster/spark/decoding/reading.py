@@ -1,4 +1,4 @@
-"""Ranges of a topic's log as Arrow, read where they are decoded: through librdkafka, many records at a time.
+"""Reads ranges of a topic's log as Arrow in the process that decodes them: by librdkafka, many records at a time.
 
 Spark's own Kafka source takes every record through the JVM by itself, as a row: some 10 µs of CPU time, twenty
 times what it costs to decode it. Here a record costs about 2 µs, nearly all of it librdkafka's.
@@ -31,19 +31,19 @@ SCHEMA: Final = pa.schema(
     ]
 )
 RECORDS_AT_A_TIME: Final = 100_000
-PATIENCE_S: Final = 60.0  # So long a log may give nothing before its end.
+PATIENCE_S: Final = 60.0  # How long a log may give nothing before its end.
 _POLL_S: Final = 0.1
-_MS: Final = itemgetter(1)  # Of (what time it is, its milliseconds).
+_MS: Final = itemgetter(1)  # `timestamp()` of a message is (type, milliseconds).
 _SETTINGS: Final[Mapping[str, str | int | float | bool]] = {
-    "group.id": "muster-spark",  # Wanted by librdkafka. It neither joins nor commits.
+    "group.id": "muster-spark",  # librdkafka requires one; the consumer neither joins nor commits.
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "isolation.level": "read_committed",
-    "auto.offset.reset": "earliest",  # What is gone is passed over.
-    # What is fetched beyond the end of a range is thrown away, so little is fetched ahead ...
+    "auto.offset.reset": "earliest",  # Records that are already deleted are skipped.
+    # What is fetched beyond the end of a range is dropped, so little is fetched ahead ...
     "queued.min.messages": 20_000,
-    # ... and asked for again at once: a second of waiting is the default.
+    # ... and the next fetch follows at once, where the default is to wait for a second.
     "fetch.queue.backoff.ms": 10,
     "fetch.wait.max.ms": 50,
 }
@@ -51,7 +51,7 @@ _SETTINGS: Final[Mapping[str, str | int | float | bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The records of a partition from offset `start` on, up to `end`, which is exclusive."""
+    """The records of a partition at offsets from `start` up to, without, `end`."""
 
     partition: int
     start: int
@@ -61,10 +61,10 @@ class Range:
 def read_ranges(
     bootstrap: str, kafka: Mapping[str, str], topic: str, ranges: Sequence[Range]
 ) -> Iterator[pa.RecordBatch]:
-    """What transactions have not aborted, range by range, in batches of SCHEMA.
+    """Yield the records that transactions have not aborted, range by range, in batches of SCHEMA.
 
-    Every end is at most the partition's last stable offset. Raises PassingError if the cluster does not answer, or
-    the topic is not there.
+    Every end must be at most the partition's last stable offset. Raises PassingError if no answer comes from the
+    cluster, or the topic does not exist.
     """
     with _consumer({**client_settings(bootstrap, kafka), **_SETTINGS}) as consumer, _no_collection():
         for each in ranges:
@@ -75,7 +75,7 @@ def read_ranges(
 def _read(consumer: Consumer, wanted: Range) -> Iterator[pa.RecordBatch]:
     at, heard_at = wanted.start, time.monotonic()
     while at < wanted.end:
-        # It waits until it has so many, which it never will where compaction left gaps.
+        # `consume` returns early only with this many, which never come where compaction has left gaps.
         messages = consumer.consume(min(RECORDS_AT_A_TIME, wanted.end - at), _POLL_S)
         if messages:
             heard_at = time.monotonic()
@@ -96,7 +96,7 @@ def _read(consumer: Consumer, wanted: Range) -> Iterator[pa.RecordBatch]:
 
 
 def _is_end(message: Message) -> bool:
-    """Whether this says that the log ends here. Raises PassingError for what is no message either."""
+    """Whether the message is the end of the log. Raises PassingError for any other error."""
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise PassingError(f"the log could not be read: {error.str()}")
@@ -129,7 +129,7 @@ def _consumer(settings: Mapping[str, Any]) -> Iterator[Consumer]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Python's collector looks through the messages again and again, and none is garbage: 0.5 µs a record."""
+    """Turn Python's garbage collector off: it would walk the messages in vain, which costs 0.5 µs a record."""
     was_on = gc.isenabled()
     gc.disable()
     try:

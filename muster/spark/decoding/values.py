@@ -1,4 +1,4 @@
-"""Values of committed offsets: the offset, the leader epoch and the time of the commit.
+"""Decodes values of committed offsets: the offset, the leader epoch and the time of the commit.
 
 A value is an int16 version and then, by version, fields of fixed size around one string, the metadata. Version 4
 has compact lengths and tagged fields behind; ordinary is one with none, or with the topic id alone, and metadata
@@ -21,18 +21,18 @@ from protocol.errors import DecodeError
 VERSION_BYTES: Final = 2
 NO_LEADER_EPOCH: Final = -1
 _FLEXIBLE: Final = 4
-_LONG_COMPACT: Final = 0x80  # From here on a compact length takes more than a byte.
-_TOPIC_ID_TAG: Final = (1, 0, 16)  # One tagged field: number 0, 16 bytes.
+_LONG_COMPACT: Final = 0x80  # From this byte on a compact length has more bytes.
+_TOPIC_ID_TAG: Final = (1, 0, 16)  # A single tagged field: number 0, 16 bytes.
 _TOPIC_ID_BYTES: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where things are in the values of a version, from the value's begin."""
+    """The positions of fields in values of one version, counted from the value's first byte."""
 
-    metadata_at: int  # Where the metadata's length is.
+    metadata_at: int  # Position of the metadata's length.
     length_bytes: int
-    tail_bytes: int  # Behind the metadata; the time of the commit comes first.
+    tail_bytes: int  # Bytes after the metadata; the commit time comes first.
     has_epoch: bool
 
 
@@ -41,13 +41,13 @@ _LAYOUTS: Final = {
     1: _Layout(10, 2, 16, False),
     2: _Layout(10, 2, 8, False),
     3: _Layout(14, 2, 8, True),
-    _FLEXIBLE: _Layout(14, 1, 9, True),  # The last byte counts the tagged fields.
+    _FLEXIBLE: _Layout(14, 1, 9, True),  # The last byte is the number of tagged fields.
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The fields of each row's value; where `reasons` has the row, the numbers mean nothing."""
+    """The fields of each row's value; a row in `reasons` did not decode, and its numbers mean nothing."""
 
     offsets: Ints
     leader_epochs: Ints
@@ -56,7 +56,7 @@ class Values:
 
 
 def read_values(column: pa.Array, rows: Ints, is_legacy: Bools) -> Values:
-    """Read the values of those rows of a binary array, none of which is null; the result is by those rows."""
+    """Decode the values at `rows` of a binary array, none of them null; the result is indexed as `rows` is."""
     found = cells(column).of(rows)
     count = len(rows)
     values = Values(np.zeros(count, np.int64), np.full(count, NO_LEADER_EPOCH), np.zeros(count, np.int64), {})
@@ -81,7 +81,7 @@ def read_values(column: pa.Array, rows: Ints, is_legacy: Bools) -> Values:
 
 
 def _read_plain(found: Cells, rows: Ints, layout: _Layout, values: Values) -> Ints:
-    """Read those of `rows` that are ordinary values of this layout; returns which they are."""
+    """Decode into `values` those of `rows` that are ordinary in this layout; return their indexes."""
     behind = layout.metadata_at + layout.length_bytes
     rows = rows[found.sizes[rows] >= behind + layout.tail_bytes]
     starts, sizes = found.starts[rows], found.sizes[rows]
@@ -104,7 +104,7 @@ def _read_plain(found: Cells, rows: Ints, layout: _Layout, values: Values) -> In
 
 
 def _has_plain_tags(found: Cells, tags_at: Ints, ends: Ints) -> Bools:
-    """Whether the tagged fields, which begin at `tags_at`, are none, or a topic id and nothing behind it."""
+    """Whether the tagged fields from `tags_at` on are none, or only the topic id."""
     left = ends - tags_at
     is_plain: Bools = (left == 1) & (found.gather(tags_at, INT8) == 0)
     with_id = np.flatnonzero(left == _TOPIC_ID_BYTES)
@@ -116,7 +116,7 @@ def _has_plain_tags(found: Cells, tags_at: Ints, ends: Ints) -> Bools:
 
 
 def read_value(value: bytes, schema: type[Any]) -> Any:
-    """One value by the codec. Raises DecodeError, also for a version that is newer than the schema."""
+    """Decode one value by the codec. Raises DecodeError, also for a version newer than the schema knows."""
     if len(value) < VERSION_BYTES:
         raise DecodeError(f"{len(value)} bytes have no version")
     version = int.from_bytes(value[:VERSION_BYTES], "big", signed=True)

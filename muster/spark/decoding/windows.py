@@ -1,4 +1,4 @@
-"""Fields of fixed size and pieces of text out of many byte strings at once: the buffers of an Arrow column.
+"""Reads fields of fixed size and pieces of text out of many byte strings at once, from an Arrow column's buffers.
 
 A `Cells` is a binary column as one array of bytes with the begin and the end of each cell. Fields are gathered
 by their positions; the caller has made sure that they lie within their cells. Nothing is read outside of the
@@ -24,7 +24,7 @@ INT64: Final = np.dtype(">i8")
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cell i is `data[starts[i]:ends[i]]`; a null one has no bytes."""
+    """A binary column: cell i is `data[starts[i]:ends[i]]`; a null cell is empty."""
 
     data: np.ndarray[Any, np.dtype[np.uint8]]
     starts: Ints
@@ -35,22 +35,22 @@ class Cells:
         return self.ends - self.starts
 
     def of(self, rows: Ints) -> Cells:
-        """The cells of those rows alone, over the same bytes."""
+        """The cells of these rows, over the same bytes."""
         return Cells(self.data, self.starts[rows], self.ends[rows])
 
     def gather(self, positions: Ints, field: np.dtype[Any]) -> Ints:
-        """The big-endian numbers that begin at `positions`. IndexError for one outside of all the bytes."""
+        """The big-endian integers that begin at `positions`. Raises IndexError for one outside of `data`."""
         count = max(len(self.data) - field.itemsize + 1, 0)
         if count == 0:
             if len(positions):
                 raise IndexError(f"{len(self.data)} bytes have no field of {field.itemsize}")
             return np.zeros(0, np.int64)
-        # A field may begin at any byte: a view in which they overlap.
+        # A field may begin at any byte: a view whose elements overlap.
         view: Any = np.ndarray((count,), field, self.data.data, 0, (1,))
         return np.asarray(view[positions], np.int64)
 
     def texts(self, starts: Ints, sizes: Ints) -> pa.Array:
-        """The pieces of the bytes as a binary array."""
+        """The pieces of `data` with these starts and sizes, as a binary array."""
         ends = np.cumsum(sizes)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
         total = int(offsets[-1])
@@ -62,7 +62,7 @@ class Cells:
 
 
 def cells(column: pa.Array) -> Cells:
-    """A binary or large_binary array, wherever in its buffers it begins."""
+    """The cells of a binary or large_binary array, which may be a slice of its buffers."""
     width = np.dtype(np.int64 if pa.types.is_large_binary(column.type) else np.int32)
     count = len(column)
     _, offsets_buffer, data_buffer = column.buffers()

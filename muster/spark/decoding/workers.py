@@ -1,4 +1,4 @@
-"""What a Python worker of Spark's does between two tasks, made cheap.
+"""Makes the work that a Python worker of Spark's does between two tasks cheap.
 
 Before each task a worker has Python forget what it knows of the files on its path. For every archive there
 (`pyspark.zip`, and packages that were shipped) and every package within it, Python 3.11 then reads the
@@ -21,14 +21,14 @@ Batches: TypeAlias = Iterable[pa.RecordBatch]
 
 
 def forget_archives() -> None:
-    """Drop the importers of archives from Python's cache of them."""
+    """Remove the importers of zip archives from Python's cache, so that the next task has none to invalidate."""
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
             del sys.path_importer_cache[path]
 
 
 def task(function: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow` whose worker is left ready for the next task."""
+    """`function` for `mapInArrow`, which also prepares its worker for the next task when it ends."""
 
     @wraps(function)
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:

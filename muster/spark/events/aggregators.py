@@ -1,4 +1,4 @@
-"""What a job keeps of one group, in an aggregator: what is not over yet, and the windows that are open."""
+"""Aggregators: what a job keeps of one group, which is rebalances or sessions that last, and open windows."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from muster.spark.events.storms import RUNNING_MAX_MS, StormRule, StormWindows
 
 
 class TableRow(NamedTuple):
-    """A row for a table, in the table's columns; times in ms since 1970."""
+    """A row of the table `table` by column name; times in ms since 1970."""
 
     table: str
     columns: dict[str, Any]
 
 
 class GroupAggregator(Protocol):
-    """Turns one group's events into rows. What is dumped fits into JSON."""
+    """Turns one group's events into rows of tables. Its dump fits into JSON."""
 
     def add(self, event: GroupEvent) -> list[TableRow]:
-        """Take the group's next event; the rows of what is over with it."""
+        """Take in the group's next event; return the rows of what it ends."""
 
     def advance(self, until_ms: int) -> list[TableRow]:
-        """All events up to then have been added: the rows of what is over by that."""
+        """Close what is over at `until_ms`, up to which all events have been added; return its rows."""
 
     def due_ms(self) -> int | None:
-        """When `advance` will have rows; None: without another event, never."""
+        """When `advance` will have rows next; None if only another event can bring any."""
 
     def is_empty(self) -> bool:
-        """A new aggregator would do as well, now that no event of the past will come."""
+        """Whether it holds nothing that a new aggregator would lack, if no late event comes."""
 
     def dump(self) -> list[Any]: ...
 
@@ -41,13 +41,13 @@ class AggregatorFactory(Protocol):
     """Makes the aggregators of one job."""
 
     def new(self, group_id: str, closed_ms: int) -> GroupAggregator:
-        """An aggregator for a group that nothing is known of; windows until `closed_ms` have their rows."""
+        """An aggregator for a group without state; windows up to `closed_ms` have their rows already."""
 
     def load(self, group_id: str, dumped: list[Any]) -> GroupAggregator: ...
 
 
 def row(table: str, columns: Any) -> TableRow:
-    """The table's row that a tuple of its columns stands for."""
+    """A TableRow of `table` with the fields of the NamedTuple `columns`."""
     return TableRow(table, columns._asdict())
 
 

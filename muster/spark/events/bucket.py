@@ -1,7 +1,7 @@
-"""Many groups at a time: records in, rows out, and a state of bytes between two calls.
+"""Aggregates the events of many groups at a time: records in, rows out, and a state of bytes between two calls.
 
 Groups are put into buckets by their id, and a bucket is what Spark calls for: a call costs it a millisecond,
-whatever is in it. What a bucket carries is what its groups' aggregators carry, and is gone with them: one
+whatever is in it. The state of a bucket is that of its groups' aggregators, and a group's aggregator
 is dropped when it is empty and no event is still to come, or when the group had no event for IDLE_MS.
 """
 
@@ -24,11 +24,11 @@ from muster.spark.events.aggregators import AggregatorFactory, GroupAggregator, 
 FORMAT: Final = 1
 
 IDLE_MS: Final = 30 * 24 * 3_600_000
-"""After so long without an event a group is forgotten, as if the topic began after it: it may be gone, and the
-event of its end was dropped."""
+"""A group without an event for so long is forgotten, as if the topic began after it: it may have been removed, and
+the event of its removal dropped."""
 
-SEEN_MAX: Final = 64
-"""The newest events of a group that are known again, should they come twice."""
+DIGESTS_MAX: Final = 64
+"""The number of newest events of a group by which a repeated event is recognized."""
 
 
 class SourceRecord(NamedTuple):
@@ -42,7 +42,7 @@ class SourceRecord(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A record that could not be used, and why."""
+    """A record that could not be used, with the reason."""
 
     record: SourceRecord
     reason: str
@@ -50,52 +50,52 @@ class DeadLetter(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """A group's aggregator, what its newest events look like, and when its newest one was."""
+    """A group's aggregator, the digests of its newest events, and the time of the newest."""
 
     aggregator: GroupAggregator
-    seen: dict[int, int] = field(default_factory=dict)  # The time of an event by its print.
+    digests: dict[int, int] = field(default_factory=dict)  # The time of each event by its digest.
     heard_ms: int = 0
 
     def is_new(self, event: GroupEvent, value: bytes) -> bool:
-        """Whether this very event has not come before; from now on it has."""
+        """Whether this event comes for the first time; it is then remembered."""
         print_of = int.from_bytes(blake2b(value, digest_size=6).digest())
-        if print_of in self.seen:
+        if print_of in self.digests:
             return False
-        self.seen[print_of] = event.wall_ms
-        if len(self.seen) > SEEN_MAX:
-            del self.seen[next(iter(self.seen))]
+        self.digests[print_of] = event.wall_ms
+        if len(self.digests) > DIGESTS_MAX:
+            del self.digests[next(iter(self.digests))]
         self.heard_ms = max(self.heard_ms, event.wall_ms)
         return True
 
     def dump(self) -> bytes:
-        """The entry as it is stored. Groups without news stay in this form, and cost no more than their bytes."""
+        """The entry in stored form. A group without new events stays in it, and costs only these bytes."""
         text = json.dumps(
-            [self.heard_ms, list(self.seen.items()), self.aggregator.dump()], separators=(",", ":")
+            [self.heard_ms, list(self.digests.items()), self.aggregator.dump()], separators=(",", ":")
         )
         return zlib.compress(text.encode(), 1)
 
     def advance(self, until_ms: int) -> list[TableRow]:
-        self.seen = {each: wall_ms for each, wall_ms in self.seen.items() if wall_ms >= until_ms}
+        self.digests = {each: wall_ms for each, wall_ms in self.digests.items() if wall_ms >= until_ms}
         return self.aggregator.advance(until_ms)
 
     def due_ms(self, until_ms: int) -> int | None:
-        """When something is to be done about it; None: now, and that is to close it."""
-        if self.heard_ms + IDLE_MS <= until_ms or (self.aggregator.is_empty() and not self.seen):
+        """The time from which the entry has to be advanced again; None if the group can be forgotten now."""
+        if self.heard_ms + IDLE_MS <= until_ms or (self.aggregator.is_empty() and not self.digests):
             return None
         idle_ms = self.heard_ms + IDLE_MS
-        due = (idle_ms, max(self.seen.values(), default=idle_ms), self.aggregator.due_ms() or idle_ms)
+        due = (idle_ms, max(self.digests.values(), default=idle_ms), self.aggregator.due_ms() or idle_ms)
         return max(min(due), until_ms) + 1
 
 
 class Stored(NamedTuple):
-    """A group between two calls: when it is due, and an entry's dump."""
+    """A group's entry between two calls: `body` is its dump, `due_ms` the time for its next call."""
 
     due_ms: int
     body: bytes
 
 
 class Bucket:
-    """The groups of one bucket. `state` is what `dump` returned after the call before; None: there was none."""
+    """The groups of one bucket. `state` is the dump after the call before; None before the first call."""
 
     def __init__(self, factory: AggregatorFactory, state: bytes | None) -> None:
         self._factory = factory
@@ -114,7 +114,7 @@ class Bucket:
             start += size
 
     def take(self, records: Iterable[SourceRecord], until_ms: int) -> tuple[list[TableRow], list[DeadLetter]]:
-        """Take `records` in, and close what is over at `until_ms`, the time up to which all events have come."""
+        """Take in `records`, and close what is over at `until_ms`, up to which all events have come."""
         dead_letters: list[DeadLetter] = []
         events: defaultdict[str, list[GroupEvent]] = defaultdict(list)
         entries: dict[str, Entry] = {}
@@ -146,11 +146,11 @@ class Bucket:
         stored = self._stored.get(group_id)
         if stored is None:
             return Entry(self._factory.new(group_id, self._closed_ms))
-        heard_ms, seen, aggregator = json.loads(zlib.decompress(stored.body))
-        return Entry(self._factory.load(group_id, aggregator), dict(seen), heard_ms)
+        heard_ms, digests, aggregator = json.loads(zlib.decompress(stored.body))
+        return Entry(self._factory.load(group_id, aggregator), dict(digests), heard_ms)
 
     def _advance(self, entries: dict[str, Entry], until_ms: int) -> list[TableRow]:
-        """Close what is over, of the groups that had events and of those that are due; keep the rest."""
+        """Close what is over in groups that had events or are due; store these groups' entries, or forget them."""
         for group_id, stored in self._stored.items():
             if stored.due_ms <= until_ms:
                 self._entry(entries, group_id)
@@ -167,15 +167,13 @@ class Bucket:
 
     @property
     def due_ms(self) -> int | None:
-        """When `take` has something to do although no record came; None: never."""
+        """The time from which `take` has work even without records; None if there is no such time."""
         return min((stored.due_ms for stored in self._stored.values()), default=None)
 
     def dump(self) -> bytes:
-        """The state for the next call. Never larger than the aggregators of groups that may still have rows."""
+        """The state for the next call. It has only groups that may still have rows."""
         groups = [(group_id, each.due_ms, len(each.body)) for group_id, each in self._stored.items()]
-        head = json.dumps(
-            (FORMAT, self._closed_ms, groups)
-        ).encode()  # All of it ASCII, and without a newline.
+        head = json.dumps((FORMAT, self._closed_ms, groups)).encode()  # ASCII without a newline.
         return b"\n".join((head, b"".join(each.body for each in self._stored.values())))
 
 

@@ -1,7 +1,7 @@
 """How many members of a group came and went in each hour, by client.
 
-Every session that begins or ends counts in the hour in which it did. An hour gets its row when it is over;
-what is found out of it later, or comes late, is a further row of the same hour: rows add up.
+Every session that begins or ends counts in the hour in which it did. An hour gets its row when it is over; for
+sessions that are found out later, or come late, the hour gets another row: its rows add up.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ EXPIRED: Final = frozenset(
         CauseKind.SESSION_EXPIRED,
         CauseKind.NEW_MEMBER_JOIN_TIMEOUT,
         CauseKind.REBALANCE_TIMEOUT,
-        CauseKind.INITIAL_DELAY_OVER,  # These three end a join phase, and name who did not come to it.
+        CauseKind.INITIAL_DELAY_OVER,  # These three end a join phase and name the members that did not join.
         CauseKind.JOIN_PHASE_EXTENDED,
         CauseKind.GROUP_EMPTIED,
         CauseKind.SYNC_TIMEOUT,
     )
 )
-"""Causes by which a member is out for not being heard of in time. By any other it left, or was removed."""
+"""Causes by which a member expires, as it was not heard of in time. By any other a member leaves or is removed."""
 
 CLIENTS_MAX: Final = 1_000
-"""Clients of one group that are counted apart at a time; further ones are counted under no client."""
+"""The number of clients of one group that are counted apart at a time; the others are counted with null ids."""
 
-Client = tuple[int, str | None, str | None]  # The hour's begin, the client id and its host.
+Client = tuple[int, str | None, str | None]  # The hour's begin in ms, the client id and the client's host.
 
 
 class Churn(NamedTuple):
@@ -48,7 +48,7 @@ class Churn(NamedTuple):
 
 @dataclass(slots=True)
 class ChurnCounts:
-    """The counts of one group, by hour and client: joined, left, expired."""
+    """Numbers of sessions of one group that joined, left and expired, by hour and client."""
 
     counts: dict[Client, list[int]] = field(default_factory=dict)
 
@@ -65,18 +65,18 @@ class ChurnCounts:
         return self.counts.setdefault(key, [0, 0, 0])
 
     def close(self, group_id: str, until_ms: int) -> list[Churn]:
-        """What is known of hours that end until `until_ms`, and has no row yet."""
+        """Remove the counts of hours that end by `until_ms`, and return them as rows."""
         over = [key for key in self.counts if key[0] + HOUR_MS <= until_ms]
         return [
             Churn(key[0], key[0] + HOUR_MS, group_id, key[1], key[2], *self.counts.pop(key)) for key in over
         ]
 
     def due_ms(self) -> int | None:
-        """When the next hour is over."""
+        """The end of the earliest hour with counts; None without any."""
         return min((key[0] + HOUR_MS for key in self.counts), default=None)
 
     def dump(self) -> list[Any]:
-        """The counts as `load` takes them; fits into JSON."""
+        """The counts for `load`, as values that fit into JSON."""
         return [[*key, *counts] for key, counts in self.counts.items()]
 
     @classmethod

@@ -1,8 +1,8 @@
-"""The members of one group, from its events one by one: sessions as they end, and how many came and went.
+"""Follows the members of one group, from its events one by one, and gives each session when it has ended.
 
 A session begins with the event by which a member joins, and ends with the one that names it as a member no longer.
-An event names the first ten that it removes and counts all. Who the others are is found out as soon as it can be:
-when no more members are left of those it may have been than are missing. They then end with that event. In the
+An event names the first ten that it removes and counts all. The unnamed ones are found out as soon as it can be:
+when there are no more members that it may have removed than it counted. They then end with that event. In the
 same way, members that are missing without an event (events were dropped, or a crash took the last of them) end
 with the first event that shows it, by `events_dropped` or `coordinator_restarted`.
 """
@@ -22,7 +22,7 @@ JOINS: Final = frozenset(
     for kind in (
         CauseKind.MEMBER_JOINED,
         CauseKind.STATIC_MEMBER_REPLACED,
-        CauseKind.STATIC_MEMBER_NOT_STORED,  # The old id is as good as before.
+        CauseKind.STATIC_MEMBER_NOT_STORED,  # The member continues under its old id.
     )
 )
 ACTS: Final = frozenset(
@@ -35,20 +35,20 @@ ACTS: Final = frozenset(
         CauseKind.ASSIGNMENT_NOT_STORED,
     )
 )
-"""What only a member can do that stays one. Of other causes, and later ones, the event's member may be none."""
+"""Causes whose member is in the group after the event. With any other cause, also later ones, it may not be."""
 
 MISSING: Final = (CauseKind.EVENTS_DROPPED.slug, CauseKind.COORDINATOR_RESTARTED.slug)
-"""The causes under which members end that no event names: the second if it shows after a restart."""
+"""Causes given to members that are gone without an event; the second if that shows after a restart."""
 
 MEMBERS_MAX: Final = 10_000
-"""Members of one group that are known at a time; the sessions of others have no begin when they end."""
+"""The number of members of one group that are known at a time; sessions of other members have no begin."""
 
 UNNAMED_MAX: Final = 100
-"""Events of one group whose removed members are not all known yet; then the oldest is given up."""
+"""The number of a group's events with unnamed members that are kept; beyond it the oldest is dropped."""
 
 LATE_MAX_MS: Final = 60_000
-"""An event that is so much older than the one before is late, and counts members as they were then. If it is
-older still, the coordinator's clock was set back."""
+"""An event that is older than the one before it by up to this is late, and counts the members of its own time. If
+it is older than that, the coordinator's clock was set back."""
 
 
 class Session(NamedTuple):
@@ -68,7 +68,7 @@ class Session(NamedTuple):
 
 @dataclass(slots=True)
 class KnownMember:
-    """What is known of one present member."""
+    """What is known of one member that is in the group."""
 
     client_id: str | None
     client_host: str | None
@@ -80,7 +80,7 @@ class KnownMember:
 
 @dataclass(slots=True)
 class Unnamed:
-    """A number of members that are gone since a time, and it is not known which they are."""
+    """A number of members that are gone since `ended_ms`, without being known by id."""
 
     ended_ms: int
     cause: str
@@ -89,41 +89,41 @@ class Unnamed:
 
 @dataclass(slots=True)
 class SessionFold:
-    """The members of one group, and those that have just left it."""
+    """The members of one group, and the members whose sessions ended lately."""
 
     members: dict[str, KnownMember] = field(default_factory=dict)
     unnamed: list[Unnamed] = field(default_factory=list)
-    gone: dict[str, int] = field(default_factory=dict)  # When those that ended lately did, by member id.
+    gone: dict[str, int] = field(default_factory=dict)  # When sessions of lately ended members ended.
     heard_ms: int = 0
 
     def add(self, event: GroupEvent) -> list[Session]:
-        """Take the group's next event; the sessions that ended with it, or are now known to have ended."""
+        """Take in the group's next event; return the sessions that it ends, or now shows to have ended."""
         removed = (self._end(member_id, event) for member_id in event.removed_member_ids)
         ended = [session for session in removed if session is not None]
         if event.cause in JOINS:
             self._join(event)
-        self._learn(event)
+        self._record_activity(event)
         if event.to_state == DEAD.value:
             ended += self._end_all(event)
         elif not self.heard_ms - LATE_MAX_MS <= event.wall_ms < self.heard_ms:
-            ended += self._settle(event)
+            ended += self._end_missing(event)
             self.heard_ms = event.wall_ms
         return ended
 
     def forget_gone(self, until_ms: int) -> None:
-        """Forget the members whose sessions ended until then: no event will name them again."""
+        """Forget members whose sessions ended by `until_ms`: no later event can name them."""
         self.gone = {member_id: ended for member_id, ended in self.gone.items() if ended > until_ms}
 
     def _join(self, event: GroupEvent) -> None:
         member_id = event.member_id
         if member_id is None or event.wall_ms <= self.gone.get(member_id, -1):
-            return  # Its end came first, out of order.
+            return  # The event of its end came before this one, out of order.
         if member_id in self.members or len(self.members) < MEMBERS_MAX:
             who = (event.client_id, event.client_host, event.group_instance_id)
             self.members[member_id] = KnownMember(*who, event.wall_ms, event.cause, event.wall_ms)
 
-    def _learn(self, event: GroupEvent) -> None:
-        """A member that joined before the topic begins, or by a dropped event, is met by what it does."""
+    def _record_activity(self, event: GroupEvent) -> None:
+        """Record that the event's member is present; it may have joined before the topic begins, or unrecorded."""
         member_id = event.member_id
         if event.cause not in ACTS or member_id is None or event.wall_ms <= self.gone.get(member_id, -1):
             return
@@ -135,15 +135,15 @@ class SessionFold:
 
     def _end(self, member_id: str, event: GroupEvent) -> Session | None:
         if member_id in self.gone and member_id not in self.members:
-            return None  # Its session has its row.
+            return None  # Its session has its row already.
         member = self.members.pop(member_id, None)
         if member is None:
             is_named = member_id == event.member_id
             who = (event.client_id, event.client_host, event.group_instance_id) if is_named else (None,) * 3
             member = KnownMember(*who, None, None, 0)
-        return self._ended(event.group_id, member_id, member, event.wall_ms, event.cause)
+        return self._new_session(event.group_id, member_id, member, event.wall_ms, event.cause)
 
-    def _ended(
+    def _new_session(
         self, group_id: str, member_id: str, member: KnownMember, ended_ms: int, cause: str
     ) -> Session:
         self.gone[member_id] = max(ended_ms, self.gone.get(member_id, 0))
@@ -166,11 +166,12 @@ class SessionFold:
         ended = list(self.members.items())
         self.members.clear()
         return [
-            self._ended(event.group_id, each, member, event.wall_ms, event.cause) for each, member in ended
+            self._new_session(event.group_id, each, member, event.wall_ms, event.cause)
+            for each, member in ended
         ]
 
-    def _settle(self, event: GroupEvent) -> list[Session]:
-        """Compare the members that are known with their number, and end those that can only be gone."""
+    def _end_missing(self, event: GroupEvent) -> list[Session]:
+        """Compare the known members with the group's number of members; end the sessions that must be over."""
         unnamed = event.removed_count - len(event.removed_member_ids)
         if unnamed > 0:
             self.unnamed.append(Unnamed(event.wall_ms, event.cause, unnamed))
@@ -179,12 +180,12 @@ class SessionFold:
             self.unnamed.append(Unnamed(event.wall_ms, MISSING[event.from_state == DEAD.value], missing))
         del self.unnamed[:-UNNAMED_MAX]
         if missing < 0 < event.member_count:
-            return []  # There are members that are not known, and they may be the ones that are gone.
+            return []  # The members that are gone may be among those that are not known.
         return [session for each in list(self.unnamed) for session in self._resolve(each, event)]
 
     def _resolve(self, unnamed: Unnamed, event: GroupEvent) -> Iterable[Session]:
-        """End those that an event may have meant, once they are no more than it counted; of an empty group all."""
-        # Missing members went before the event that shows it, so none of them takes part in that one.
+        """End the members that `unnamed` must mean: no more are left than it counts, or the group is empty."""
+        # Missing members were gone before the event that shows it, so they are none of those that acted in it.
         until_ms = unnamed.ended_ms - (unnamed.cause in MISSING)
         meant = [name for name, member in self.members.items() if member.alive_ms <= until_ms]
         if event.member_count == 0:
@@ -193,11 +194,11 @@ class SessionFold:
             return
         for member_id in meant:
             member = self.members.pop(member_id)
-            yield self._ended(event.group_id, member_id, member, unnamed.ended_ms, unnamed.cause)
+            yield self._new_session(event.group_id, member_id, member, unnamed.ended_ms, unnamed.cause)
         self.unnamed.remove(unnamed)
 
     def dump(self) -> list[Any]:
-        """The state as `load` takes it; fits into JSON."""
+        """The state for `load`, as values that fit into JSON."""
         members = [[member_id, *astuple(member)] for member_id, member in self.members.items()]
         return [members, [astuple(each) for each in self.unnamed], list(self.gone.items()), self.heard_ms]
 

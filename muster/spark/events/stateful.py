@@ -1,8 +1,8 @@
-"""Aggregation in Spark: a stateful operator over buckets of groups, in append mode, and its rows as tables.
+"""Aggregates events in Spark: a stateful operator over buckets of groups, in append mode, and its rows as tables.
 
-Rows leave as JSON under the name of their table, since one plan has one schema; `rows_of` makes columns of them.
+The operator's rows are JSON with the name of their table, since one plan has one schema; `rows_of` makes columns.
 
-Spark's stateful operators throw an event away that is older than the watermark. Here nothing is: a late event may
+Spark's stateful operators drop an event that is older than the watermark. Here none is dropped: a late event may
 be the end of a rebalance. So every record becomes two rows, one that has nothing but the time and moves the
 watermark, and one without a time, which is never late; the first is dropped before the shuffle. The time is the
 record's own, but no later than now: one record from the future would close every window.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
 
 BUCKETS: Final = 1024
-"""Fixed, since the state of a checkpoint is by bucket. A call costs about 1 ms, so a batch 1 s at most. Of 100,000
-groups a bucket has a hundred: so much is read and written for an event of one of them."""
+"""This is fixed, since a checkpoint has its state by bucket. A call costs about 1 ms, so a batch at most 1 s. With
+100,000 groups a bucket has a hundred of them, whose states are read and written for an event of any one."""
 
 _OUTPUT: Final = "table STRING, row STRING"
 _STATE: Final = "bucket BINARY"
@@ -37,14 +37,14 @@ _CLOCK: Final = "struct<bucket:int,partition:int,offset:bigint,timestamp_ms:bigi
 
 
 class BucketProcessor:
-    """What Spark calls for each bucket that has records or is due, in a worker."""
+    """The function that Spark calls in a worker for each bucket that has records or is due."""
 
     def __init__(self, factory: AggregatorFactory, topic: str) -> None:
         self._factory = factory
         self._topic = topic
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _in_a_worker, (self._factory, self._topic)
+        return _unpickle_in_worker, (self._factory, self._topic)
 
     def __call__(
         self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
@@ -79,8 +79,8 @@ class BucketProcessor:
         return TableRow(DEAD_LETTERS.name, columns)
 
 
-def _in_a_worker(factory: AggregatorFactory, topic: str) -> BucketProcessor:
-    """A `BucketProcessor` where Spark has sent it, which is before the worker reads its first rows."""
+def _unpickle_in_worker(factory: AggregatorFactory, topic: str) -> BucketProcessor:
+    """Unpickle a `BucketProcessor` in a worker, and patch PySpark there before the worker reads its first rows."""
     read_offsets_as_integers()
     return BucketProcessor(factory, topic)
 
@@ -98,7 +98,7 @@ def _base64(data: bytes | None) -> str | None:
 def aggregate_events(
     records: DataFrame, factory: AggregatorFactory, topic: str, watermark_ms: int
 ) -> DataFrame:
-    """The rows of Spark's Kafka source as rows of tables, as JSON: `table` and `row`."""
+    """Aggregate rows of Spark's Kafka source into columns `table` and `row`, which is a table's row as JSON."""
     clock = F.struct(
         F.least("timestamp", F.current_timestamp()).alias("at"), F.lit(None).cast(_CLOCK).alias("record")
     )
@@ -120,7 +120,7 @@ def aggregate_events(
 
 
 def rows_of(aggregated: DataFrame, table: str) -> DataFrame:
-    """The rows of `aggregate_events` that are for `table`, in its columns, but for a column `job`."""
+    """The rows of `aggregate_events` for `table`, in the table's columns but `job`."""
     columns = [column for column in TABLES[table].columns if column.name != "job"]
     plain = ", ".join(
         f"{each.name} {'BIGINT' if each.type == 'TIMESTAMP' else each.type}" for each in columns

@@ -1,4 +1,4 @@
-"""Windows of time in which one group spends more than a share of it rebalancing.
+"""Finds windows of time in which one group spends more than a given share rebalancing.
 
 A rebalance counts in every window that it touches, with the part of it that lies there: at its end, and for one
 that is still on when a window is over, at the window's end.
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 RUNNING_MAX_MS: Final = 3_600_000
-"""How long after its last event a rebalance counts as running. After that its end has most likely been lost."""
+"""How long after its last event a rebalance counts as running. Its end has most likely been lost by then."""
 
 WINDOWS_MAX: Final = 2_000
-"""Windows of one rebalance: a week of five-minute ones. One that claims to be longer counts in the last."""
+"""The most windows that one rebalance counts in, a week of five-minute ones: of a longer one the last."""
 
 
 class Storm(NamedTuple):
@@ -29,16 +29,16 @@ class Storm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StormRule:
-    """How long a window is, and the share of it that must be exceeded."""
+    """The length of a window, and the share of it that a storm exceeds."""
 
     window_ms: int
     share: float
 
     def windows(self, start_ms: int, end_ms: int, closed_ms: int) -> range:
-        """The starts of the windows that [start_ms, end_ms] touches, of those that end after `closed_ms`."""
+        """The starts of the windows that [start_ms, end_ms] touches and that end after `closed_ms`."""
         begin_ms = max(start_ms, closed_ms)
         first = begin_ms - begin_ms % self.window_ms
-        # What ends as a window does has nothing in the next one; what took no time lies where it was.
+        # A rebalance that ends with a window does not touch the next one; one of no length touches its own.
         last = (max(end_ms - 1, start_ms) // self.window_ms) * self.window_ms
         first = max(first, last - (WINDOWS_MAX - 1) * self.window_ms)
         return range(first, last + self.window_ms, self.window_ms)
@@ -46,13 +46,13 @@ class StormRule:
 
 @dataclass(slots=True)
 class StormWindows:
-    """What one group spent in the windows that are not over yet: rebalances and ms, by start of the window."""
+    """The rebalances and the ms that one group spent on them, by start of each window that is not over."""
 
     open: dict[int, list[int]] = field(default_factory=dict)
-    closed_ms: int = 0  # Windows that end until here are over, and have their rows.
+    closed_ms: int = 0  # Windows that end by then have their rows.
 
     def add(self, start_ms: int, end_ms: int, rule: StormRule) -> None:
-        """A rebalance is over that took from `start_ms` to `end_ms`."""
+        """Count a rebalance that lasted from `start_ms` to `end_ms`."""
         for start in rule.windows(start_ms, end_ms, self.closed_ms):
             found = self.open.setdefault(start, [0, 0])
             found[0] += 1
@@ -61,8 +61,8 @@ class StormWindows:
     def close(
         self, group_id: str, until_ms: int, running: tuple[int, int] | None, rule: StormRule
     ) -> list[Storm]:
-        """The storms in windows that end until `until_ms`; `running` is since when a rebalance is on, and until
-        when it counts as such."""
+        """Remove windows that end by `until_ms`, and return the storms among them; `running` is a live rebalance,
+        as its begin and the time until which it counts as running."""
         until_ms -= until_ms % rule.window_ms
         over = {start: spent for start, spent in self.open.items() if start + rule.window_ms <= until_ms}
         if running is not None and running[0] < until_ms:
@@ -76,7 +76,7 @@ class StormWindows:
         return [storm for storm in found if storm.share > rule.share]
 
     def due_ms(self, running: tuple[int, int] | None, rule: StormRule) -> int | None:
-        """When the next window is over that may be a storm; None while there is none."""
+        """When the next window with a rebalance ends; None if there is no such window."""
         ends = [start + rule.window_ms for start in self.open]
         if running is not None and max(running) > self.closed_ms:
             begin_ms = max(running[0], self.closed_ms)
@@ -84,7 +84,7 @@ class StormWindows:
         return min(ends, default=None)
 
     def dump(self) -> list[Any]:
-        """The windows as `load` takes them; fits into JSON."""
+        """The windows for `load`, as values that fit into JSON."""
         return [list(self.open.items()), self.closed_ms]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Readies a worker of Spark 4.0.0 for stateful operators: it changes PySpark, and so does it nowhere else."""
+"""Patches PySpark 4.0.0 for stateful operators, in the worker that runs them and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pyspark.sql.pandas.serializers import ApplyInPandasWithStateSerializer, Arr
 
 
 def read_offsets_as_integers() -> None:
-    """Mend the worker's side of `applyInPandasWithState` for the Arrow of today. Twice does nothing more.
+    """Patch the worker's side of `applyInPandasWithState` for today's Arrow. A second call changes nothing.
 
-    Spark hands the offsets of each group's rows over in a column of structs with nulls at its end; pandas makes
-    floats of them, and `RecordBatch.slice` no longer takes any.
+    Spark passes the offsets of each group's rows in a column of structs with nulls at its end; pandas makes them
+    floats, which `RecordBatch.slice` no longer accepts.
     """
     serializer: Any = ApplyInPandasWithStateSerializer
     serializer.arrow_to_pandas = _arrow_to_pandas

@@ -1,4 +1,4 @@
-"""`muster spark run`, from its options to its last line: checks, then Spark, then the job, a line per batch."""
+"""Runs `muster spark run`: checks its options, starts Spark, runs the job, and prints a line per batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class ProgressPrinter:
-    """Prints how far a run is: a line per batch, in place on a terminal, or a JSON object per line."""
+    """Prints a run's progress: a line per batch, in place on a terminal, or a JSON object per line."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -70,14 +70,14 @@ class ProgressPrinter:
 
 
 def shown(wall_ms: int | None) -> str:
-    """A time in UTC, to the second."""
+    """A time in UTC, to the second; for None a sign that there is none."""
     if wall_ms is None:
         return "none"
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -> None:
-    """Run a job until it is done, or a signal stops it.
+    """Run a job until it is done or a signal stops it.
 
     Raises RefusedRunError before Spark starts, JobFailedError after.
     """
@@ -103,7 +103,7 @@ def run_job(name: str, options: RunOptions, master: str | None, as_json: bool) -
 
 @contextmanager
 def _output_lock(out: str, name: str) -> Iterator[None]:
-    """Hold the job's lock on the folder: two runs of one checkpoint would write over each other."""
+    """Hold the job's lock on the folder: two runs with one checkpoint would overwrite each other."""
     lock = Path(out, CHECKPOINTS, f"{name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
@@ -116,7 +116,7 @@ def _output_lock(out: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def _stop_on_signal() -> Iterator[threading.Event]:
-    """The event that SIGTERM and Ctrl-C set. To be entered after Spark has put its own handler there."""
+    """Yield an event that SIGTERM and Ctrl-C set. Enter it after Spark's start, which sets its own handler."""
     stopped = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

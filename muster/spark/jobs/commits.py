@@ -1,4 +1,4 @@
-"""The job `commits`: how often each group commits, by the minute, and which ones do so more often than is of use.
+"""The job `commits`: how often each group commits, by the minute, and which groups commit more often than useful.
 
 Every commit is a record for each of its partitions in `__consumer_offsets`. A group is noisy in a minute in which
 one of its partitions is committed more than `--noisy-per-second` times a second on average: a client that commits
@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from muster.spark.batch_files import write_batch
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.minute_job import minute_job
-from muster.spark.jobs.minutes import MinutesSnapshot, States, merged
+from muster.spark.jobs.minutes import MinutesSnapshot, SnapshotStore, merged
 from muster.spark.tables import COMMITS
 
 NAME: Final = "commits"
 
 
 def _finish(
-    states: States, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
+    states: SnapshotStore, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
 ) -> tuple[str, ...]:
     minute = F.unix_micros("minute")
     closed = rows.where((minute >= before.closed_until_us) & (minute < after.closed_until_us))
@@ -38,7 +38,7 @@ def _finish(
 
 
 def by_group(rows: DataFrame, noisy_per_second: float) -> DataFrame:
-    """Rows per key and minute to rows of the table."""
+    """Sum rows per key and minute up to rows of the table, per group and minute."""
     per_minute = merged(rows).where(F.col("commits") > 0).groupBy("minute", "group_id")
     return per_minute.agg(
         F.sum("commits").alias("commits"),

@@ -1,4 +1,4 @@
-"""Where logs ended at the end of each of many minutes, by few questions: ListOffsets for a time.
+"""Finds where logs ended at the end of each of many minutes, with few requests: ListOffsets by time.
 
 The log's end at a time is the offset of the first record that is not older, or the end as it is now if there is
 none. Ends only grow, so where two minutes have the same one all between them do, and nothing is asked for those:
@@ -24,7 +24,7 @@ from muster.spark.errors import PassingError
 from protocol.topic_partition import TopicPartition
 
 MAX_LOOKUPS: Final = 500_000
-"""Questions per step: some minutes of a broker's time. What is not asked for is UNKNOWN; the newest go first."""
+"""Lookups per step: some minutes of a broker's time. The newest go first; what is not looked up is UNKNOWN."""
 MAX_PER_REQUEST: Final = 5_000
 _GONE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -36,17 +36,17 @@ _GONE: Final = (
 
 @dataclass(slots=True)
 class MinuteEnds:
-    """`ends[where][i]` is the log's end at `times_ms[i]`, or UNKNOWN; `missing` topics have none."""
+    """`ends[where][i]` is a partition's log end at `times_ms[i]`, or UNKNOWN; `missing` topics have none."""
 
     times_ms: Ints
     ends: dict[TopicPartition, Ints] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
-    skipped: int = 0  # Minutes of partitions that were too many to ask for.
+    skipped: int = 0  # Minutes of partitions not looked up, being too many.
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenInterval:
-    """Two indexes between which a partition's ends are not known yet, and differ."""
+    """Two time indexes of a partition whose log ends differ, with unknown ends between them."""
 
     where: TopicPartition
     low: int
@@ -54,27 +54,27 @@ class _OpenInterval:
 
 
 class LogEnds:
-    """Asks one cluster for log ends; each step asks again."""
+    """Asks one cluster for the log ends of one step."""
 
     def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
         self._admin = new_admin(bootstrap, kafka)
         self._asked = 0
 
     def at(self, times_ms: Sequence[int], wanted: Iterable[TopicPartition]) -> MinuteEnds:
-        """The ends of the logs at those times, ascending. Raises PassingError if the cluster does not answer."""
+        """The log ends at `times_ms`, which must rise. Raises PassingError if the cluster does not answer."""
         found = MinuteEnds(np.asarray(times_ms, np.int64))
-        there = self._there(wanted, found)
+        there = self._existing(wanted, found)
         if not len(found.times_ms) or not there:
             return found
-        now = self._ask(dict.fromkeys(there, LATEST), found)  # First: see below.
-        begins = self._ask(dict.fromkeys(now, EARLIEST), found)
+        now = self._list_offsets(dict.fromkeys(there, LATEST), found)  # First, for the reason in `_look_up`.
+        begins = self._list_offsets(dict.fromkeys(now, EARLIEST), found)
         for where in begins:
             found.ends[where] = np.full(len(found.times_ms), UNKNOWN, np.int64)
         self._fill(found, now, begins)
         return found
 
-    def _there(self, wanted: Iterable[TopicPartition], found: MinuteEnds) -> list[TopicPartition]:
-        """The wanted partitions that the cluster has."""
+    def _existing(self, wanted: Iterable[TopicPartition], found: MinuteEnds) -> list[TopicPartition]:
+        """The wanted partitions that exist; topics of the others are added to `found.missing`."""
         try:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
         except KafkaException as error:
@@ -90,7 +90,7 @@ class LogEnds:
     def _fill(
         self, found: MinuteEnds, now: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int]
     ) -> None:
-        """The two outer times of each partition, then the middle of each gap, level by level."""
+        """Look up each partition's first and last time, then the middle of each open interval, level by level."""
         last = len(found.times_ms) - 1
         ends = [(where, index) for where in begins for index in sorted({0, last})]
         self._look_up(found, ends, now, begins)
@@ -109,7 +109,7 @@ class LogEnds:
             ]
 
     def _is_open(self, found: MinuteEnds, gap: _OpenInterval) -> bool:
-        """Whether something is still to be asked within; where both sides are equal, all between is, too."""
+        """Whether the interval needs a lookup within; if its two ends are equal, all between are set to them."""
         ends = found.ends.get(gap.where)
         if ends is None or gap.high - gap.low < 2:
             return False
@@ -125,21 +125,21 @@ class LogEnds:
         now: Mapping[TopicPartition, int],
         begins: Mapping[TopicPartition, int],
     ) -> None:
-        """Ask for the ends at those times. A request has each partition once, so there is one per time."""
+        """Look up log ends of partitions at time indexes, by one request per time: it has each partition once."""
         by_index: dict[int, list[TopicPartition]] = {}
         for where, index in places:
             by_index.setdefault(index, []).append(where)
         for index, wheres in by_index.items():
             spec = OffsetSpec.for_timestamp(int(found.times_ms[index]))
-            for where, offset in self._ask(dict.fromkeys(wheres, spec), found).items():
+            for where, offset in self._list_offsets(dict.fromkeys(wheres, spec), found).items():
                 end = UNKNOWN if 0 < offset == begins[where] else offset
-                # The end as it was asked for before: whatever came since is not older either.
+                # No record is so new: the end from before the lookups. Records that came since are not older.
                 found.ends[where][index] = now[where] if offset < 0 else end
 
-    def _ask(
+    def _list_offsets(
         self, specs: Mapping[TopicPartition, OffsetSpec], found: MinuteEnds
     ) -> dict[TopicPartition, int]:
-        """One answer per partition; those whose topic has gone meanwhile are taken out. Raises PassingError."""
+        """The offset of each partition. One whose topic was deleted meanwhile is left out. Raises PassingError."""
         offsets: dict[TopicPartition, int] = {}
         pairs = list(specs.items())
         for first in range(0, len(pairs), MAX_PER_REQUEST):

@@ -1,4 +1,4 @@
-"""Writes a batch of aggregated rows into its tables: what the two jobs on `__group_events` have in common."""
+"""Writes a batch of aggregated rows into its tables, for the two jobs on `__group_events`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.spark.tables import DEAD_LETTERS
 
 
 def writer(job: str, *tables: str) -> Callable[[DataFrame, Step], StepResult]:
-    """A job's `write`. The batch is evaluated once: its state must not be written twice."""
+    """A job's `write` for these tables. It evaluates the batch once: its state must not be written twice."""
 
     def write(aggregated: DataFrame, step: Step) -> StepResult:
         aggregated.persist()

@@ -1,4 +1,4 @@
-"""What a job is: a topic, how its records become rows, and how a batch of rows becomes tables.
+"""What a job consists of: a topic, how its records become rows, and how a batch of rows is written to tables.
 
 A job runs as a Structured Streaming query with a checkpoint: `build` makes the plan of a pass, `write` gets the
 rows of each micro-batch. Spark repeats the newest batch after a crash, with the same records and number, so it
@@ -23,37 +23,37 @@ from muster.spark.tables import DEAD_LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of `write` or `close`: the batch, and what was known of the topic before the pass over it began."""
+    """The argument of `write` and `close`: the batch, and what was known of the topic before the pass began."""
 
     spark: SparkSession
     topic: str
     batch_id: int
     options: RunOptions
-    as_of_ms: int  # Whatever was written before is within the log ends.
-    log_ends: Mapping[int, int]  # Of the topic by partition, open transactions included.
+    as_of_ms: int  # Every record that was written before this time is below `log_ends`.
+    log_ends: Mapping[int, int]  # By partition, open transactions included.
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step wrote, for the line that is shown of it."""
+    """The outcome of a step, for the line that is printed about it."""
 
     dead_letters: int = 0
-    records: int | None = None  # Of the topic; None: as many as Spark's source had rows.
+    records: int | None = None  # Number of records; None: as many as Spark's source had rows.
     newest_ms: int | None = None  # Time of the newest record; None: as Spark's watermark has it.
-    notes: tuple[str, ...] = ()  # Sentences.
+    notes: tuple[str, ...] = ()  # Sentences to print.
 
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:
-    """The plan of a pass. Its query ends by itself, or is to be ended when its source has come to `until`."""
+    """The plan of a pass. Its query ends by itself if `until` is None; else it is stopped at these offsets."""
 
     rows: DataFrame
-    until: Mapping[int, int] | None = None  # By partition.
+    until: Mapping[int, int] | None = None  # End offset by partition.
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`build` says how a pass reads the topic, without what transactions aborted; None: there is nothing new.
+    """A job. `build` returns the plan of a pass over the topic's committed records; None: there is nothing new.
 
     `write` is called with each micro-batch of its rows, in order. `close`, if there is one, is called when a pass
     has read all that was there as it began, with the number of the newest batch (-1: none yet).
@@ -70,14 +70,14 @@ class Job:
 
 
 def load_job(name: str) -> Job:
-    """The job of that name. Raises KeyError where there is none."""
+    """Import and return the job of that name. Raises KeyError if there is none."""
     job = import_module(JOBS[name]).JOB
     assert isinstance(job, Job), f"{JOBS[name]}.JOB is no Job"
     return job
 
 
 def write_dead_letters(rows: DataFrame, step: Step, job: str) -> int:
-    """Write those of `rows` that have a `reason` to the table; returns how many. `rows` should be persisted."""
+    """Write the `rows` that have a `reason` to the table; return their number. `rows` should be persisted."""
     columns = [column.name for column in DEAD_LETTERS.columns if column.name != "job"]
     dead_letters = rows.where(F.col("reason").isNotNull()).select(F.lit(job).alias("job"), *columns)
     count = dead_letters.count()

@@ -21,20 +21,20 @@ from muster.spark.jobs.ends import LogEnds, MinuteEnds
 from muster.spark.jobs.job import Step
 from muster.spark.jobs.marks import frame_of, marks_of
 from muster.spark.jobs.minute_job import minute_job
-from muster.spark.jobs.minutes import KEY, MinutesSnapshot, States, merged
+from muster.spark.jobs.minutes import KEY, MinutesSnapshot, SnapshotStore, merged
 from muster.spark.tables import LAG, LOG_ENDS
 from protocol.topic_partition import TopicPartition
 
 NAME: Final = "lag"
 FORGOTTEN_DAYS: Final = 30
-"""A group that is silent for longer is not carried on; Kafka has forgotten its offsets long before."""
-LOOK_BACK_MINUTES: Final = 60  # Log ends of before the job's first minute, for its seconds of lag.
+"""A group that has not committed for longer gets no rows; Kafka has expired its offsets long before."""
+LOOK_BACK_MINUTES: Final = 60  # Log ends before the job's first minute, for its seconds of lag.
 _DAY_US: Final = 24 * 60 * MINUTE_US
 NAMES_SHOWN_MAX: Final = 5
 
 
 def _finish(
-    states: States, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
+    states: SnapshotStore, rows: DataFrame, before: MinutesSnapshot, after: MinutesSnapshot, step: Step
 ) -> tuple[str, ...]:
     known = merged(rows).persist()
     try:
@@ -49,7 +49,7 @@ def _finish(
 
 
 def spans_of(rows: DataFrame, from_us: int, until_us: int) -> DataFrame:
-    """Rows per key and minute to the spans between those times (`decoding.lag.SPANS`); tombstones have none."""
+    """Rows per key and minute as `decoding.lag.SPANS` from `from_us` to `until_us`, none for tombstones."""
     minute_us = F.unix_micros("minute")
     by_key = Window.partitionBy(*KEY).orderBy("minute")
     spans = rows.where(minute_us < until_us).select(
@@ -65,7 +65,7 @@ def spans_of(rows: DataFrame, from_us: int, until_us: int) -> DataFrame:
 
 
 def carried(rows: DataFrame, until_us: int) -> DataFrame:
-    """What the next step needs: all of the minutes that are not over, and before these the newest of each key."""
+    """The rows for the next step: all of minutes that are not over, and the newest older one of each key."""
     minute_us = F.unix_micros("minute")
     is_open = minute_us >= until_us
     newest_first = Window.partitionBy(*KEY, is_open).orderBy(F.desc("newest_offset"))
@@ -97,7 +97,7 @@ def _write_minutes(
 
 
 def _ends(step: Step, first_us: int, until_us: int, wanted: list[TopicPartition]) -> MinuteEnds:
-    """Where the logs ended at the end of each minute from `first_us` on."""
+    """The log ends at the end of each minute from `first_us` to `until_us`."""
     times_ms = range((first_us + MINUTE_US) // 1000, until_us // 1000 + 1, MINUTE_US // 1000)
     return LogEnds(step.options.bootstrap, step.options.kafka).at(times_ms, wanted)
 

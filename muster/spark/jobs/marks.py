@@ -1,4 +1,4 @@
-"""The marks of many logs: what a step has asked for, behind what the table `log_ends` has of the day before.
+"""The marks of many logs: the log ends that a step asked for, after those of the day before in `log_ends`.
 
 A run keeps them in memory from step to step, some 23 KB for each partition that is committed. A run that begins
 reads the table; so does one whose step failed, since its memory is then of another step.
@@ -25,13 +25,13 @@ from protocol.topic_partition import TopicPartition
 
 _kept: dict[
     str, tuple[int, dict[TopicPartition, Marks]]
-] = {}  # By folder, the newest alone: which step's, and its marks.
+] = {}  # By output folder: the newest snapshot's sequence, and its marks.
 
 
 def marks_of(
     step: Step, found: MinuteEnds, first_us: int, after: MinutesSnapshot
 ) -> Mapping[TopicPartition, Marks]:
-    """The marks of all partitions that `found` has, whose first time is the end of the minute `first_us`."""
+    """The marks of all partitions in `found`, whose first time is the end of the minute from `first_us` on."""
     sequence, older = _kept.pop(step.options.out, (None, {}))
     if sequence != after.sequence - 1:
         older = _read(step.spark, step.options.out, first_us)
@@ -44,7 +44,7 @@ def marks_of(
 
 
 def _read(spark: SparkSession, out: str, first_us: int) -> dict[TopicPartition, Marks]:
-    """What the table has of the HISTORY_MINUTES before that minute."""
+    """The marks that the table has of the HISTORY_MINUTES before `first_us`, by partition."""
     if not HadoopFiles(spark, out).names(LOG_ENDS.name, f"{DAY}="):
         return {}
     since_us = first_us - HISTORY_MINUTES * MINUTE_US
@@ -64,7 +64,7 @@ def _read(spark: SparkSession, out: str, first_us: int) -> dict[TopicPartition, 
 
 
 def frame_of(spark: SparkSession, found: MinuteEnds) -> DataFrame:
-    """Rows of the table `log_ends`."""
+    """The log ends as rows of the table `log_ends`."""
     schema = arrow_schema(LOG_ENDS.name)
     minutes = pa.array(found.times_ms * 1000 - MINUTE_US).cast(schema.field("minute").type)
     tables = [

@@ -1,7 +1,7 @@
-"""Job `members`: every session of a member that has ended, and how many came and went in each hour, by client.
+"""The job `members`: every session of a member that has ended, and members that came and went per hour and client.
 
-A session gets its row in the batch that has its end, an hour when some event, of any group, is a watermark's delay
-past it.
+A session gets its row in the batch that has its end; an hour gets its row when an event of any group is a
+watermark's delay past its end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.spark.tables import CHURN, DEAD_LETTERS, MEMBERS
 
 
 def build(step: Step) -> PassPlan:
-    """Rows of all its tables, as `aggregate_events` has them."""
+    """The plan of a pass, with the rows of all the job's tables as `aggregate_events` returns them."""
     return PassPlan(
         aggregate_events(read_topic(step), MemberAggregatorFactory(), step.topic, step.options.watermark_ms)
     )

@@ -1,4 +1,4 @@
-"""Which minutes of a topic are over, and what is kept of those that are not: the state of the jobs by the minute.
+"""The state of the jobs by the minute: which minutes of a topic are over, and what is kept of the others.
 
 Spark's watermark is the newest time of all partitions. Over a history of several partitions, which are read
 side by side but not in step, it would call minutes over that one of them has not reached, and drop its records
@@ -29,21 +29,21 @@ from muster.spark.jobs.job import Step
 STATE: Final = "_state"
 KEY: Final = ("group_id", "topic", "partition")
 ROWS: Final = ddl_of(FIGURES)
-"""Rows by key and minute: `commits` counts no tombstones, `committed_offset` is null if the newest is one."""
+"""Columns of rows by key and minute: `commits` without tombstones, `committed_offset` null after a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)
 class MinutesSnapshot:
-    """All that a step leaves behind but the rows. Minutes that begin before `closed_until_us` are over."""
+    """The state after a step, without its rows. Minutes that begin before `closed_until_us` are over."""
 
     sequence: int = -1
     batch_id: int = -1
     closed_until_us: int = 0
-    clocks_us: dict[str, int] = field(default_factory=dict)  # By partition: no record from before is to come.
+    clocks_us: dict[str, int] = field(default_factory=dict)  # By partition: no older record will come.
 
 
-class States:
-    """A job's snapshots. The newest two are kept: Spark may repeat the newest batch."""
+class SnapshotStore:
+    """The stored snapshots of a job. The newest two are kept, as Spark may repeat the newest batch."""
 
     def __init__(self, spark: SparkSession, out: str, job: str) -> None:
         self._spark = spark
@@ -51,7 +51,7 @@ class States:
         self._files = HadoopFiles(spark, out)
 
     def before(self, batch_id: int) -> MinutesSnapshot:
-        """The newest that has nothing of the batch, or of later ones; an empty one at the beginning."""
+        """The newest snapshot of a batch before `batch_id`; an empty one if there is none."""
         for name in reversed(self._files.names(self._folder)):
             if name.endswith(".json"):
                 found = MinutesSnapshot(**self._files.read_json(f"{self._folder}/{name}"))
@@ -65,7 +65,7 @@ class States:
         return self._spark.read.schema(ROWS).parquet(self._files.url(self._name(snapshot.sequence)))
 
     def save(self, snapshot: MinutesSnapshot, rows: DataFrame) -> None:
-        """Make `snapshot` the newest, and remove what no step can ask for any more."""
+        """Store `snapshot` and `rows` as the newest, and remove snapshots that no step can read any more."""
         name = self._name(snapshot.sequence)
         rows.write.mode("overwrite").parquet(self._files.url(name))
         self._files.write_json(f"{name}.json", asdict(snapshot))
@@ -78,17 +78,17 @@ class States:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a batch of `decoding.offsets` holds, beside its figures."""
+class BatchTotals:
+    """Totals of one batch of `decoding.offsets`, apart from its figures."""
 
-    newest_us: Mapping[str, int]  # By source partition.
+    newest_us: Mapping[str, int]  # Newest record's time by source partition.
     records: int
     dead_letters: int
-    late: int  # Commits of minutes that were over.
+    late: int  # Commits of minutes that were closed.
 
 
-def seen_in(batch: DataFrame, snapshot: MinutesSnapshot) -> Seen:
-    """One pass over a batch, which should be persisted."""
+def batch_totals(batch: DataFrame, snapshot: MinutesSnapshot) -> BatchTotals:
+    """Compute the totals in one pass over the batch, which should be persisted."""
     is_late = F.unix_micros("minute") < snapshot.closed_until_us
     found = batch.groupBy("about.source_partition").agg(
         F.max(F.when(F.col("about.reason").isNull(), F.unix_micros("about.seen_at"))).alias("newest"),
@@ -98,7 +98,7 @@ def seen_in(batch: DataFrame, snapshot: MinutesSnapshot) -> Seen:
     )
     rows = found.collect()
     newest = {str(row.source_partition): row.newest for row in rows if row.source_partition is not None}
-    return Seen(
+    return BatchTotals(
         {partition: us for partition, us in newest.items() if us is not None},
         sum(row.records or 0 for row in rows),
         sum(row.dead_letters for row in rows),
@@ -109,7 +109,7 @@ def seen_in(batch: DataFrame, snapshot: MinutesSnapshot) -> Seen:
 def advance(
     snapshot: MinutesSnapshot, step: Step, newest_us: Mapping[str, int], read: Mapping[int, int]
 ) -> MinutesSnapshot:
-    """The next snapshot: every partition's clock as far as is known now, and the minutes that are over thereby."""
+    """The next snapshot: each partition's clock as known now, and the minutes that are over by these clocks."""
     clocks = dict(snapshot.clocks_us)
     for partition, end in step.log_ends.items():
         name = str(partition)
@@ -132,10 +132,8 @@ def advance(
 
 
 def merged(rows: DataFrame) -> DataFrame:
-    """One row per key and minute out of several: all commits, the newest offset."""
-    newest = F.max_by(
-        F.struct("committed_offset"), "newest_offset"
-    )  # A struct, for max_by passes over nulls.
+    """Merge rows of the same key and minute into one: the sum of the commits, the newest offset."""
+    newest = F.max_by(F.struct("committed_offset"), "newest_offset")  # A struct, since max_by skips nulls.
     return (
         rows.groupBy("minute", *KEY)
         .agg(
@@ -150,6 +148,6 @@ def merged(rows: DataFrame) -> DataFrame:
 
 
 def figures_of(batch: DataFrame) -> DataFrame:
-    """The rows of a batch that are figures, in the columns of ROWS."""
+    """The rows of a batch that have a group, in the columns of ROWS."""
     columns: list[Any] = FIGURES.names
     return batch.where(F.col("group_id").isNotNull()).select(*columns)

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` for the jobs by the minute: what a pass is to read of it, and how far a batch goes."""
+"""`__consumer_offsets` for the jobs by the minute: what a pass is to read, and where a batch of it ends."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from muster.spark.tables import checkpoint_path
 
 TOPIC: Final = "__consumer_offsets"
 BATCH_OFFSETS: Final = 10_000_000
-"""They become a million rows, and a batch has a cost of its own: some seconds of CPU."""
+"""The default size of a batch. Its offsets become a million rows; a batch by itself costs some seconds of CPU."""
 
 
 def prepare(spark: SparkSession) -> None:
-    """Make a session ready to read the log. Raises SparkUnavailableError if its executors lack what that takes."""
+    """Prepare a session to read the log. Raises SparkUnavailableError if its executors lack what that needs."""
     if not is_local(str(spark.sparkContext.master)):
         require_on_executors(spark, CLIENTS_NEED)
         install_python_shim(spark)
     spark.dataSource.register(OffsetsLog)
-    spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Else Spark asks a source every 10 ms.
-    # A batch is kept in memory while its tables are written, and not for longer.
+    spark.conf.set("spark.sql.streaming.pollingDelay", "1s")  # Otherwise Spark asks a source every 10 ms.
+    # A batch is in memory only while its tables are written, so compressing it does not pay.
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", "false")
 
 
 def read_figures(step: Step, job: str) -> PassPlan | None:
-    """The rows of `decoding.offsets` of what is there now; None if there is nothing new. Raises PassingError."""
+    """The plan to read rows of `decoding.offsets` up to now; None if nothing is new. Raises PassingError."""
     begins, ends = find_reach(step.options.bootstrap, step.topic, step.log_ends, step.options.kafka)
     planned, is_done = _planned(step, job)
     at = {each: max(planned.get(each, 0), begin) for each, begin in begins.items()}
@@ -57,12 +57,12 @@ def read_figures(step: Step, job: str) -> PassPlan | None:
 
 
 def read_up_to(step: Step, job: str) -> dict[int, int]:
-    """Where the batch ends in each partition: Spark's own plan of it, markers and all."""
+    """The end offset of the batch in each partition, from Spark's plan of it in the checkpoint."""
     return _ends_of(_checkpoint(step, job), step.batch_id)
 
 
 def _planned(step: Step, job: str) -> tuple[dict[int, int], bool]:
-    """Where the newest batch ends that was planned, and whether it is done."""
+    """The end offsets of the newest planned batch, and whether that batch is done."""
     files = _checkpoint(step, job)
     newest = max(batch_ids(files.names("offsets")), default=None)
     if newest is None:

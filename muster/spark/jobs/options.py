@@ -1,4 +1,4 @@
-"""How a job is to run, and which jobs there are: what can be known, and refused, before Spark is imported."""
+"""How a job is to run, and which jobs there are: what can be checked, and refused, before Spark is imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOBS: Final[Mapping[str, str]] = {
     "members": "muster.spark.jobs.members",
     "rebalances": "muster.spark.jobs.rebalances",
 }
-"""Where each job is: a module with a `JOB`. They are imported when they run."""
+"""The module of each job, by the job's name, which has it as `JOB`. It is imported when the job runs."""
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -29,22 +29,22 @@ class RefusedRunError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a job is to run. The options of single jobs are at the end."""
+    """How a job is to run. The options that concern single jobs are the last."""
 
     bootstrap: str
     out: str  # An absolute path, as Spark resolves relative ones where its JVM was started.
-    watermark_ms: int = 60_000  # So late may a record be; then its minute or window is over.
-    max_offsets_per_batch: int | None = None  # None: as many as suit the job.
-    every_ms: int | None = None  # A continuous run looks for new records so often; None: once.
+    watermark_ms: int = 60_000  # How late a record may be; after that its minute or window is over.
+    max_offsets_per_batch: int | None = None  # None: the job's default.
+    every_ms: int | None = None  # How often a continuous run looks for new records; None: run once.
     kafka: Mapping[str, str] = field(default_factory=dict)  # Clients' settings, under the names that Java's
     # client and librdkafka share: `security.protocol` and the like.
-    noisy_per_second: float = 1.0  # commits: more of one partition is noise.
-    storm_window_ms: int = 300_000  # rebalances: in windows of so much,
-    storm_share: float = 0.2  # a larger share than this spent rebalancing is a storm.
+    noisy_per_second: float = 1.0  # commits: a group is noisy above this, per partition.
+    storm_window_ms: int = 300_000  # rebalances: length of the windows.
+    storm_share: float = 0.2  # rebalances: a window with a larger share spent rebalancing is a storm.
 
 
 def parse_duration_ms(option: str, text: str, at_least: str, at_most: str) -> int:
-    """A number with its unit: 500ms, 90s, 1m, 2h, 7d. Raises RefusedRunError, which names `option`."""
+    """Milliseconds of a number with unit: 500ms, 90s, 1m, 2h, 7d. Raises RefusedRunError, naming `option`."""
     duration_ms = _in_ms(text)
     if duration_ms is None:
         raise RefusedRunError(
@@ -64,7 +64,7 @@ def _in_ms(text: str) -> int | None:
 
 
 def parse_every_ms(continuous: bool, every: str | None) -> int | None:
-    """How often a continuous run looks; None for a run that is not. Raises RefusedRunError."""
+    """The interval in ms of a continuous run; None for a single run. Raises RefusedRunError."""
     if not continuous:
         if every is not None:
             raise RefusedRunError("--every goes with --continuous")
@@ -73,26 +73,26 @@ def parse_every_ms(continuous: bool, every: str | None) -> int | None:
 
 
 def require_positive(option: str, value: Number) -> Number:
-    """The value itself. Raises RefusedRunError if it is not above 0."""
+    """Return `value`. Raises RefusedRunError if it is not above 0."""
     if not value > 0:
         raise RefusedRunError(f"--{option} {value}: it has to be above 0")
     return value
 
 
 def require_positive_or_none(option: str, value: Number | None) -> Number | None:
-    """The value itself, if one was given. Raises RefusedRunError if it is not above 0."""
+    """Return `value`, which may be None. Raises RefusedRunError if it is not above 0."""
     return None if value is None else require_positive(option, value)
 
 
 def parse_share(option: str, value: float) -> float:
-    """The value itself, at least 0 and below 1, for more than all is never exceeded. Raises RefusedRunError."""
+    """Return `value`. Raises RefusedRunError unless it is at least 0 and below 1, which no share can exceed."""
     if not 0 <= value < 1:
         raise RefusedRunError(f"--{option} {value}: it has to be at least 0 and below 1")
     return value
 
 
 def parse_window_ms(option: str, text: str) -> int:
-    """The length of windows of which a whole number make a day. Raises RefusedRunError."""
+    """The length in ms of windows of which a whole number make a day. Raises RefusedRunError."""
     window_ms = parse_duration_ms(option, text, "1m", "1h")
     if _UNIT_MS["d"] % window_ms:
         raise RefusedRunError(f"--{option} {text}: windows have to fill a day, as 5m and 10m do")
@@ -100,7 +100,7 @@ def parse_window_ms(option: str, text: str) -> int:
 
 
 def parse_kafka_options(pairs: Sequence[str]) -> dict[str, str]:
-    """The settings of Kafka clients out of NAME=VALUE. Raises RefusedRunError."""
+    """Kafka clients' settings from texts NAME=VALUE. Raises RefusedRunError."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -111,13 +111,13 @@ def parse_kafka_options(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def require_job(name: str) -> None:
-    """Raises RefusedRunError, with those there are, unless there is a job of that name."""
+    """Raises RefusedRunError, which lists the jobs, unless there is a job of that name."""
     if name not in JOBS:
         raise RefusedRunError(f"there is no job {name}; there are {', '.join(sorted(JOBS))}")
 
 
 def require_writable(out: Path) -> None:
-    """Make the folder if need be. Raises RefusedRunError where nothing can be written."""
+    """Create the folder if it does not exist. Raises RefusedRunError if it cannot be written to."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         handle, probe = tempfile.mkstemp(prefix="_probe", dir=out)

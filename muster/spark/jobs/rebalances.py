@@ -1,7 +1,7 @@
-"""Job `rebalances`: every rebalance that has ended, with its cause, and windows in which a group did little else.
+"""The job `rebalances`: every rebalance that has ended, with its cause, and windows spent mostly on rebalances.
 
-A rebalance gets its row in the batch that has its end; a storm when its window is over, which is when some
-event, of any group, is a watermark's delay past it.
+A rebalance gets its row in the batch that has its end; a storm gets its row when an event of any group is a
+watermark's delay past its window's end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.spark.tables import DEAD_LETTERS, REBALANCES, STORMS
 
 
 def build(step: Step) -> PassPlan:
-    """Rows of all its tables, as `aggregate_events` has them."""
+    """The plan of a pass, with the rows of all the job's tables as `aggregate_events` returns them."""
     rule = StormRule(step.options.storm_window_ms, step.options.storm_share)
     return PassPlan(
         aggregate_events(

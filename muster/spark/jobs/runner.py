@@ -1,4 +1,4 @@
-"""Runs a job: passes over its topic, each a query from the checkpoint on to what is there now, until a stop.
+"""Runs a job in passes over its topic, each a query from the checkpoint to the present end, until it is stopped.
 
 A continuous run is a pass every so often rather than one endless query: at the end of a pass it is known that
 everything written before it began has been read, so a minute can be over though no group commits any more, which
@@ -30,9 +30,9 @@ from muster.spark.tables import checkpoint_path
 FIRST_RETRY_S: Final = 1.0
 MAX_RETRY_S: Final = 30.0
 PATIENCE_S: Final = (
-    180.0  # So long a single pass is tried again without getting anywhere; a continuous run always.
+    180.0  # How long a single run retries a pass without progress; a continuous run always does.
 )
-STOP_PATIENCE_S: Final = 30.0  # A batch that is not through by then is left, to be repeated by the next run.
+STOP_PATIENCE_S: Final = 30.0  # A batch that takes longer after a stop is abandoned; the next run repeats it.
 _POLL_S: Final = 1  # The interval in which a stop is noticed.
 # Errors of Kafka's clients that a restart of a broker or a bad network brings.
 _PASSING: Final = re.compile(
@@ -44,12 +44,12 @@ _PASSING: Final = re.compile(
 
 
 class JobFailedError(Exception):
-    """The job cannot go on; the message is a sentence for the user."""
+    """The job cannot continue; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run has come, all its passes together; `notes` are of the newest step alone."""
+    """The totals of a run over all its passes; `notes` are those of the newest step alone."""
 
     batches: int = 0
     records: int = 0
@@ -65,7 +65,7 @@ def run(
     on_progress: Callable[[RunProgress], None],
     stopped: threading.Event | None = None,
 ) -> RunProgress:
-    """Run `job` once, or every `options.every_ms` until `stopped`; what is in progress then is finished first.
+    """Run `job` once, or every `options.every_ms` until `stopped` is set; a batch under way is finished first.
 
     `on_progress` is called after each batch, and with a note when something is to be tried again.
     Raises JobFailedError.
@@ -90,7 +90,7 @@ class _Run:
         self._progress = RunProgress()
         self._wrote: dict[int, StepResult] = {}
         self._newest_batch = -1
-        self._failure: Exception | None = None  # Of `write`, which Spark only shows as text.
+        self._failure: Exception | None = None  # Raised by `write`; Spark shows it only as text.
 
     def run(self) -> RunProgress:
         if self._job.prepare is not None:
@@ -99,7 +99,7 @@ class _Run:
         while not self._stopped.is_set():
             began, batches = time.monotonic(), self._progress.batches
             try:
-                self._pass()
+                self._run_pass()
             except PassingError as error:
                 if self._progress.batches > batches:
                     retry_s, gained_at = FIRST_RETRY_S, time.monotonic()
@@ -115,10 +115,10 @@ class _Run:
     def _wait_before_retry(self, error: PassingError, retry_s: float, gained_at: float) -> None:
         if self._options.every_ms is None and time.monotonic() - gained_at > PATIENCE_S:
             raise JobFailedError(f"{error}; given up after {PATIENCE_S:.0f} s") from None
-        self._say(StepResult(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
+        self._report_step(StepResult(notes=(f"{error}; trying again in {retry_s:.0f} s",)))
         self._stopped.wait(retry_s)
 
-    def _pass(self) -> None:
+    def _run_pass(self) -> None:
         """Read and write all that the topic holds now. Raises PassingError and JobFailedError."""
         as_of_ms = wall_ms()
         ends = log_ends(self._options.bootstrap, self._job.topic, self._options.kafka)
@@ -132,55 +132,55 @@ class _Run:
         except PySparkException as error:
             raise self._classified(error) from None
         if self._job.close is not None and not self._stopped.is_set():
-            self._say(self._job.close(replace(step, batch_id=self._newest_batch)))
+            self._report_step(self._job.close(replace(step, batch_id=self._newest_batch)))
 
     def _start(self, reading: PassPlan, step: Step) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
             try:
                 each = replace(step, spark=batch.sparkSession, batch_id=batch_id)
                 self._wrote[batch_id] = self._job.write(batch, each)
-            except Exception as error:  # Raised on: Spark alone would make text of it.
+            except Exception as error:  # Raised again; kept because Spark turns it into text.
                 self._failure = error
                 raise
 
         self._failure = None
         checkpoint = checkpoint_path(self._options.out, self._job.name)
         writer = reading.rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
-        # A source in Python does not know of `availableNow`, and would have all there is in one batch.
+        # A source in Python ignores `availableNow`, and would give all there is in one batch.
         trigger = {"availableNow": True} if reading.until is None else {"processingTime": "0 seconds"}
         return writer.trigger(**trigger).foreachBatch(write).start()
 
     def _await(self, query: StreamingQuery, until: Mapping[int, int] | None) -> None:
-        """Wait for the query's end, or end it at `until`; between two batches, if the run is to stop."""
+        """Wait until the query ends, or stop it at `until`, or between two batches if the run is stopped."""
         counted: set[int] = set()
         stop_by: float | None = None
         over = False
         while not over:
             try:
                 over = bool(query.awaitTermination(_POLL_S))
-            finally:  # Of a query that failed, too.
+            finally:  # Also after the query has failed.
                 fresh = [each for each in query.recentProgress if each["batchId"] not in counted]
                 for batch in fresh:
                     counted.add(batch["batchId"])
-                    self._count(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
-            if until is not None and any(_is_at(batch, until) for batch in fresh):
+                    self._count_batch(batch["batchId"], batch["numInputRows"], batch.get("eventTime") or {})
+            if until is not None and any(_has_reached(batch, until) for batch in fresh):
                 query.stop()
             elif self._stopped.is_set() and not over:
                 stop_by = stop_by or time.monotonic() + STOP_PATIENCE_S
                 if fresh or time.monotonic() > stop_by or not query.status["isTriggerActive"]:
                     query.stop()
 
-    def _count(self, batch_id: int, records: int, event_time: dict[str, str]) -> None:
+    def _count_batch(self, batch_id: int, records: int, event_time: dict[str, str]) -> None:
         self._newest_batch = max(self._newest_batch, batch_id)
         wrote = self._wrote.pop(batch_id, None)
         if wrote is None:
-            return  # A report without a batch: Spark looked, and there was nothing.
+            return  # A progress report without a batch: Spark found nothing new.
         now = self._progress
         read = records if wrote.records is None else wrote.records
         self._progress = replace(now, batches=now.batches + 1, records=now.records + read)
-        self._say(wrote, event_time.get("max"))
+        self._report_step(wrote, event_time.get("max"))
 
-    def _say(self, wrote: StepResult, spark_newest: str | None = None) -> None:
+    def _report_step(self, wrote: StepResult, spark_newest: str | None = None) -> None:
         newest_ms = wrote.newest_ms if wrote.newest_ms is not None else _as_ms(spark_newest)
         known = [each for each in (self._progress.newest_ms, newest_ms) if each is not None]
         self._progress = replace(
@@ -192,7 +192,7 @@ class _Run:
         self._on_progress(self._progress)
 
     def _classified(self, error: PySparkException) -> PassingError | JobFailedError:
-        """PassingError if it will pass, by what `write` raised or by Kafka's exceptions among the causes."""
+        """The error to raise: PassingError if `write` raised it or Kafka's error passes, else JobFailedError."""
         if isinstance(self._failure, PassingError):
             return self._failure
         first = str(self._failure or error).strip().partition("\n")[0]
@@ -207,15 +207,15 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _is_at(progress: dict[str, Any], until: Mapping[int, int]) -> bool:
-    """Whether the one source of a query has come so far."""
+def _has_reached(progress: dict[str, Any], until: Mapping[int, int]) -> bool:
+    """Whether the only source of a query has reached exactly the offsets `until`."""
     (source,) = progress["sources"]
     (at,) = json.loads(source["endOffset"]).values()
     return {int(partition): end for partition, end in at.items()} == until
 
 
 def _as_ms(text: str | None) -> int | None:
-    """The time in Spark's progress: 2026-01-01T00:00:00.000Z."""
+    """The time in ms of a text in Spark's progress, as 2026-01-01T00:00:00.000Z; None for None."""
     from datetime import datetime
 
     return None if text is None else int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""The cluster as a job finds it before Spark is started: whether it answers, and whose topic it is.
+"""Checks the cluster before Spark is started: whether it answers, and whether its topic is the checkpoint's.
 
 A checkpoint holds offsets, which mean nothing in another topic: beside it lies which topic of which cluster it is
 about, and a run on any other is refused. So is one whose checkpoint is gone while its tables are not, which would
@@ -24,7 +24,7 @@ from protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """Which topic a checkpoint is about. The topic id is "" on clusters that have none."""
+    """The identity of a checkpoint's topic. The topic id is "" on clusters without topic ids."""
 
     cluster_id: str
     topic: str
@@ -32,7 +32,7 @@ class TopicIdentity:
 
 
 def identify_topic(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> TopicIdentity:
-    """The topic as the cluster describes it. Raises RefusedRunError, PassingError without an answer."""
+    """The topic as the cluster describes it. Raises RefusedRunError, or PassingError without an answer."""
     admin = new_admin(bootstrap, kafka)
     try:
         found = admin.list_topics(topic, timeout=TIMEOUT_S).topics.get(topic)
@@ -48,7 +48,7 @@ def identify_topic(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> Topi
 def find_reach(
     bootstrap: str, topic: str, partitions: Iterable[int], kafka: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Where each partition begins, and the last stable offset, up to which it can be read. Raises PassingError."""
+    """Each partition's first offset, and its last stable offset, the readable end. Raises PassingError."""
     admin = new_admin(bootstrap, kafka)
     everywhere = [TopicPartition(topic, partition) for partition in partitions]
     begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST), committed_only=True)
@@ -56,7 +56,7 @@ def find_reach(
 
 
 def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, int]:
-    """The end of each partition's log, transactions that are still open included. Raises PassingError."""
+    """The end of each partition's log, open transactions included. Raises PassingError."""
     admin = new_admin(bootstrap, kafka)
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
@@ -70,7 +70,7 @@ def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, 
 def _offsets_at(
     admin: AdminClient, wanted: dict[TopicPartition, OffsetSpec], *, committed_only: bool
 ) -> dict[int, int]:
-    """The offset asked for by partition, of one topic."""
+    """The offset of each partition, of one topic. Raises PassingError."""
     try:
         offsets = log_offsets(admin, wanted, committed_only=committed_only).all()
         return {partition: offset for (_, partition), offset in offsets.items()}
@@ -79,7 +79,7 @@ def _offsets_at(
 
 
 def claim(out: str, job: str, source: TopicIdentity) -> None:
-    """Note beside a new checkpoint whose it is; raises RefusedRunError if it, or what is there, is another's."""
+    """Record the topic beside a new checkpoint. Raises RefusedRunError if what is there is of another topic."""
     checkpoint = Path(checkpoint_path(out, job))
     note = checkpoint.with_name(f"{job}.source.json")
     if not checkpoint.exists():

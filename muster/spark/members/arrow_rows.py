@@ -1,4 +1,4 @@
-"""Kafka's records as Arrow record batches: the columns that Spark's own Kafka source has, but for two.
+"""Turns Kafka's records into Arrow record batches, with the columns of Spark's own Kafka source but for two.
 
 Of a record without headers `headers` is an empty list, as in Kafka (Spark says null), and there is no
 `timestampType`. A record without a timestamp has null there.

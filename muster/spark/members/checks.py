@@ -1,6 +1,6 @@
-"""What is found out, and refused, before any member starts: options, topics, log ends, the group as it is.
+"""Checks what can be refused before any member starts: options, topics, log ends, and the group's present state.
 
-Everything goes through the wire by a stock client. A refusal is a MembersError with a sentence.
+The cluster is asked by a stock client. A refusal is a MembersError with a sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.topic_partition import TopicPartition
 TIMEOUT_S: Final = 20.0
 _NO_SUCH_GROUP: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_MEMBER_ID)
 
-# Answers that pass: a cluster that has not had a group yet makes the coordinator's log when it is first asked.
+# Errors that pass: a cluster that has not had a group yet creates the coordinator's topic when it is first asked.
 _PASSING: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -29,7 +29,7 @@ _AGAIN_S: Final = 0.2
 
 
 def check_options(plan: Plan, attempts: int) -> None:
-    """Raises MembersError for what is wrong with a plan whatever the cluster is."""
+    """Raises MembersError for a plan that no cluster could run."""
     topics, members = plan.topics, plan.members
     if not plan.bootstrap or not plan.group_id:
         raise MembersError("bootstrap and group_id must not be empty")
@@ -53,7 +53,7 @@ def require_positive(name: str, value: float) -> None:
 
 
 def check_settings(plan: Plan) -> None:
-    """Raises MembersError unless the stock client takes the settings, and members could join with them."""
+    """Raises MembersError if the stock client refuses the settings, or members could not join with them."""
     try:
         Consumer(plan.consumer_settings(0)).close()
     except (KafkaException, TypeError, ValueError) as error:
@@ -61,7 +61,7 @@ def check_settings(plan: Plan) -> None:
 
 
 class ClusterQueries:
-    """What the driver asks of the cluster. Any answer that does not come raises MembersError."""
+    """The driver's questions to the cluster. Each raises MembersError if no answer comes."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
@@ -70,7 +70,7 @@ class ClusterQueries:
         self._admin = AdminClient(self._settings)
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of the topics. Raises MembersError that names those which are not there."""
+        """All partitions of the topics. Raises MembersError, which names topics that do not exist."""
         futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_S)
         found: list[TopicPartition] = []
         unknown: list[str] = []
@@ -91,7 +91,7 @@ class ClusterQueries:
     def log_ends(
         self, partitions: Iterable[TopicPartition], *, committed_only: bool
     ) -> dict[TopicPartition, int]:
-        """Where each log ends now; `committed_only` as readers of committed transactions see it."""
+        """The end of each log; with `committed_only` the last stable offset."""
         wanted = dict.fromkeys(partitions, LATEST)
         try:
             return log_offsets(self._admin, wanted, committed_only=committed_only, timeout_s=TIMEOUT_S).all()
@@ -99,7 +99,7 @@ class ClusterQueries:
             raise self._unanswered("listing offsets", error) from error
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the group has committed of `partitions`, be a transaction open that would move it or not."""
+        """The offsets that the group has committed, even if an open transaction is about to change them."""
         own = {"group.id": group_id, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
         consumer = Consumer({**self._settings, **own})
         wanted = list(partitions)
@@ -116,7 +116,7 @@ class ClusterQueries:
         return answer or {}
 
     def check_group(self, group_id: str) -> None:
-        """Raises MembersError if the group has members that are no consumers, or is none of consumers."""
+        """Raises MembersError if the group is not a consumer group, or has members that are no consumers."""
 
         def ask() -> Any:
             futures = self._admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S)
@@ -124,8 +124,8 @@ class ClusterQueries:
 
         self._of_coordinator(f"describing group {group_id}", ask)
 
-    def forget_stop(self, group_id: str) -> None:
-        """Delete what `stop` has left: it was meant for an earlier run."""
+    def delete_stop_group(self, group_id: str) -> None:
+        """Delete the commit that `stop` has left: it was meant for an earlier run."""
         name = stop_group_id(group_id)
 
         def ask() -> Any:
@@ -134,7 +134,7 @@ class ClusterQueries:
         self._of_coordinator(f"deleting group {name}", ask)
 
     def _of_coordinator(self, doing: str, ask: Callable[[], Any]) -> Any:
-        """The answer, None if there is no such group; asked again while the coordinator is on its way."""
+        """Return the answer, None if there is no such group; ask again while the coordinator is not available."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -151,7 +151,7 @@ class ClusterQueries:
         return MembersError(f"{doing} on {self._bootstrap}: {error_text(error)}")
 
 
-# What a member's connection needs (TLS, SASL, timeouts of sockets) the driver's needs, too.
+# Prefixes of settings for a member's connection (TLS, SASL, socket timeouts), which the driver needs as well.
 _CONNECTION_SETTINGS: Final = (
     "security.",
     "sasl.",
@@ -166,7 +166,7 @@ _CONNECTION_SETTINGS: Final = (
 def check_committed(
     group_id: str, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> None:
-    """Raises MembersError where the group is beyond the end of a log: it has read another log of that name."""
+    """Raises MembersError if a committed offset is beyond the log's end: it was of another log of that name."""
     beyond = [
         f"{where} at {committed[where]}, and the log ends at {end}"
         for where, end in sorted(ends.items())

@@ -1,4 +1,4 @@
-"""The driver's side of members: what is checked first, the barrier stage, and its repetition; and `stop`."""
+"""The driver's side of members: checks, the barrier stage with its repetitions, and `stop`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from muster.spark.members.report import MemberReport, RunReport
 from muster.spark.members.slots import is_cluster, require_slots
 from muster.spark.packages import ship_packages
 
-ATTEMPTS: Final = 4  # As many as Spark gives any other task.
+ATTEMPTS: Final = 4  # As many as Spark makes of any other task.
 RETRY_SLOTS_S: Final = 120.0
 
 
@@ -81,7 +81,7 @@ def run(
 
 
 def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] | None = None) -> None:
-    """Have the members of the group's run finish the batch in their hands, commit, leave, and the run end.
+    """Stop the group's run: its members finish their batch, commit and leave, and `run` returns.
 
     From any process, on any machine. It is a commit to the group `GROUP_ID.stop`, for `topic`, one of the
     run's; the run deletes that group when it begins and when it ends. Raises MembersError.
@@ -111,16 +111,16 @@ def _run_plan(spark: SparkSession, plan: Plan, attempts: int, *, continuous: boo
     try:
         return _run_attempts(spark.sparkContext, plan, attempts)
     finally:
-        cluster.forget_stop(plan.group_id)
+        cluster.delete_stop_group(plan.group_id)
 
 
 def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
-    """The plan with the log ends of now. Raises MembersError if the topics or the group are not fit for it."""
+    """The plan with the log ends of now. Raises MembersError if the topics or the group are not suitable."""
     partitions = cluster.partitions_of(plan.topics)
     cluster.check_group(plan.group_id)
     log_ends = cluster.log_ends(partitions, committed_only=False)
     check_committed(plan.group_id, cluster.committed(plan.group_id, partitions), log_ends)
-    cluster.forget_stop(plan.group_id)
+    cluster.delete_stop_group(plan.group_id)
     if continuous:
         return plan
     if plan.settings["isolation.level"] == "read_committed":
@@ -129,14 +129,14 @@ def prepare(cluster: ClusterQueries, plan: Plan, *, continuous: bool) -> Plan:
 
 
 def check_spark(spark: SparkSession, members: int) -> None:
-    """Raises MembersError if this Spark cannot run so many members at once, or has not what they need."""
+    """Raises MembersError if this Spark cannot run so many members at once, or lacks what they need."""
     if not isinstance(getattr(spark, "_jsparkSession", None), JavaObject):
         raise MembersError("members need a classic Spark session: Spark Connect has no barrier stages")
     context = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         raise MembersError("Spark runs no barrier stage with spark.dynamicAllocation.enabled")
     require_slots(context, members)
-    # The session may be any user's own, of which executors have neither Muster nor, perhaps, a Kafka client.
+    # The executors of a user's own session have no Muster and perhaps no Kafka client.
     ship_packages(spark)
     if is_cluster(context):
         try:
@@ -146,10 +146,10 @@ def check_spark(spark: SparkSession, members: int) -> None:
 
 
 def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport:
-    """Run all members to their end, again if one of them dies. Raises MembersError if that does not help.
+    """Run the members to their end, again if one of them fails. Raises MembersError if all attempts fail.
 
     Spark itself gives up a barrier stage with results when one of its tasks fails: what tasks have done by then
-    may not be fit to be done again. Here it is: the next attempt begins where the group has committed.
+    may not be fit to be repeated. Here it is: the next attempt begins where the group has committed.
     """
     failures: list[str] = []
     while True:
@@ -160,7 +160,7 @@ def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport
             if len(failures) == attempts:
                 failed = f"the members of group {plan.group_id} failed, in attempt {attempts} of {attempts}"
                 raise MembersError(f"{failed}: {failures[-1]}") from error
-            # The other tasks of the attempt are being killed; an executor that died is being replaced.
+            # Other tasks of the attempt are being killed, and a dead executor is being replaced.
             require_slots(context, plan.members, RETRY_SLOTS_S)
         else:
             return RunReport(
@@ -169,7 +169,7 @@ def _run_attempts(context: SparkContext, plan: Plan, attempts: int) -> RunReport
 
 
 def _run_stage(context: SparkContext, plan: Plan) -> list[MemberReport]:
-    """One attempt."""
+    """Run one barrier stage with all members; return their reports. Raises Py4JJavaError if a member fails."""
 
     def member(_: Iterable[int]) -> Iterator[MemberReport]:
         yield run_member(plan)
@@ -179,7 +179,7 @@ def _run_stage(context: SparkContext, plan: Plan) -> list[MemberReport]:
 
 
 def failure_reason(message: str) -> str:
-    """What Spark says of a failed stage, in a line: the exception of the Python task, if it was one."""
+    """The reason in Spark's message about a failed stage, as one line: the Python task's exception, if any."""
     lines = [line.strip() for line in message.partition("\n\tat ")[0].splitlines() if line.strip()]
     is_traceback = any("Traceback (most recent call last)" in line for line in lines)
     return lines[-1] if is_traceback else lines[0]

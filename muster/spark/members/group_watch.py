@@ -1,7 +1,7 @@
-"""What the members of a run ask of the coordinator: whether all is done, and whether they are to stop.
+"""A member's questions to the coordinator: whether the run is done, and whether it was stopped.
 
-*Done* is what the group's offsets say, since they are what all members have in common, and what a retry of the
-stage begins with: every partition is committed up to the log end known at the start. Where a store of the user's
+*Done* shows in the group's offsets, since all members have them in common and a retry of the stage begins with
+them: every partition is committed up to the log end known at the start. Where a store of the user's
 decides on positions, the group's offsets may be ahead of it; then only commits with this run's mark count.
 *Stop* is a commit to a group of its own (`plan.stop_group_id`), for no client outside can commit to a group
 that has members.
@@ -20,12 +20,12 @@ from muster.spark.members.plan import MembersError, Plan
 from protocol.topic_partition import TopicPartition
 
 ASK_INTERVAL_S: Final = 0.5
-ANSWER_TIMEOUT_S: Final = 2.0  # Of one question: a member that waits for an answer does not poll.
+ANSWER_TIMEOUT_S: Final = 2.0  # Per request: a member that waits for an answer does not poll.
 _PARTITIONS_SHOWN_MAX: Final = 5
 
 
 class GroupWatch:
-    """Asks when asked, and not more often than each ASK_INTERVAL_S; between, the last answer counts."""
+    """Asks the coordinator at most once in ASK_INTERVAL_S per question; in between the last answer counts."""
 
     def __init__(self, plan: Plan, consumer: Consumer) -> None:
         self._plan = plan
@@ -40,7 +40,7 @@ class GroupWatch:
         self._stop_group.close()
 
     def moved(self) -> None:
-        """This member has just read something: nothing is stalled."""
+        """Record that this member has just read something, so that the group does not count as stalled."""
         self._moved_s = time.monotonic()
 
     def is_stopped(self) -> bool:
@@ -52,13 +52,13 @@ class GroupWatch:
         return self._is_stopped
 
     def is_done(self) -> bool:
-        """Whether all that the run is to read is committed. Raises MembersError when the group stands still."""
+        """Whether everything that the run is to read is committed. Raises MembersError if the group is stalled."""
         ends = self._plan.ends
         if ends is not None and not self._is_done and self._may_ask("done"):
             answer = self._ask(self._consumer, [ClientPartition(*where) for where in ends])
             if answer:
                 self._is_done = not unfinished(self._plan, answer)
-                self._note(answer)
+                self._check_progress(answer)
         return self._is_done
 
     def _may_ask(self, question: str) -> bool:
@@ -69,7 +69,7 @@ class GroupWatch:
         return True
 
     def _ask(self, consumer: Consumer, partitions: list[ClientPartition]) -> list[ClientPartition]:
-        """What is committed; nothing where there is no answer now. Raises if there is none for long."""
+        """The committed offsets; empty without an answer. Raises MembersError after `stall_timeout_s` without."""
         try:
             answer = consumer.committed(partitions, ANSWER_TIMEOUT_S)
             errors = [each.error for each in answer if each.error is not None]
@@ -85,19 +85,19 @@ class GroupWatch:
         self._answered_s = time.monotonic()
         return answer
 
-    def _note(self, answer: list[ClientPartition]) -> None:
-        """Remember what moves. Raises MembersError if nothing has moved for `stall_timeout_s`."""
+    def _check_progress(self, answer: list[ClientPartition]) -> None:
+        """Record changed offsets. Raises MembersError if nothing has changed for `stall_timeout_s`."""
         offsets = {TopicPartition(each.topic, each.partition): each.offset for each in answer}
         if offsets != self._offsets:
             self._offsets = offsets
             self.moved()
         still_s = time.monotonic() - self._moved_s
         if not self._is_done and still_s > self._plan.stall_timeout_s:
-            raise MembersError(stalled(self._plan, answer, still_s))
+            raise MembersError(stall_message(self._plan, answer, still_s))
 
 
 def unfinished(plan: Plan, committed: list[ClientPartition]) -> list[ClientPartition]:
-    """The partitions of which something is still to be read, or to be committed."""
+    """The partitions of which something is still to be read or committed."""
     ends: Mapping[TopicPartition, int] = plan.ends or {}
 
     def is_finished(each: ClientPartition) -> bool:
@@ -108,8 +108,8 @@ def unfinished(plan: Plan, committed: list[ClientPartition]) -> list[ClientParti
     return [each for each in committed if not is_finished(each)]
 
 
-def stalled(plan: Plan, committed: list[ClientPartition], still_s: float) -> str:
-    """The sentence for a group that has committed nothing for long, and has work to do."""
+def stall_message(plan: Plan, committed: list[ClientPartition], still_s: float) -> str:
+    """The message about a group that committed nothing for `still_s` seconds, with its unfinished partitions."""
     ends = plan.ends or {}
     left = unfinished(plan, committed)
     shown = [

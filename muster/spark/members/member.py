@@ -1,4 +1,4 @@
-"""The life of one member: a stock consumer that joins the group, hands batches on, commits, and leaves.
+"""One member from start to end: a stock consumer that joins the group, passes batches on, commits, and leaves.
 
 All members end together. One that has nothing left to read stays in the group, for its leaving would only move
 partitions about, until the group's offsets say that everything is done (`group_watch`), or until it is asked to
@@ -32,9 +32,9 @@ from muster.spark.members.share import ProcessedOffset, RowBatch, Share
 from protocol.topic_partition import TopicPartition
 
 POLL_S: Final = 0.1
-SUPERSEDED_MAX: Final = 10  # In a row: a store that refuses every batch is no other member's doing.
+SUPERSEDED_MAX: Final = 10  # In a row: after so many it is not another member that has gone on.
 
-# The group has moved on without this member, or is about to: its rows are, or may be, another member's.
+# Errors by which the group has moved on without this member, or is about to: its partitions may be another's.
 _REFUSED: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -43,7 +43,7 @@ _REFUSED: Final = frozenset(
         KafkaError._ASSIGNMENT_LOST,
     }
 )
-# It may have been committed or not: the coordinator is away, busy or new. The same commit again does no harm.
+# Errors after which the commit may or may not have happened. Repeating the commit does no harm.
 _UNANSWERED: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -59,7 +59,7 @@ _UNANSWERED: Final = frozenset(
 
 
 def run_member(plan: Plan) -> MemberReport:
-    """Be the member that this barrier task is."""
+    """Run the member for this barrier task until the run is over, and return its report."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
@@ -69,7 +69,7 @@ def run_member(plan: Plan) -> MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The Spark task in which a member lives. `arrive` returns when every member of the stage has called it."""
+    """A member's Spark task. `arrive` returns when the tasks of all members have called it."""
 
     member: int
     task_attempt_id: int
@@ -88,7 +88,7 @@ class _Counts:
 
 
 class ExecutorMember:
-    """One member of one attempt; `run` is its whole life."""
+    """One member in one attempt; `run` is all that it does."""
 
     def __init__(self, plan: Plan, task: Task) -> None:
         self._plan = plan
@@ -106,7 +106,7 @@ class ExecutorMember:
         self._next_commit_s = self._answered_s = time.monotonic()
 
     def run(self) -> MemberReport:
-        """Read until the run is over. Whatever `process` raises ends it, after what was processed is committed."""
+        """Read until the run is over; return the report. What `process` raises is raised after a last commit."""
         try:
             self._consumer.subscribe(
                 list(self._plan.topics),
@@ -122,7 +122,7 @@ class ExecutorMember:
         return self._report()
 
     def _leave(self) -> None:
-        """Commit what is processed, as any revocation does, and leave the group."""
+        """Leave the group; closing the consumer revokes its partitions, which commits what is processed."""
         if not self._consumer.assignment():
             # librdkafka 2.16 closes a cooperative consumer that owns nothing without a LeaveGroup.
             self._consumer.unsubscribe()
@@ -133,37 +133,37 @@ class ExecutorMember:
         self._is_stopped = self._watch.is_stopped()
         if self._is_stopped:
             return True
-        # A member that reads knows that not all is done. One that does not may have to wait for the others.
+        # A member that reads rows knows that the run is not done. One that reads none may have to wait for others.
         return self._is_idle and self._watch.is_done()
 
     def _turn(self) -> None:
-        """Get some messages, process them, and commit if it is time. Rebalances happen within `consume`."""
+        """Poll, process what came, and commit if it is time. Rebalances happen within `consume`."""
         batch = self._share.take(self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)))
         self._is_idle = not batch.rows
         if batch.rows:
             self._watch.moved()
-            if not self._is_processed(batch):
+            if not self._process(batch):
                 return
-        self._share.processed(batch)
-        resting = self._share.at_rest()
+        self._share.mark_processed(batch)
+        resting = self._share.newly_at_end()
         if resting:
             self._consumer.pause([ClientPartition(*where) for where in resting])
         if resting or time.monotonic() >= self._next_commit_s:
             self._commit(self._share.uncommitted())
 
     def _records(self, messages: Iterable[Message]) -> Iterator[tuple[TopicPartition, int, Message]]:
-        """The rows among what a consumer returns. Raises KafkaException for an error that does not pass."""
+        """The records among the messages of a poll. Raises KafkaException for an error that does not pass."""
         for message in messages:
             error = message.error()
             if error is None:
                 yield _partition(message), cast(int, message.offset()), message
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._share.reach(_partition(message), cast(int, message.offset()))
-            elif error.code() != KafkaError._MAX_POLL_EXCEEDED:  # `on_lost` has been called for that.
+            elif error.code() != KafkaError._MAX_POLL_EXCEEDED:  # librdkafka has called `on_lost` for it.
                 raise KafkaException(error)
 
-    def _is_processed(self, batch: RowBatch[Message]) -> bool:
-        """Hand the batch over; False if another member has done it, and this one goes back to the positions."""
+    def _process(self, batch: RowBatch[Message]) -> bool:
+        """Call `process`; False if another member has processed the batch, after seeking to the positions."""
         try:
             self._plan.process(record_batch(batch.rows), replace(self._context, ranges=batch.ranges))
         except SupersededError as error:
@@ -178,7 +178,7 @@ class ExecutorMember:
         return True
 
     def _go_back(self, partitions: list[TopicPartition]) -> None:
-        """Read on from where the positions are now. Raises MembersError if one of them has none."""
+        """Seek to the present positions of these partitions. Raises MembersError if one has none."""
         positions = self._positions(partitions)
         if positions.keys() != set(partitions):
             raise MembersError("process raised SupersededError, and no positions say where to go on")
@@ -187,7 +187,7 @@ class ExecutorMember:
             self._consumer.seek(ClientPartition(topic, partition, offset))
 
     def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the user's `positions` says of them."""
+        """The offsets that the user's `positions` returns for these partitions; empty without `positions`."""
         if self._plan.positions is None:
             return {}
         found = self._plan.positions(partitions, self._context)
@@ -195,7 +195,7 @@ class ExecutorMember:
 
     def _on_assign(self, consumer: Consumer, assigned: list[ClientPartition]) -> None:
         partitions = [_where(each) for each in assigned]
-        self._note(RebalanceKind.ASSIGNED, partitions)
+        self._record_rebalance(RebalanceKind.ASSIGNED, partitions)
         positions = self._positions(partitions)
         self._share.assign({where: positions.get(where) for where in partitions})
         for each in assigned:
@@ -206,31 +206,31 @@ class ExecutorMember:
             consumer.assign(assigned)
 
     def _on_revoke(self, consumer: Consumer, revoked: list[ClientPartition]) -> None:
-        """Another member gets these: it is to begin where this one is, not where it last committed."""
+        """Commit what is processed before the partitions are another member's, which begins at the commits."""
         partitions = [_where(each) for each in revoked]
         self._commit(self._share.uncommitted(partitions))
         self._give_up(consumer, RebalanceKind.REVOKED, revoked)
 
     def _on_lost(self, consumer: Consumer, lost: list[ClientPartition]) -> None:
-        """The group has given us up: a commit would be refused."""
+        """Release the partitions without a commit, which the group would refuse."""
         self._give_up(consumer, RebalanceKind.LOST, lost)
 
     def _give_up(self, consumer: Consumer, kind: RebalanceKind, gone: list[ClientPartition]) -> None:
         partitions = [_where(each) for each in gone]
-        self._note(kind, partitions)
+        self._record_rebalance(kind, partitions)
         self._share.release(partitions)
         if self._plan.is_cooperative:
             consumer.incremental_unassign(gone)
         else:
             consumer.unassign()
 
-    def _note(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
+    def _record_rebalance(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
         self._counts.rebalances += 1
         self._member_id = self._consumer.memberid() or self._member_id
         self._rebalances.append(MemberRebalance(kind, time.time_ns() // 1_000_000, tuple(sorted(partitions))))
 
     def _commit(self, progress: list[ProcessedOffset]) -> None:
-        """Commit, and wait for the answer. What the group refuses, or does not answer, stays to be committed."""
+        """Commit and wait for the answer. What is refused, or not answered, remains uncommitted."""
         now_s = time.monotonic()
         self._next_commit_s = now_s + self._plan.commit_interval_s
         if not progress:
@@ -259,19 +259,19 @@ class ExecutorMember:
         for answer in self._consumer.commit(offsets=offsets, asynchronous=False):
             if answer.error is not None:
                 raise KafkaException(answer.error)
-        self._share.committed(progress)
+        self._share.mark_committed(progress)
         self._counts.commits += 1
 
     def _arrive_together(self) -> None:
-        """Wait until all members have come to this point, and stay in the group meanwhile."""
+        """Wait until all members have called this, while staying in the group."""
         self._consumer.pause(self._consumer.assignment())
         deadline_s = time.monotonic() + self._plan.stall_timeout_s
         self._commit(self._share.uncommitted())
         while self._share.uncommitted() and time.monotonic() < deadline_s:
-            self._stay()  # It was refused: a rebalance is under way, and is taken part in by polling.
+            self._stay()  # The commit was refused in a rebalance, which this member joins by polling.
             self._commit(self._share.uncommitted())
         arrived: Future[None] = Future()
-        threading.Thread(target=_settle, args=(arrived, self._task.arrive), daemon=True).start()
+        threading.Thread(target=_set_outcome, args=(arrived, self._task.arrive), daemon=True).start()
         while not arrived.done():
             self._stay()
             if time.monotonic() > deadline_s:
@@ -280,7 +280,7 @@ class ExecutorMember:
         arrived.result()
 
     def _stay(self) -> None:
-        """Poll, and take nothing: what comes of a partition that is given to us only now is not committed."""
+        """Poll without processing anything: rows of partitions that are assigned only now are not committed."""
         for _ in self._records(self._consumer.consume(self._plan.batch_rows, POLL_S)):
             continue
 
@@ -312,11 +312,11 @@ def _partition(message: Message) -> TopicPartition:
     return TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
 
 
-def _settle(future: Future[None], call: Callable[[], None]) -> None:
-    """Give `future` the outcome of `call`, whatever it is."""
+def _set_outcome(future: Future[None], call: Callable[[], None]) -> None:
+    """Set the result of `future` to the outcome of `call`, be it a return or an exception."""
     try:
         call()
-    except BaseException as error:  # It comes out of `future.result()`.
+    except BaseException as error:  # `future.result()` raises it.
         future.set_exception(error)
     else:
         future.set_result(None)

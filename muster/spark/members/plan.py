@@ -1,4 +1,4 @@
-"""What a run of members is to do: a plain value that is made on the driver and goes to every member."""
+"""What a run of members is to do: a plain value, made by the driver and sent to every member."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 5_000
 COMMIT_INTERVAL_S: Final = 1.0
-STALL_TIMEOUT_S: Final = 600.0  # Twice what a stock client may spend on one batch (max.poll.interval.ms).
+STALL_TIMEOUT_S: Final = 600.0  # Twice what a stock client may take for a batch (max.poll.interval.ms).
 
-# Of the stock client's settings, those that make it do what a run of members promises.
+# Settings of the stock client on which the promises of a run depend.
 SET_BY_RUN: Final = (
     "bootstrap.servers",
     "group.id",
     "enable.auto.commit",
     "enable.auto.offset.store",
     "enable.partition.eof",
-    "group.instance.id",  # A static member does not leave when it is closed.
+    "group.instance.id",  # A static member does not leave the group when it is closed.
     "group.protocol",
 )
 COOPERATIVE: Final = "cooperative-sticky"
@@ -31,18 +31,18 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
     "partition.assignment.strategy": COOPERATIVE,
-    # Not the client's 45 s: a member whose worker Spark has killed holds up the others for so long.
+    # Not the client's 45 s: a member whose worker was killed by Spark delays the others for as long.
     "session.timeout.ms": "10000",
-    "heartbeat.interval.ms": "1000",  # Not 3 s: a member learns of a rebalance by its next heartbeat.
+    "heartbeat.interval.ms": "1000",  # Not 3 s: a heartbeat's answer reports a rebalance.
 }
 
 
 class MembersError(Exception):
-    """A run of members that cannot be, or that came to nothing; the message is a sentence."""
+    """A run of members cannot begin, or has failed; the message is a sentence."""
 
 
 class SupersededError(Exception):
-    """For `process` to raise: another member has gone on from where this batch begins, and nothing was stored.
+    """Raised by `process`: another member has gone on from where this batch begins, and nothing was stored.
 
     The member goes back to where `positions` says.
     """
@@ -66,14 +66,14 @@ class MemberContext:
 
 
 Process = Callable[["pa.RecordBatch", MemberContext], None]
-"""Called with the rows of a batch, as `arrow_rows.SCHEMA`. When it returns, they are processed."""
+"""Called with the rows of a batch in columns of `arrow_rows.SCHEMA`. When it returns, they are processed."""
 Positions = Callable[[Sequence[TopicPartition], MemberContext], Mapping[TopicPartition, int]]
-"""Called on assignment: where to begin, if not where the group is. A negative offset is the beginning of a log."""
+"""Called on assignment; returns where to begin instead of the group's offsets. Below 0: the log's beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run. `ends` are the log ends known at the start, None for a run without end."""
+    """The plan of one run. `ends` are the log ends known at the start, None for a continuous run."""
 
     bootstrap: str
     group_id: str
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def end_mark(self) -> str:
-        """The metadata of a commit at a log end: a member of this run has come so far."""
+        """The metadata of a commit at a log end, by which it shows that this run has read so far."""
         return f"end of run {self.run_id}"
 
     @property
@@ -102,12 +102,12 @@ class Plan:
         return stop_group_id(self.group_id)
 
     def watch_settings(self) -> dict[str, str | bool]:
-        """The configuration of a consumer that never joins, and asks whether to stop."""
+        """The settings of a consumer that never joins, and reads whether to stop."""
         name = {"client.id": f"{self.group_id}-watch", "group.id": self.stop_group_id}
         return {**self.consumer_settings(0), **name}
 
     def consumer_settings(self, member: int) -> dict[str, str | bool]:
-        """The configuration of a member's consumer."""
+        """The settings of a member's consumer."""
         return {
             "client.id": f"{self.group_id}-{member}",
             **self.settings,
@@ -120,15 +120,15 @@ class Plan:
 
 
 def stop_group_id(group_id: str) -> str:
-    """The group whose first commit asks the members of `group_id` to stop. It never has members."""
+    """The group in which a commit asks the members of `group_id` to stop. It never has members."""
     return f"{group_id}.stop"
 
 
 def effective_settings(given: Mapping[str, str], *, has_positions: bool) -> dict[str, str]:
-    """The user's settings over DEFAULTS. Raises MembersError for those that are not the user's to set."""
+    """The user's settings over DEFAULTS. Raises MembersError for settings that a user may not set."""
     taken = sorted(set(given) & set(SET_BY_RUN))
     if taken:
         raise MembersError(f"{', '.join(taken)} cannot be given among the settings: members.run sets them")
-    # Where a store decides, rows that the topic has lost must not be skipped in silence.
+    # Where a store has the positions, rows that the topic has lost must not be skipped silently.
     reset = {"auto.offset.reset": "error"} if has_positions else {}
     return {**DEFAULTS, **reset, **{name: str(value) for name, value in given.items()}}

@@ -15,13 +15,13 @@ from typing import Final
 
 from protocol.topic_partition import TopicPartition
 
-KEPT_RANGES: Final = 1000  # Of each member. A range grows until its partition changes hands.
+KEPT_RANGES: Final = 1000  # Per member. A range grows as long as its member owns the partition.
 KEPT_REBALANCES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Rows of one partition, from `start_offset` up to and without `end_offset`.
+    """Rows of one partition, from `start_offset` up to `end_offset`, exclusive.
 
     There may be fewer rows than offsets: markers of transactions have offsets, and compaction takes rows away.
     """
@@ -39,13 +39,13 @@ class OffsetRange:
 
 class RebalanceKind(StrEnum):
     ASSIGNED = "assigned"
-    REVOKED = "revoked"  # What was processed of them has been committed.
-    LOST = "lost"  # The group gave this member up: what it had not committed is read again by others.
+    REVOKED = "revoked"  # What was processed in these partitions has been committed.
+    LOST = "lost"  # The group removed this member: others read again what it had not committed.
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRebalance:
-    """One change of what a member owns, in milliseconds since 1970 by its executor's clock."""
+    """One change of a member's partitions; `at_ms` is ms since 1970 by the executor's clock."""
 
     kind: RebalanceKind
     at_ms: int
@@ -58,7 +58,7 @@ class MemberRebalance:
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """What one member of the last attempt did, from its joining to its leaving.
+    """What one member did in the last attempt, from joining to leaving.
 
     `ranges` and `rebalances` are the newest KEPT_RANGES and KEPT_REBALANCES, oldest first; `rebalance_count` is
     of all. `commits_refused` were refused because the group had moved on, `commits_failed` got no answer or one
@@ -88,7 +88,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run that is over. `members` are those of the last attempt: what earlier ones read died with them.
+    """The report of a finished run. `members` are those of the last attempt; earlier reports are lost.
 
     `failures` are the reasons of the earlier attempts, in a line each; none if nothing failed. `ends` are the log
     ends known at the start (empty in a continuous run). `is_stopped` says that it was ended by `stop`.
@@ -102,12 +102,12 @@ class RunReport:
 
     @property
     def attempts(self) -> int:
-        """How often Spark ran the whole stage: 1 if nothing failed."""
+        """The number of times that Spark ran the stage: 1 if nothing failed."""
         return 1 + len(self.failures)
 
     @property
     def rows(self) -> int:
-        """What the members of the last attempt read."""
+        """The number of rows that the members of the last attempt read."""
         return sum(member.rows for member in self.members)
 
     @property
@@ -115,7 +115,7 @@ class RunReport:
         return any(member.is_stopped for member in self.members)
 
     def rows_by_partition(self) -> dict[TopicPartition, int]:
-        """The rows of all members together, sorted by topic and partition."""
+        """The number of rows of all members per partition, sorted by topic and partition."""
         total: Counter[TopicPartition] = Counter()
         for member in self.members:
             total.update(member.rows_by_partition)

@@ -1,4 +1,4 @@
-"""How many tasks Spark could start at this moment, in local mode and on any cluster.
+"""Counts the tasks that Spark could start at this moment, in local mode and on any cluster.
 
 Spark has its own check of a barrier stage, which counts all slots, free or not, and repeats itself for ten minutes
 before it gives up. A stage that passes it waits for as long as it takes for enough slots to be free at once.
@@ -15,16 +15,16 @@ from muster.spark.members.plan import MembersError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# What Spark reports of running tasks is as late as its listener bus is, seldom by more than 0.1 s.
+# Spark reports running tasks as late as its listener bus is, seldom by more than 0.1 s.
 SETTLE_S: Final = 1.0
 # Executors of a cluster register one by one after the context has started, which does not wait for them.
-EXECUTORS_START_S: Final = 60.0  # Seen to take half of that on a busy machine.
+EXECUTORS_START_S: Final = 60.0  # Seen to take 30 s on a busy machine.
 _POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Tasks that Spark can run at once, and those that it is running."""
+    """The number of tasks that Spark can run at once, and of those that it runs."""
 
     total: int
     busy: int
@@ -35,8 +35,8 @@ class Slots:
 
 
 def slots_now(context: SparkContext) -> Slots:
-    """The slots as Spark counts them at this moment."""
-    spark: Any = context._jsc.sc()  # PySpark itself does not show them.
+    """The slots as Spark counts them now."""
+    spark: Any = context._jsc.sc()  # PySpark has no API for them.
     profile = spark.resourceProfileManager().defaultResourceProfile()
     total = spark.maxNumConcurrentTasks(profile)
     busy = sum(executor.numRunningTasks() for executor in spark.statusTracker().getExecutorInfos())
@@ -44,9 +44,9 @@ def slots_now(context: SparkContext) -> Slots:
 
 
 def require_slots(context: SparkContext, wanted: int, patience_s: float = SETTLE_S) -> None:
-    """Raises MembersError, with the numbers, unless so many slots are free, now or within `patience_s`.
+    """Raises MembersError, with the numbers, unless `wanted` slots are free within `patience_s`.
 
-    There is nothing to wait for where more are wanted than there are, but for executors that may be on their way.
+    If more are wanted than exist it waits only for executors that may still be starting.
     """
     deadline_s = time.monotonic() + patience_s
     slots = slots_now(context)
@@ -63,12 +63,12 @@ def require_slots(context: SparkContext, wanted: int, patience_s: float = SETTLE
 
 
 def is_cluster(context: SparkContext) -> bool:
-    """Whether executors come and go; in local mode the only one is there from the start."""
+    """Whether executors come and go; in local mode the only one exists from the start."""
     master = str(context.master)
     return not master.startswith("local") or master.startswith("local-cluster")
 
 
 def _is_starting(context: SparkContext) -> bool:
-    """Whether the first executors may still be on their way."""
+    """Whether the first executors may still be starting."""
     started_s = float(context.startTime) / 1000
     return is_cluster(context) and time.time() - started_s < EXECUTORS_START_S

@@ -1,4 +1,4 @@
-"""A streaming query's checkpoint, read for how far the query has come: Spark's own files, and nothing else.
+"""Reads from a streaming query's checkpoint how far the query has come: from Spark's own files, and nothing else.
 
 Spark writes `offsets/N` before batch N begins: a version, a line about the batch, and one line per source with
 where the batch ends. It writes `commits/N` when the batch's sink is through. So the newest N under `commits` has
@@ -19,36 +19,36 @@ from muster.spark.progress.positions import CheckpointError, Positions, Standing
 from protocol.topic_partition import TopicPartition
 
 OFFSETS_VERSION_MAX: Final = 1
-COMMITS_VERSION_MAX: Final = 2  # 2 from Spark 4.0 on, if the state store's checkpoints are of its format 2.
+COMMITS_VERSION_MAX: Final = 2  # 2 since Spark 4.0, if state store checkpoints have format 2.
 SOURCE_VERSION_MAX: Final = 1
-LOOKS_MAX: Final = 5  # Spark deletes what we are about to read only if we are a hundred batches behind.
-_VOID: Final = "-"  # The line of a source that has no offset yet.
+LOOKS_MAX: Final = 5  # Spark deletes a file before we read it only if we are a hundred batches behind.
+_VOID: Final = "-"  # The line of a source without an offset.
 _BATCH_FILE: Final = re.compile(r"\d+", re.ASCII)
 _VERSION: Final = re.compile(r"v(\d+)", re.ASCII)
 
 
 class CheckpointFolder(Protocol):
-    """The files of one checkpoint, by paths relative to it. Both raise PassingError if they are out of reach."""
+    """The files of one checkpoint, by relative path. Both methods raise PassingError if it cannot be reached."""
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if there is no such folder."""
+        """The names in a folder; empty if the folder does not exist."""
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None if there is no such file. Raises CheckpointError if it is beyond measure."""
+        """The content of a file; None if it does not exist. Raises CheckpointError if it is far too large."""
 
 
 class _DeletedMeanwhile(Exception):
-    """Spark deleted what was about to be read: there must be something newer."""
+    """Spark has deleted the file that was to be read, so there are newer ones."""
 
 
 class Checkpoint:
-    """How far the query of a checkpoint has come."""
+    """Reads how far the query of a checkpoint has come."""
 
     def __init__(self, files: CheckpointFolder) -> None:
         self._files = files
 
     def standing(self) -> Standing:
-        """The newest finished batch. Raises CheckpointError for what is not understood, and PassingError."""
+        """The newest finished batch and its end offsets. Raises PassingError, and CheckpointError for bad data."""
         for _ in range(LOOKS_MAX):
             with suppress(_DeletedMeanwhile):
                 batch_id = self._finished_batch()
@@ -66,7 +66,7 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint's metadata is not Spark's: {data[:80]!r}") from None
 
     def _finished_batch(self) -> int | None:
-        """The newest batch with a whole commit: one that was cut short counts as not written."""
+        """The number of the newest batch with a whole commit file; one that was cut short is not counted."""
         for batch_id in sorted(batch_ids(self._files.names("commits")), reverse=True):
             where = f"commits/{batch_id}"
             data = self._files.read(where)
@@ -86,12 +86,12 @@ class Checkpoint:
         raise CheckpointError(f"the checkpoint is damaged: it has commits/{batch_id} without its offsets")
 
     def _beginning(self) -> dict[TopicPartition, int]:
-        """Where the Kafka sources of a query begin that has never ended a batch, if it has got so far."""
+        """The offsets at which the Kafka sources begin, for a query without a finished batch; empty if unknown."""
         found: list[Positions] = []
         for source in batch_ids(self._files.names("sources")):
             where = f"sources/{source}/0"
             data = self._files.read(where)
-            # The zero byte, which once kept an older Spark from reading on, is the mark of the Kafka source.
+            # A zero byte first, which kept old versions of Spark from reading on, marks the Kafka source's file.
             if data is not None and data.startswith(b"\0"):
                 version, newline, offset = _text(data[1:], where).partition("\n")
                 if newline:
@@ -101,12 +101,12 @@ class Checkpoint:
 
 
 def batch_ids(names: list[str]) -> list[int]:
-    """The numbers among file names: Spark's temporary files and checksums have other names."""
+    """The batch numbers among file names; Spark's temporary files and checksums have other names."""
     return [int(name) for name in names if _BATCH_FILE.fullmatch(name)]
 
 
 def is_whole_commit(data: bytes, where: str) -> bool:
-    """Whether a commit was written to its end: a version, and JSON. Raises CheckpointError if it is too new."""
+    """Whether a commit file is whole: a version, then JSON. Raises CheckpointError if the version is too new."""
     version, newline, about = _text(data, where).partition("\n")
     if not newline:
         return False
@@ -119,19 +119,19 @@ def is_whole_commit(data: bytes, where: str) -> bool:
 
 
 def parse_offsets(data: bytes, where: str) -> dict[TopicPartition, int]:
-    """The end offsets of a batch, of its Kafka sources. Raises CheckpointError.
+    """The end offsets of a batch's Kafka sources. Raises CheckpointError.
 
-    If two sources read a partition, the earlier end counts: what both have done.
+    If two sources read the same partition its earlier end is taken, which both have reached.
     """
     version, *lines = _text(data, where).split("\n")
     check_version(version, OFFSETS_VERSION_MAX, where)
     if not lines:
         raise CheckpointError(f"the checkpoint's {where} was cut short")
-    return earliest([kafka_offsets(line, where) or {} for line in lines[1:]])  # The first is about the batch.
+    return earliest([kafka_offsets(line, where) or {} for line in lines[1:]])  # Line 0 is about the batch.
 
 
 def kafka_offsets(line: str, where: str) -> dict[TopicPartition, int] | None:
-    """The offsets of a Kafka source; None if the line is another source's. Raises CheckpointError if it is cut."""
+    """The offsets in a Kafka source's line; None for another source's. Raises CheckpointError if it is cut."""
     if line == _VOID or not line.startswith("{"):
         return None
     try:
@@ -148,7 +148,7 @@ def kafka_offsets(line: str, where: str) -> dict[TopicPartition, int] | None:
 
 
 def check_version(line: str, newest: int, where: str) -> None:
-    """Raises CheckpointError unless this is a version from 1 to `newest`, as Spark writes them: v1."""
+    """Raises CheckpointError unless the line is a version from v1 to v`newest`, as Spark writes it."""
     found = _VERSION.fullmatch(line.strip())
     if found is None:
         raise CheckpointError(f"the checkpoint's {where} is not Spark's: it begins with {line[:80]!r}")
@@ -159,7 +159,7 @@ def check_version(line: str, newest: int, where: str) -> None:
 
 
 def _is_of_partitions(partitions: object) -> bool:
-    """Whether this maps partitions to offsets: {"0":12}."""
+    """Whether this is a map of partitions to offsets: {"0":12}."""
     return isinstance(partitions, dict) and all(
         _BATCH_FILE.fullmatch(partition) and type(offset) is int and offset >= 0
         for partition, offset in partitions.items()

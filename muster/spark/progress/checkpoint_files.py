@@ -1,4 +1,4 @@
-"""The files of a checkpoint, under the errors that those who follow a query know."""
+"""The files of a checkpoint through Hadoop, with the errors of following a query."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class CheckpointFiles:
             raise ProgressError(f"the checkpoint {root!r} is out of reach: {error}") from None
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if there is no such folder. Raises PassingError."""
+        """The names in a folder; empty if the folder does not exist. Raises PassingError."""
         try:
             return self._files.names(folder)
         except HadoopError as error:
             raise PassingError(str(error)) from error
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None if there is no such file. Raises PassingError and CheckpointError."""
+        """The content of a file; None if it does not exist. Raises PassingError and CheckpointError."""
         try:
             return self._files.read(path)
         except TooLargeError:

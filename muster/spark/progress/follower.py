@@ -1,6 +1,6 @@
-"""Follows a query: looks at its checkpoint when there is news, and has the group brought up to it.
+"""Follows a query: reads its checkpoint when a batch may have ended, and commits the new offsets to the group.
 
-The checkpoint is the truth; a listener on the session only says when to look at it. So an event that Spark drops
+The checkpoint is the truth; a listener on the session only says when to read it. So an event that Spark drops
 is made good by the next one, and a crash by the next start. Looks and commits happen on a thread of their own,
 and never hold up the query. Of all that waits to be committed only the newest position is kept.
 """
@@ -34,10 +34,10 @@ from protocol.topic_partition import TopicPartition
 
 FLUSH_TIMEOUT_S: Final = 10.0
 START_TIMEOUT_S: Final = 30.0
-LOOK_EVERY_S: Final = 30.0  # Without a word from the listener, whose events Spark may drop.
+LOOK_EVERY_S: Final = 30.0  # If no event comes; Spark may drop events.
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 15.0
-FAILURES_COUNTED_MAX: Final = 10  # The delay grows no more by then.
+FAILURES_COUNTED_MAX: Final = 10  # With so many failures the delay is at its maximum.
 
 OnConflict: TypeAlias = Literal["refuse", "reset"]
 State: TypeAlias = Literal["following", "stopped", "closed"]
@@ -57,7 +57,7 @@ def follow(
     client: Mapping[str, object] | None = None,
     start_timeout_s: float = START_TIMEOUT_S,
 ) -> Follower:
-    """Commit the end offsets of each finished batch of the query with this checkpoint to a group, until closed.
+    """Commit the end offsets of each finished batch of the checkpoint's query to a group, until closed.
 
     Call it before the query starts: then what is refused is refused before the first batch runs. `checkpoint` is
     the query's `checkpointLocation`, `client` has further settings of librdkafka (security, for one), `topics`
@@ -83,7 +83,7 @@ def follow(
 
 
 class Follower:
-    """A query that is followed. Everything may be asked from any thread."""
+    """A query that is followed. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -111,31 +111,31 @@ class Follower:
 
     @property
     def state(self) -> State:
-        """following; stopped, for good, if it had to (`error` says why); closed."""
+        """The state: "following"; "stopped" for good, with the reason in `error`; or "closed"."""
         return self._state
 
     @property
     def error(self) -> str | None:
-        """The present problem, in a sentence; None again once all is well."""
+        """The present problem as a sentence; None if there is none."""
         return self._error
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
-        """The group's newest offsets of this query, acknowledged by the cluster."""
+        """The offsets that the group has committed for this query, as the cluster last acknowledged them."""
         return self._progress.last.committed
 
     @property
     def pending(self) -> Mapping[TopicPartition, int]:
-        """What of the newest finished batch that was seen is not committed yet."""
+        """The end offsets of the newest finished batch, as far as they are known and not committed yet."""
         return self._progress.last.pending
 
     @property
     def missing(self) -> frozenset[TopicPartition]:
-        """Partitions that the query has read and the cluster does not have, or no longer: they are left out."""
+        """Partitions that the query has read and that the cluster does not have: they are not committed."""
         return self._progress.last.missing
 
     def start(self, timeout_s: float) -> None:
-        """Bring the group to where the checkpoint stands, then follow. Raises ProgressError."""
+        """Commit the checkpoint's offsets, then start to follow. Raises ProgressError."""
         try:
             self._begin(time.monotonic() + timeout_s)
         except ProgressError:
@@ -143,11 +143,11 @@ class Follower:
             raise
         self._spark.streams.addListener(self._listener)
         atexit.register(self.close)
-        self._asked += 1  # A batch may have ended before the listener was there.
+        self._asked += 1  # A batch may have ended before the listener was added.
         self._thread.start()
 
     def wake(self, query_id: str, *, has_ended: bool = False) -> None:
-        """Look at the checkpoint soon: a query of this session has news."""
+        """Have the thread read the checkpoint soon, because the query `query_id` has news."""
         with self._changed:
             if self._query_id in (None, query_id):
                 self._asked += 1
@@ -155,7 +155,7 @@ class Follower:
                 self._changed.notify_all()
 
     def flush(self, timeout_s: float = FLUSH_TIMEOUT_S) -> bool:
-        """Whether, within the time, the group was brought to the end of the newest batch finished by now."""
+        """Commit the ends of the newest batch finished by now; return whether that was done within `timeout_s`."""
         with self._changed:
             self._asked += 1
             asked, self._hurry, self._failures = self._asked, True, min(self._failures, 1)
@@ -164,7 +164,7 @@ class Follower:
             return self._answered >= asked
 
     def close(self, timeout_s: float = FLUSH_TIMEOUT_S) -> bool:
-        """Flush, and follow no longer. Returns whether the flush succeeded; it is logged if not."""
+        """Flush and stop following. Return whether the flush succeeded; a failure is also logged."""
         if self._state == "closed":
             return self._answered >= self._asked
         deadline_s = time.monotonic() + timeout_s
@@ -182,7 +182,7 @@ class Follower:
         atexit.unregister(self.close)
         try:
             self._spark.streams.removeListener(self._listener)
-        except (Py4JError, OSError) as error:  # The JVM has gone before us, and the listener with it.
+        except (Py4JError, OSError) as error:  # The JVM ended before this process, and the listener with it.
             _log.debug("the listener was not removed: %s", error)
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return is_flushed
@@ -194,7 +194,7 @@ class Follower:
         self.close()
 
     def _begin(self, deadline_s: float) -> None:
-        """The first step, in the caller's thread; tried again until `deadline_s`. Raises ProgressError."""
+        """Take the first step in the caller's thread, and repeat it until `deadline_s`. Raises ProgressError."""
         while True:
             try:
                 self._group.require_no_members()
@@ -211,7 +211,7 @@ class Follower:
         self._progress.step(time.monotonic())
 
     def _run(self) -> None:
-        """The thread: look, and commit, whenever asked to, until closed or stopped."""
+        """Take a step whenever it is asked for, until closed or stopped: the body of the thread."""
         while (asked := self._next_request()) is not None:
             try:
                 self._step()
@@ -225,7 +225,7 @@ class Follower:
         self._group.close()
 
     def _next_request(self) -> int | None:
-        """Wait for something to do, or for the time of the next try; None once there is nothing to follow."""
+        """Wait for a request or the next retry; return the number of the newest request, None once closed."""
         with self._changed:
             if self._failures:
                 delay_s = min(LAST_RETRY_S, FIRST_RETRY_S * 2.0 ** (self._failures - 1))
@@ -248,7 +248,7 @@ class Follower:
             self._changed.notify_all()
 
     def _on_failure(self, error: PassingError) -> None:
-        """Record the failure; log it when it begins and when the query has ended over it, not at every try."""
+        """Record the failure; log it when it begins and when the query has ended meanwhile, not at every retry."""
         with self._changed:
             if self._failures == 0 or self._has_ended:
                 what = (
@@ -259,7 +259,7 @@ class Follower:
             self._failures = min(self._failures + 1, FAILURES_COUNTED_MAX)
 
     def _on_refusal(self, error: Exception) -> None:
-        """Follow no longer, and say so; a bug of ours is no reason to be silent either."""
+        """Stop following, record the reason and log it, also if it is a bug of ours."""
         is_ours = not isinstance(error, ProgressError)
         _log.error(
             "group %s is followed no longer: %s", self.group_id, error, exc_info=error if is_ours else None
@@ -275,13 +275,13 @@ class Follower:
 
 
 class _Listener(StreamingQueryListener):
-    """Says when to look. Its methods run while Spark waits for them: they do next to nothing."""
+    """Calls `wake` for the events of queries. Spark waits for its methods, so they do next to nothing."""
 
     def __init__(self, wake: Callable[..., None]) -> None:
         self._wake = wake
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing has ended yet."""
+        """Do nothing: no batch has ended."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         self._wake(str(event.progress.id))

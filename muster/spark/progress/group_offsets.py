@@ -1,4 +1,4 @@
-"""The offsets of one group: asked for, and committed without membership, through librdkafka.
+"""Fetches and commits the offsets of one group, without membership, through librdkafka.
 
 Such a commit is refused by the cluster as soon as the group has members (UNKNOWN_MEMBER_ID), and leaves them
 alone. Two of librdkafka's bugs (seen with 2.16) would end the user's whole process, and shaped this module:
@@ -30,16 +30,16 @@ from muster.spark.progress.positions import LiveMembersError, Positions, Progres
 from protocol.topic_partition import TopicPartition
 
 ANSWER_TIMEOUT_S: Final = 10.0
-_NEVER_S: Final = 3_600.0  # The most that librdkafka takes for a request; see above.
+_NEVER_S: Final = 3_600.0  # The longest timeout of a request in librdkafka; see above.
 _PATIENCE: Final[Mapping[str, Any]] = {"request_timeout": _NEVER_S}
-# A dead broker shows by an error; librdkafka's own log would say it again, on standard error, every second.
+# An error reports a dead broker; librdkafka's own log would repeat it on standard error every second.
 _DEFAULTS: Final = {"client.id": "muster-progress", "log_level": 0}
 
 T = TypeVar("T")
 
 
 class GroupOffsets:
-    """One group, for one thread at a time. `client` has settings of librdkafka beside `bootstrap.servers`.
+    """One group's offsets, for one thread at a time. `client` has librdkafka's settings but `bootstrap.servers`.
 
     Raises ProgressError for settings that librdkafka refuses.
     """
@@ -57,7 +57,7 @@ class GroupOffsets:
             raise ProgressError(f"a Kafka client cannot be made of these settings: {error}") from None
 
     def require_no_members(self) -> None:
-        """Raises LiveMembersError if the group has members, or is waiting for some; PassingError."""
+        """Raises LiveMembersError if the group has members or waits for their first join, or PassingError."""
         try:
             group = self._answer(lambda admin: admin.describe_consumer_groups([self.group_id], **_PATIENCE))
         except KafkaException as error:
@@ -72,7 +72,7 @@ class GroupOffsets:
             )
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the group has committed of `partitions`. Raises PassingError."""
+        """The group's committed offsets of `partitions`. Raises PassingError."""
         try:
             offsets = committed_offsets(self._as_consumer(), partitions, ANSWER_TIMEOUT_S)
         except KafkaException as error:
@@ -81,7 +81,7 @@ class GroupOffsets:
         return offsets.found
 
     def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
-        """What the group has committed in `topics`, or in every topic of the cluster. Raises PassingError."""
+        """The group's committed offsets in `topics`, or in all topics if None. Raises PassingError."""
         try:
             known = self._as_consumer().list_topics(timeout=ANSWER_TIMEOUT_S).topics
         except KafkaException as error:
@@ -92,9 +92,9 @@ class GroupOffsets:
         )
 
     def commit(self, positions: Positions) -> frozenset[TopicPartition]:
-        """Commit `positions`; returns those that the cluster does not have, as after a topic's deletion.
+        """Commit `positions`; return partitions that the cluster does not have, as after their topic's deletion.
 
-        Raises LiveMembersError, and PassingError: then some of them may be committed.
+        Raises LiveMembersError, and PassingError: some of the positions may then be committed.
         """
         offsets = [confluent_kafka.TopicPartition(*where, offset) for where, offset in positions.items()]
         asked = [ConsumerGroupTopicPartitions(self.group_id, offsets)]
@@ -116,16 +116,16 @@ class GroupOffsets:
             consumer.close()
 
     def _check(self, errors: Mapping[TopicPartition, KafkaError]) -> frozenset[TopicPartition]:
-        """The partitions that are unknown to the cluster. Raises what any other error among them means."""
+        """The partitions that the cluster does not have. Raises the fitting error for any other error."""
         if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in errors.values()):
-            self.require_no_members()  # Raises, naming them; unless they have just left.
+            self.require_no_members()  # Raises LiveMembersError, unless the members have just left.
         for (topic, partition), error in errors.items():
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise self._failed(f"{topic}-{partition}: {error.str()}")
         return frozenset(errors)
 
     def _answer(self, ask: Callable[[AdminClient], dict[str, Future[T]]]) -> T:
-        """What the cluster answers about the group. Raises PassingError without an answer, KafkaException."""
+        """The cluster's answer about the group. Raises PassingError if none comes, and KafkaException."""
         try:
             return ask(self._as_admin())[self.group_id].result(ANSWER_TIMEOUT_S)
         except FutureTimeoutError:
@@ -143,9 +143,9 @@ class GroupOffsets:
         return self._consumer
 
     def _failed(self, why: object) -> PassingError:
-        """What to raise; the clients are gone after it."""
+        """Close the clients, and return the error to raise."""
         if self._admin is not None:
-            self._admin.poll(0)  # Serves the callback for errors: it knows more of the reason.
+            self._admin.poll(0)  # This calls `_on_error`, whose error says more about the reason.
         if self._consumer is not None:
             self._consumer.poll(0)
         self.close()
@@ -154,5 +154,5 @@ class GroupOffsets:
         return PassingError(f"{reason} ({more})" if more else reason)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Its reason comes with another one.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # Another error has the reason.
             self._said = error.str()

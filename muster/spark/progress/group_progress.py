@@ -1,6 +1,6 @@
-"""One step at a time, a group is brought to where a checkpoint stands. No threads, no waiting, no clock.
+"""Brings a group to where a checkpoint stands, in single steps. No threads, no waiting, no clock.
 
-Before a commit the group is asked where it stands: Kafka has no commit with a condition, so this is how it shows
+Before each commit the group's offsets are fetched, since Kafka has no conditional commit: this way it shows
 that another client commits to it as well.
 """
 
@@ -22,7 +22,7 @@ from muster.spark.progress.positions import (
 )
 from protocol.topic_partition import TopicPartition
 
-REFRESH_EVERY_S: Final = 3_600.0  # Offsets that are not committed again expire, by default in 7 days.
+REFRESH_EVERY_S: Final = 3_600.0  # Offsets expire if they are not committed again, by default after 7 days.
 
 _log = logging.getLogger(__name__)
 _START_ADVICE: Final = (
@@ -34,7 +34,7 @@ _LATER_ADVICE: Final = (
 
 
 class Query(Protocol):
-    """The questions to a checkpoint. Raises PassingError and CheckpointError."""
+    """A query's checkpoint. Raises PassingError and CheckpointError."""
 
     def standing(self) -> Standing: ...
 
@@ -48,10 +48,10 @@ class OffsetStore(Protocol):
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
     def committed_in(self, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
-        """What the group has in `topics`, or in any topic if that is None."""
+        """The group's committed offsets in `topics`, or in all topics if None."""
 
     def commit(self, positions: Positions) -> frozenset[TopicPartition]:
-        """Commit; returns those of the partitions that the cluster does not have."""
+        """Commit `positions`; return the partitions that the cluster does not have."""
 
 
 UNKNOWN: Final = Standing(None, {})
@@ -59,7 +59,7 @@ UNKNOWN: Final = Standing(None, {})
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """How far query and group were found, or brought, in the last step."""
+    """The state of query and group as of the last step."""
 
     standing: Standing = UNKNOWN
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -67,15 +67,15 @@ class ProgressSnapshot:
 
     @property
     def pending(self) -> dict[TopicPartition, int]:
-        """What of the newest finished batch is not in the group yet, but for what the cluster does not have."""
+        """The newest finished batch's offsets that are not committed, without partitions that do not exist."""
         ends = due(self.standing, self.committed)
         return {where: offset for where, offset in ends.items() if where not in self.missing}
 
 
 class GroupProgress:
-    """The group of one query; `topics`, unless None, are those of the query's that count.
+    """Brings one query's group forward; `topics`, unless None, limits it to partitions of these topics.
 
-    With `may_reset` the group may be moved backwards by the first commit, and not after it.
+    With `may_reset` the first commit, and only that, may move the group backwards.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GroupProgress:
         self.last = ProgressSnapshot()
 
     def step(self, now_s: float) -> None:
-        """Look where the query stands, and bring the group there if it is not. Raises PassingError, ProgressError.
+        """Read where the query stands, and commit it if that is new. Raises PassingError, ProgressError.
 
         A step that fails leaves `last` with what it had found; the next one starts from the beginning.
         """
@@ -126,7 +126,7 @@ class GroupProgress:
         self._may_reset = self._may_reset and standing.batch_id is None
 
     def _require_no_conflict(self, standing: Standing, group: Positions) -> None:
-        """Raises ConflictError, unless it may be resolved by a reset, which is logged."""
+        """Raises ConflictError for a conflict, unless a reset may resolve it; the reset is logged."""
         found = conflicts(standing, group) if not (standing.is_fresh and self._is_compared) else []
         if found and not self._may_reset:
             advice = _LATER_ADVICE if self._is_compared else _START_ADVICE

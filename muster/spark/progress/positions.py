@@ -1,7 +1,7 @@
-"""Where a query stands, where its group stands, and what follows from the two. Plain values, no Spark, no Kafka.
+"""Compares the positions of a query and of its group. Plain values, no Spark, no Kafka.
 
 A position is a partition's next offset, in a checkpoint as in a group: everything before it is done. A group may
-be moved forwards without a word, and backwards only if the user asks for it.
+be moved forwards silently, and backwards only if the user asks for it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from protocol.topic_partition import TopicPartition
 Positions: TypeAlias = Mapping[TopicPartition, int]
 
 SHOWN_MAX: Final = 10
-"""Partitions named in an error: a group may have thousands."""
+"""The number of partitions named in an error: a group may have thousands."""
 
 
 class ProgressError(Exception):
-    """Following a query cannot begin, or go on; the message is a sentence for the user."""
+    """Following a query is impossible from now on; the message is a sentence for the user."""
 
 
 class CheckpointError(ProgressError):
-    """The checkpoint is not of a kind that can be read, or is damaged."""
+    """The checkpoint is damaged, or of a kind that cannot be read."""
 
 
 class LiveMembersError(ProgressError):
-    """The group has members: its offsets are theirs."""
+    """The group has members, which commit its offsets themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a checkpoint stands, as to its Kafka sources.
+    """Where a checkpoint's Kafka sources stand.
 
     `batch_id` is the newest finished batch and `offsets` are its end offsets. Before the first batch has ended
     it is None, and `offsets` are those the sources begin at: none, until the query's first start.
@@ -43,13 +43,13 @@ class Standing:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing is known: neither what was read nor from where it will be."""
+        """Whether nothing is known: neither what was read nor where reading begins."""
         return self.batch_id is None and not self.offsets
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetConflict:
-    """A partition in which the group stands later than the checkpoint; None where that knows nothing yet."""
+    """A partition in which the group is ahead of the checkpoint, whose offset is None if it knows nothing yet."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class OffsetConflict:
 
 
 class ConflictError(ProgressError):
-    """The group would have to move backwards."""
+    """A commit of the checkpoint's offsets would move the group backwards."""
 
     def __init__(self, group_id: str, conflicts: Sequence[OffsetConflict], advice: str) -> None:
         self.conflicts = tuple(conflicts)
@@ -70,7 +70,7 @@ class ConflictError(ProgressError):
 
 
 def conflicts(standing: Standing, group: Positions) -> list[OffsetConflict]:
-    """Where following `standing` would move `group` backwards, sorted.
+    """The partitions in which a commit of `standing` would move `group` backwards, sorted.
 
     A checkpoint that knows nothing yet is in conflict with all that the group has: the query may begin anywhere,
     and as a rule begins at the beginning.
@@ -85,14 +85,14 @@ def conflicts(standing: Standing, group: Positions) -> list[OffsetConflict]:
 
 
 def due(standing: Standing, group: Positions) -> dict[TopicPartition, int]:
-    """What has to be committed: ends of the finished batch that the group does not have. Nothing before one."""
+    """The offsets to commit: ends of the finished batch that the group does not have; empty before one."""
     if standing.batch_id is None:
         return {}
     return {where: offset for where, offset in standing.offsets.items() if group.get(where) != offset}
 
 
 def earliest(positions: Sequence[Positions]) -> dict[TopicPartition, int]:
-    """All positions as one; of a partition that several know the earliest, up to which all have come."""
+    """All positions as one; the earliest of a partition with several, which all have reached."""
     found: dict[TopicPartition, int] = {}
     for some in positions:
         for where, offset in some.items():
@@ -101,11 +101,11 @@ def earliest(positions: Sequence[Positions]) -> dict[TopicPartition, int]:
 
 
 def of_topics(positions: Positions, topics: frozenset[str] | None) -> dict[TopicPartition, int]:
-    """The positions in `topics`; in every topic if that is None."""
+    """The positions in `topics`; all of them if that is None."""
     return {where: offset for where, offset in positions.items() if topics is None or where.topic in topics}
 
 
 def listed(things: Sequence[object]) -> str:
-    """The first SHOWN_MAX of them in words, and how many more there are."""
+    """The first SHOWN_MAX of `things` as text, and how many more there are."""
     more = len(things) - SHOWN_MAX
     return ", ".join(str(thing) for thing in things[:SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""What `muster spark report` does: refuses wrong options, makes the page, puts it in its place."""
+"""Runs `muster spark report`: refuses wrong options, makes the page, and puts it in its place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from muster.sentences import say
 from muster.spark.report.errors import ReportError
 
 NEEDED: Final = ("pyarrow", "pandas", "plotly")
-"""What a report is made with: packages of the extra `spark`."""
+"""The packages that make a report; the extra `spark` has them."""
 
 
 def write_report(
     tables: Path, out: Path, groups: Sequence[str], begin: str | None, end: str | None, title: str
 ) -> str:
-    """Make the page `out` of the tables; returns a line about it. Raises ReportError, a sentence.
+    """Make the page `out` from the tables; return a line about it. Raises ReportError, a sentence.
 
     What could not be read is listed on standard error, and on the page.
     """
@@ -41,7 +41,7 @@ def write_report(
 
 
 def parse_moment(option: str, text: str | None) -> int | None:
-    """A date or a date and time, UTC unless it says otherwise, as ms since 1970. Raises ReportError."""
+    """A date, or date and time, UTC unless it has a zone, in ms since 1970; None for None. Raises ReportError."""
     if text is None:
         return None
     try:
@@ -52,7 +52,7 @@ def parse_moment(option: str, text: str | None) -> int | None:
 
 
 def require_place(out: Path) -> None:
-    """Raises ReportError where no file `out` can be, before anything is read."""
+    """Raises ReportError, before anything is read, if no file can be written at `out`."""
     if out.is_dir():
         raise ReportError(f"{out} is a folder; --out is the page to write, an HTML file")
     if not out.absolute().parent.is_dir():

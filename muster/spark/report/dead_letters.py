@@ -1,4 +1,4 @@
-"""Figures of dead letters: how many records a job could not use, by reason. They belong to no group."""
+"""Figures of dead letters: how many records a job could not use, and why. They belong to no group."""
 
 from __future__ import annotations
 

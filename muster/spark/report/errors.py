@@ -1,4 +1,4 @@
-"""What ends a report. Here, so that it can be caught where pyarrow is not installed."""
+"""The error that ends a report, in a module that can be imported without pyarrow."""
 
 from __future__ import annotations
 

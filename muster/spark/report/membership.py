@@ -1,4 +1,4 @@
-"""Figures of members: sessions one by one and by their length, and the clients that come and go most."""
+"""Figures of members: single sessions, sessions by length, and the clients that join and leave most."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from muster.spark.report.totals import ROWS, TopRows, Totals, per_group, with_co
 SESSIONS_PER_GROUP: Final = 60
 SESSIONS_MAX: Final = 3_000
 CHURNERS_PER_GROUP: Final = 12
-"""Clients that a list of one group can show; of all groups together it shows as many."""
+"""The number of clients in the list of one group, and in the list of all groups together."""
 
 LENGTHS_MS: Final = (1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000)
-"""Where one class of session lengths ends and the next begins: 1 s, 10 s, 1 min, 10 min, 1 h, 6 h, 1 day."""
+"""Bounds between the classes of session lengths, in ms: 1 s, 10 s, 1 min, 10 min, 1 h, 6 h, 1 day."""
 
 UNKNOWN_LENGTH: Final = len(LENGTHS_MS) + 1
-"""The class of sessions that began before the topic does."""
+"""The class of sessions with unknown length: they began before the topic does."""
 
 CHURN: Final = ("total", "joined", "left", "expired")
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """`lengths` has the sessions per group (null: of all), class of length and ended_by; `bars` the newest ones.
+    """`lengths` counts sessions by group (null: all), class of length and ended_by; `bars` has the newest.
 
-    `seen` is how many the groups in detail have.
+    `seen` is the number of sessions of the groups in detail.
     """
 
     lengths: pd.DataFrame
@@ -41,7 +41,7 @@ class Sessions:
 
 
 def sessions(reader: TablesReader, groups: Sequence[str]) -> Sessions:
-    """Closed sessions, of all groups counted and of `groups` one by one."""
+    """The ended sessions: counts of all groups, and single sessions of `groups`."""
     lengths = Totals([GROUP, "length", "ended_by"], {ROWS: "sum"})
     for rows in reader.scan("members", [GROUP, "duration_ms", "ended_by"]):
         rows = with_column(rows, "length", length_class(rows.column("duration_ms")))
@@ -59,11 +59,11 @@ def sessions(reader: TablesReader, groups: Sequence[str]) -> Sessions:
     )
     for rows in reader.scan("members", [GROUP, *columns, "joined_by", "ended_by"], groups=groups):
         newest.add(rows)
-    return Sessions(lengths.result(), newest.result(), newest.seen)
+    return Sessions(lengths.result(), newest.result(), newest.row_count)
 
 
 def length_class(duration_ms: pa.ChunkedArray) -> pa.ChunkedArray:
-    """0 for shorter than LENGTHS_MS[0], and so on; UNKNOWN_LENGTH for null."""
+    """The class of each length: 0 below LENGTHS_MS[0], and so on; UNKNOWN_LENGTH for null."""
     found = pa.chunked_array([pa.nulls(len(duration_ms), pa.int64()).fill_null(0)])
     for limit in LENGTHS_MS:
         found = pc.add(found, pc.greater_equal(duration_ms, limit).cast(pa.int64()))
@@ -71,7 +71,7 @@ def length_class(duration_ms: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def churners(reader: TablesReader, groups: Sequence[str]) -> tuple[pd.DataFrame, bool]:
-    """Clients that joined, left and expired most, of all groups and of each of `groups`; whether it is cut."""
+    """The clients with most joins, leaves and expiries, of all groups and of each; whether totals were cut."""
     totals = Totals([GROUP, "client_id", "client_host"], dict.fromkeys(CHURN, "sum"))
     for rows in reader.scan("churn", [GROUP, "client_id", "client_host", *CHURN[1:]]):
         joined, left, expired = (rows.column(name) for name in CHURN[1:])

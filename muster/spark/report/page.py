@@ -1,4 +1,4 @@
-"""The document of a report as one page of HTML: style, scripts, figures and plotly.js are all in it.
+"""Makes one page of HTML from a report's document, with style, scripts, figures and plotly.js in it.
 
 Its Content-Security-Policy allows these very scripts, by their hashes, and no request to anywhere. Styles are
 allowed inline, for plotly sets them so. What clients chose is in the figures alone, as JSON that cannot end its
@@ -24,14 +24,14 @@ from muster.spark.report.report import Report
 from muster.spark.report.texts import as_json
 
 SCRIPTS: Final = ("text.js", "state.js", "plots.js", "charts.js", "lists.js", "page.js")
-"""The page's scripts, in the order in which they build on each other."""
+"""The page's scripts, in the order in which they depend on each other."""
 
 _PLACE: Final = re.compile(r"@@([A-Z]+)@@")
 _SPAN_FORMAT: Final = "%-d %B %Y %H:%M"
 
 
 def html_page(report: Report, title: str, made_at: datetime) -> str:
-    """The page; `title` is whatever the user likes, `made_at` an aware datetime."""
+    """The page as HTML; `title` is any text of the user's, `made_at` an aware datetime."""
     plotly = plotly_js()
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();\n"
     return filled(
@@ -51,7 +51,7 @@ def html_page(report: Report, title: str, made_at: datetime) -> str:
 
 
 def plotly_js() -> str:
-    """plotly.js as the package plotly has it. Raises ReportError where there is none."""
+    """The source of plotly.js from the package plotly. Raises ReportError if it is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError:
@@ -70,12 +70,12 @@ def policy(*scripts: str) -> str:
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with its places filled, in one pass: what is filled in is not looked at again."""
+    """The template with its placeholders replaced in one pass: replaced text is not scanned again."""
     return _PLACE.sub(lambda place: values[place[1]], template)
 
 
 def write_page(page: str, out: Path) -> int:
-    """Put the page in its place whole, or leave what is there; returns its size in bytes. Raises ReportError."""
+    """Write the page as a whole, or leave an earlier file; return its size in bytes. Raises ReportError."""
     content = page.encode("utf-8", errors="replace")
     try:
         with NamedTemporaryFile(dir=out.parent, prefix=f".{out.name[:100]}.", delete=False) as draft:
@@ -84,7 +84,7 @@ def write_page(page: str, out: Path) -> int:
                 draft.flush()
                 os.fchmod(draft.fileno(), 0o666 & ~_umask())
                 os.replace(draft.name, out)
-            except BaseException:  # Raised on: whatever it was, no draft stays behind.
+            except BaseException:  # Raised again; only so that no draft is left.
                 os.unlink(draft.name)
                 raise
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Tables as a reader of a running job finds them: batches of Arrow, one file after the other, in bounded memory.
+"""Reads tables while jobs may be writing them: as Arrow batches, file by file, in bounded memory.
 
 Times come as integers, ms since 1970. A file that cannot be read, or that goes while it is read, is left out and
-listed as a problem: it never ends a report. What begins with _ or . is none of a table's, as Spark has it.
+listed as a problem: it never ends a report. Files and folders that begin with _ or . are skipped, as by Spark.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from muster.spark.tables import TABLES, arrow_schema
 
 BATCH_ROWS: Final = 131_072
 PROBLEMS_MAX: Final = 20
-"""Files that are named as unreadable; beyond it they are counted."""
+"""The number of unreadable files that are named; further ones are counted."""
 
 MISSING_NAMED_MAX: Final = 5
-"""Groups that are named as in none of the tables."""
+"""The number of unknown groups that are named in an error."""
 GROUP: Final = "group_id"
 _DAY_PREFIX: Final = "day="
 
 _CAUSE_COLUMNS: Final = frozenset({"cause", "causes", "joined_by", "ended_by"})
-"""Columns with slugs of causes, in any of the tables; a job of an older version may have written former slugs."""
+"""Columns that have slugs of causes in any table; rows of an older version's job may have former slugs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a report is of: groups (none: all), and times in ms since 1970, the end exclusive (None: open)."""
+    """What a report is about: groups (empty: all), and a time in ms since 1970, `to_ms` exclusive (None: open)."""
 
     groups: tuple[str, ...] = ()
     from_ms: int | None = None
     to_ms: int | None = None
 
     def has_day(self, day: date | None) -> bool:
-        """Whether any moment of a UTC day is meant; a file outside of any day may hold every day's rows."""
+        """Whether the selected time touches this UTC day; true for None, files outside of any day."""
         if day is None:
             return True
         begin_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
@@ -52,7 +52,7 @@ class Selection:
 
 
 class TablesReader:
-    """The tables under a folder, within a selection. `problems` are sentences, in the order they were met."""
+    """Reads the selection's rows of the tables in a folder. `problems` are sentences about what was left out."""
 
     def __init__(self, folder: Path, selection: Selection = Selection()) -> None:
         if not folder.is_dir():
@@ -70,7 +70,7 @@ class TablesReader:
         return problems if more <= 0 else [*problems[:PROBLEMS_MAX], f"{more} more files could not be read."]
 
     def days(self, table: str) -> list[date | None]:
-        """The days of the selection that the table has files for; None stands for files outside of any day."""
+        """The selected days for which the table has files; None stands for files outside of any day."""
         return sorted({day for day, _ in self._files(table)}, key=lambda day: day or date.min)
 
     def scan(
@@ -81,9 +81,9 @@ class TablesReader:
         groups: Sequence[str] | None = None,
         days: Sequence[date | None] | None = None,
     ) -> Iterator[pa.Table]:
-        """The selection's rows of these columns, in the order of files; `groups` and `days` narrow it further.
+        """Yield the selection's rows with these columns, file by file; `groups` and `days` narrow it further.
 
-        A file that breaks off has given its rows before that.
+        A file that turns out to be damaged has given the rows before the damage.
         """
         for day, path in self._files(table):
             if days is not None and day not in days:
@@ -100,7 +100,7 @@ class TablesReader:
         found: list[tuple[date | None, Path]] = []
 
         if not (self.folder / table).is_dir():
-            return found  # Its job has not run.
+            return found  # The table's job has not run.
 
         def unreadable(error: OSError) -> None:
             self._problem(Path(error.filename or self.folder), f"could not be listed ({error.strerror})")
@@ -148,7 +148,7 @@ class TablesReader:
 
 
 def _as_declared(column: pa.Array, declared: pa.DataType) -> pa.Array:
-    """A column under its declared type; an instant, of whatever unit it was stored in, as ms since 1970."""
+    """A column in its declared type, and times of any unit as ms since 1970."""
     if not pa.types.is_timestamp(declared):
         return column.cast(declared)
     zone = getattr(column.type, "tz", None)  # Spark's INT96, without a zone, is UTC as well.
@@ -156,7 +156,7 @@ def _as_declared(column: pa.Array, declared: pa.DataType) -> pa.Array:
 
 
 def _under_current_slugs(column: pa.Array) -> pa.Array:
-    """A column of slugs, or of lists of them, with the slugs of today."""
+    """A column of slugs, or of lists of slugs, with former slugs replaced by today's."""
     if pa.types.is_list(column.type):
         inner = _under_current_slugs(column.flatten())
         lengths = pc.fill_null(pc.list_value_length(column), 0)

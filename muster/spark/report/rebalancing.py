@@ -1,4 +1,4 @@
-"""Figures of rebalances: what they were for, when they were, the longest of each group one by one, and storms."""
+"""Figures of rebalances: by cause, over time, the longest ones of each group, and storms."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from muster.spark.report.totals import ROWS, TopRows, Totals, floored, per_group
 
 BARS_PER_GROUP: Final = 60
 BARS_MAX: Final = 3_000
-"""Rebalances that are drawn one by one, the longest; with their reasons and clients some 1 MB."""
+"""The number of rebalances drawn as bars, the longest; with their reasons and clients some 1 MB."""
 
 STORMS_PER_GROUP: Final = 20
 STORMS_MAX: Final = 600
 CAUSES_MAX: Final = 30
-"""Different causes that are counted apart; Muster has 27."""
+"""The number of causes that are counted apart; Muster has 27."""
 
 OTHER_CAUSES: Final = "other_causes"
 
@@ -34,9 +34,9 @@ _DRAWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rebalancing:
-    """`causes` and `pace` have a row per group (null: all of them) and cause, `pace` per step as well.
+    """`causes` has a row per group (null: all groups) and cause; `pace` has one per group, cause and step of time.
 
-    `bars` are the longest rebalances of groups in detail, `seen` how many there are of these groups.
+    `bars` are the longest rebalances of groups in detail; `seen` is the number of all rebalances of these groups.
     """
 
     causes: pd.DataFrame
@@ -46,7 +46,7 @@ class Rebalancing:
 
 
 def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Rebalancing:
-    """Read `rebalances` twice: of all groups what is counted, of `groups` all columns of the longest."""
+    """Read the table `rebalances` twice: the counted columns of all groups, then all columns of `groups`."""
     sums = {"duration_ms": "sum", ROWS: "sum"}
     causes = Totals([GROUP, "cause"], {**sums, "longest_ms": "max"})
     pace = Totals([GROUP, AT, "cause"], sums)
@@ -64,17 +64,17 @@ def rebalancing(reader: TablesReader, steps: Steps, groups: Sequence[str]) -> Re
         _with_other(causes.result(), known, [GROUP, "cause"], {**sums, "longest_ms": "max"}),
         _with_other(pace.result(), known, [GROUP, AT, "cause"], sums),
         sorted(bars.result(), key=lambda bar: (bar[GROUP], bar["started_at"])),
-        bars.seen,
+        bars.row_count,
     )
 
 
 def storms(reader: TablesReader, groups: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
-    """The windows with the largest shares, by group and time; and how many there are of these groups."""
+    """The windows with the largest shares, by group and time; the number of all storms of these groups."""
     columns = (GROUP, "window_start", "window_end", "rebalances", "rebalancing_ms", "share")
     worst = TopRows("share", STORMS_MAX, GROUP, per_group(STORMS_MAX, STORMS_PER_GROUP, groups))
     for rows in reader.scan("storms", columns, groups=groups):
         worst.add(rows)
-    return sorted(worst.result(), key=lambda row: (row[GROUP], row["window_start"])), worst.seen
+    return sorted(worst.result(), key=lambda row: (row[GROUP], row["window_start"])), worst.row_count
 
 
 def _of_all_and_of_each(rows: pa.Table, groups: Sequence[str]) -> Iterator[pa.Table]:
@@ -88,7 +88,7 @@ def _frequent(causes: pd.DataFrame) -> set[str]:
 
 
 def _with_other(frame: pd.DataFrame, known: set[str], keys: list[str], how: dict[str, str]) -> pd.DataFrame:
-    """The frame with causes that are not `known` as one."""
+    """The frame with all causes that are not in `known` added up as OTHER_CAUSES."""
     if frame.empty:
         return frame
     frame["cause"] = frame["cause"].where(frame["cause"].isin(known), OTHER_CAUSES)

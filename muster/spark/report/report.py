@@ -1,6 +1,6 @@
-"""All figures of a page as one document: small columns of numbers, texts by their position, ready to be JSON.
+"""Makes all figures of a page as one document of columns that fit into JSON; texts are numbers of a list.
 
-Times are ms since 1970. A group of -1 stands for all of them together; a text of -1 for none.
+Times are ms since 1970. The group -1 stands for all groups together, the text -1 for no text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Column = tuple[str, Callable[[Any], Any]]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A page's figures, and sentences about what is missing from them."""
+    """A page's figures, and sentences about what they lack."""
 
     document: Document
     problems: list[str]
@@ -43,7 +43,7 @@ class Report:
 
 
 def make_report(folder: Path, selection: Selection) -> Report:
-    """Read the tables under `folder`. Raises ReportError, a sentence, where there is nothing to report on."""
+    """Make a report of the tables under `folder`. Raises ReportError, a sentence, if there is nothing in them."""
     reader = TablesReader(folder, selection)
     found = survey(reader)
     missing = unknown_groups(reader, found)
@@ -113,7 +113,7 @@ def _lines(
 ) -> Document:
     frame = series(reader, table, steps, groups, how)
     if len(frame):
-        # A step without a row is drawn as 0, so those of 0 can be left out; what is unknown is null, and stays.
+        # Steps without a row are drawn as 0, so rows of zeros can be left out; null, for unknown, stays.
         frame = frame[(frame[list(how)] != 0).any(axis=1)].copy()
         frame["step"] = steps.position(frame[AT])
     found = columns(frame, (GROUP, of_group), ("step", number), *((name, number) for name in how))
@@ -142,9 +142,12 @@ def _rebalances(reader: TablesReader, steps: Steps, groups: Sequence[str], texts
 
 
 def _storms(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Document:
-    rows, seen = storms(reader, groups)
+    rows, storm_count = storms(reader, groups)
     numbers = ("window_start", "window_end", "rebalances", "rebalancing_ms", "share")
-    return {"seen": seen, **columns(rows, (GROUP, texts.position), *((name, number) for name in numbers))}
+    return {
+        "seen": storm_count,
+        **columns(rows, (GROUP, texts.position), *((name, number) for name in numbers)),
+    }
 
 
 def _members(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Document:
@@ -168,7 +171,7 @@ def _members(reader: TablesReader, groups: Sequence[str], texts: Texts) -> Docum
 
 
 def _noisy(found: GroupSurvey, texts: Texts) -> Document:
-    """Groups in detail are in `groups`; these are the foremost of all."""
+    """The groups that commit most often, of all groups, be they in detail or not."""
     foremost = found.groups[found.groups["per_second"] > 0].nlargest(25, "per_second").reset_index()
     return columns(
         foremost,
@@ -180,7 +183,7 @@ def _noisy(found: GroupSurvey, texts: Texts) -> Document:
 
 
 def columns(rows: pd.DataFrame | Sequence[Mapping[str, Any]], *wanted: Column) -> Document:
-    """The rows as lists by column; each value as its function has it."""
+    """The rows as a list of values per wanted column, each value converted by the column's function."""
     if isinstance(rows, pd.DataFrame):
         return {
             name: [as_json(value) for value in rows[name]] if len(rows) else [] for name, as_json in wanted
@@ -189,7 +192,7 @@ def columns(rows: pd.DataFrame | Sequence[Mapping[str, Any]], *wanted: Column) -
 
 
 def number(value: Any) -> int | float | None:
-    """A number as short as JSON has it: whole ones without a point, others to four digits; None if it is none."""
+    """A number in a short form for JSON: an int if whole, else four digits; None for None, nan and infinity."""
     if value is None or not math.isfinite(value):
         return None
     if value == int(value):
@@ -202,7 +205,7 @@ def _reason_of(texts: Texts) -> Callable[[Any], int]:
 
 
 def _causes_of(texts: Texts) -> Callable[[Iterable[str] | None], list[int]]:
-    """Different causes in their order, at most eight."""
+    """A function that turns a list of causes into text numbers: the first eight different ones, in order."""
     return lambda causes: [texts.position(cause) for cause in list(dict.fromkeys(causes or ()))[:8]]
 
 

@@ -1,4 +1,4 @@
-"""Figures over time, per group. Steps of time are as wide as the page can draw them."""
+"""Figures over time per group, in steps of time that are as wide as the page can draw them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DAY_MS: Final = 1_440 * MINUTE_MS
 STEPS_MS: Final = tuple(
     minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720, 1_440)
 )
-"""Widths of a step: whole minutes, that divide a day."""
+"""Possible widths of a step: whole minutes that divide a day."""
 
 LINE_STEPS_MAX: Final = 480
-"""Steps of a line; a chart has about two pixels for each."""
+"""The number of steps in a line; a chart has about two pixels for each."""
 
 BAR_STEPS_MAX: Final = 72
 
@@ -29,7 +29,7 @@ AT: Final = "at_ms"
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps into which a span of time is cut; `begin_ms` is the begin of the first."""
+    """Steps of equal width that cover a span of time; `begin_ms` is the begin of the first."""
 
     begin_ms: int
     end_ms: int
@@ -37,7 +37,7 @@ class Steps:
 
     @classmethod
     def over(cls, span_ms: tuple[int, int], steps_max: int) -> Steps:
-        """The narrowest steps of which `steps_max` cover the span; of very long spans, whole days."""
+        """The narrowest steps of which `steps_max` cover the span; for very long spans, steps of whole days."""
         first, last = span_ms
         fitting = (width for width in STEPS_MS if last // width - first // width < steps_max)
         days = (last - first) // DAY_MS // max(steps_max - 1, 1) + 1
@@ -55,7 +55,7 @@ def series(
     groups: Sequence[str],
     how: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Per group and step the worst minute: of a minute's rows `how` ("sum" or "max"), of its minutes the largest.
+    """The worst minute of each step per group: `how` ("sum" or "max") over the rows of a minute, then the largest.
 
     Columns: group_id, at_ms (begin of the step), and those of `how`; null where nothing is known. Steps without a
     row are left out. Read day by day, so that the minutes of one day are in memory at a time.

@@ -1,6 +1,6 @@
-"""The first reading of all tables: figures of every group, the span of time, and the groups that stand out.
+"""Reads all tables once: the figures of every group, the span of time, and the groups that stand out.
 
-Of as many groups as there are, a page can draw a few hundred. Those stand out that are foremost by some measure
+A page can draw a few hundred of all groups. A group stands out if it is among the first by some measure
 (time lost, lag, commits, churn, storms), taken in turn, so that no measure crowds the others out.
 """
 
@@ -20,10 +20,10 @@ from muster.spark.report.totals import ROWS, TopRows, Totals
 from muster.spark.tables import TABLES
 
 DETAILED_GROUPS_MAX: Final = 200
-"""Groups that a page draws one by one: with 480 steps of time each, some 3 MB of figures."""
+"""The number of groups drawn in detail: with 480 steps of time each, some 3 MB of figures."""
 
-MEASURES: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
-"""The figures by which groups stand out; in this order they take turns."""
+RANKING_COLUMNS: Final = ("lost_ms", "lag_records", "lag_seconds", "per_second", "churn", "storms")
+"""The columns by which groups are ranked as standing out; they take turns in this order."""
 
 _OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "rebalances": ({"duration_ms": "sum", ROWS: "sum"}, {"duration_ms": "lost_ms", ROWS: "rebalances"}),
@@ -36,16 +36,16 @@ _OF_GROUPS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "storms": ({ROWS: "sum"}, {ROWS: "storms"}),
     "members": ({ROWS: "sum"}, {ROWS: "sessions"}),
 }
-"""For each table what is totalled per group, and the names that it gets."""
+"""For each table, the columns that are totalled per group, and the names of the totals."""
 
 _WORST: Final = ("lag_records", "lag_seconds")
 
 
 @dataclass(slots=True)
 class GroupSurvey:
-    """`groups` has a row per group id, 0 where a table does not have it; `span_ms` is first and last moment.
+    """`groups` has a row of totals per group id; `span_ms` is the first and the last moment in any table.
 
-    `worst` has the row of `lag` with the largest lag_records and lag_seconds, if there is any lag.
+    `worst` has the row of `lag` with the largest lag_records, and the one with the largest lag_seconds, if any.
     """
 
     groups: pd.DataFrame
@@ -54,12 +54,12 @@ class GroupSurvey:
     is_cut: bool = False
 
     def detailed(self) -> list[str]:
-        """The groups that stand out, those of the first turn first."""
+        """The ids of the groups that stand out, the first of each measure first."""
         return standing_out(self.groups, DETAILED_GROUPS_MAX)
 
 
 def survey(reader: TablesReader) -> GroupSurvey:
-    """Read every table but the dead letters once; they belong to no group, and clients choose their times."""
+    """Read every table once, except dead letters, which have no group, and times chosen by clients."""
     frames, spans, is_cut = [], [], False
     worst = {name: TopRows(name, 1) for name in _WORST}
     for table, (how, names) in _OF_GROUPS.items():
@@ -78,8 +78,10 @@ def survey(reader: TablesReader) -> GroupSurvey:
     )
 
 
-def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = MEASURES) -> list[str]:
-    """At most `groups_max` group ids, by turns the next of each measure; those without any figures come last."""
+def standing_out(
+    groups: pd.DataFrame, groups_max: int, measures: Sequence[str] = RANKING_COLUMNS
+) -> list[str]:
+    """At most `groups_max` group ids, taken from each measure's ranking in turns; groups without figures last."""
     orders = [
         groups[name][groups[name] > 0].nlargest(groups_max).index for name in measures if name in groups
     ]
@@ -90,7 +92,7 @@ def standing_out(groups: pd.DataFrame, groups_max: int, measures: Sequence[str] 
 
 
 def unknown_groups(reader: TablesReader, found: GroupSurvey) -> list[str]:
-    """The groups that were asked for and that no table has."""
+    """The selected groups that no table has."""
     return [group for group in reader.selection.groups if group not in found.groups.index]
 
 
@@ -106,5 +108,5 @@ def _span(spans: list[dict[str, int]]) -> tuple[int, int] | None:
 
 
 def only(groups: Sequence[str], rows: pa.Table) -> pa.Table:
-    """The rows of these groups."""
+    """The rows of `groups` alone."""
     return rows.filter(pc.is_in(rows.column(GROUP), pa.array(groups, pa.string())))

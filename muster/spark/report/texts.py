@@ -1,4 +1,4 @@
-"""Texts that clients chose, made fit to be shown: cut, and with every character visible."""
+"""Makes texts that clients chose fit to be shown: cut, and with every character visible."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import unicodedata
 from typing import Final
 
 NAME_MAX_CHARS: Final = 120
-"""Characters of a group id, client id or topic that are shown; Kafka takes ids of up to 32,767 bytes."""
+"""The number of characters of a group id, client id or topic that are shown; Kafka takes up to 32,767 bytes."""
 
 REASON_MAX_CHARS: Final = 240
-_BYTES_PER_CHAR: Final = 3  # As JSON, on average: a text of escapes only is cut shorter.
+_BYTES_PER_CHAR: Final = 3  # JSON bytes per character, on average; a text of escapes is cut earlier.
 _TRICKS: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories that are not seen, or change what is seen around them: controls, right-to-left marks, ..."""
+"""Unicode categories of invisible characters and of such that change their surroundings, as controls."""
 
 NO_TEXT: Final = -1
-"""The position that stands for a null."""
+"""The position that stands for null, as no text has it."""
 
 
 class Texts:
-    """Every text of the page once, by position: rows of a table say the position.
+    """The page's list of texts, each once; rows of tables have a text's position in the list.
 
-    Texts differ by all their characters, also where only the beginning is shown.
+    Texts are different if any of their characters are, even where only the beginning is shown.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Texts:
         self._positions: dict[str, int] = {}
 
     def position(self, text: object, max_chars: int = NAME_MAX_CHARS) -> int:
-        """Where the text is; NO_TEXT for None and whatever else is no text."""
+        """The position of `text`, which is added if it is new; NO_TEXT for None and values that are not text."""
         if not isinstance(text, str):
             return NO_TEXT
         found = self._positions.get(text)
@@ -40,7 +40,7 @@ class Texts:
 
 
 def presentable(text: str, max_chars: int) -> str:
-    """The text with invisible characters as \\u escapes, and not much longer than `max_chars`; never empty."""
+    """`text` cut to about `max_chars`, with invisible characters as \\u escapes; never empty."""
     if not text:
         return "(empty)"
     kept = text[:max_chars]
@@ -53,7 +53,7 @@ def presentable(text: str, max_chars: int) -> str:
 
 
 def as_json(value: object) -> bytes:
-    """JSON that may stand within a <script>: no `<` ends it or begins a comment. Raises ValueError for NaN."""
+    """JSON that may stand within a <script>: it has no `<`. Raises ValueError for nan."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").encode()
 

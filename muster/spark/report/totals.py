@@ -1,4 +1,4 @@
-"""What is kept of tables that are larger than memory: totals by key, and the foremost rows."""
+"""Computes totals by key, and the rows with the largest values, of tables larger than memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ROWS: Final = "rows"
-"""A column of totals that every table can be given: how many rows there were."""
+"""A column of totals that every table has: the number of rows."""
 
 COMPACT_ROWS: Final = 500_000
-"""Partial totals are put together when they have so many rows."""
+"""The number of rows of partial totals at which they are merged."""
 
 KEYS_MAX: Final = 1_000_000
-"""Keys that totals are kept of: some 200 MB with ids of ordinary length. Beyond it the smallest are dropped."""
+"""The most keys that totals are kept of: some 200 MB with ids of ordinary length. The smallest are dropped."""
 
 
 class Totals:
@@ -34,7 +34,7 @@ class Totals:
         self._parts: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Count these rows in; ROWS need not be among their columns."""
+        """Add the rows to the totals; they need no column ROWS."""
         if ROWS in self._how and ROWS not in rows.column_names:
             rows = with_column(rows, ROWS, pa.repeat(1, rows.num_rows))
         self._parts.append(self._aggregate(rows))
@@ -42,7 +42,7 @@ class Totals:
             self._compact()
 
     def result(self) -> pd.DataFrame:
-        """One row per key, the keys as columns; in no order."""
+        """The totals with one row per key, the keys as columns, unordered."""
         self._compact()
         if not self._parts:
             return pd.DataFrame({name: [] for name in [*self._keys, *self._how]})
@@ -68,15 +68,15 @@ class Totals:
 
 
 class TopRows:
-    """The rows with the largest `by`: at most `per_key` of each `key` and `in_all`. Nulls in `by` do not count."""
+    """The rows with the largest values of `by`, at most `per_key` of each `key` and `in_all`, without nulls."""
 
     def __init__(self, by: str, in_all: int, key: str | None = None, per_key: int = 0) -> None:
-        self.seen = 0
+        self.row_count = 0
         self._by, self._in_all, self._key, self._per_key = by, in_all, key, per_key
         self._kept: pa.Table | None = None
 
     def add(self, rows: pa.Table) -> None:
-        self.seen += rows.num_rows
+        self.row_count += rows.num_rows
         rows = rows.filter(pc.is_valid(rows.column(self._by)))
         if self._kept is not None:
             rows = pa.concat_tables([self._kept, rows])
@@ -92,18 +92,18 @@ class TopRows:
 
 
 def per_group(in_all: int, at_least: int, groups: Sequence[str]) -> int:
-    """How many rows one of `groups` may have, where all have `in_all`: the fewer groups, the more each."""
+    """The number of rows that each of `groups` may have, of `in_all` together, but at least `at_least`."""
     return max(at_least, in_all // max(len(groups), 1))
 
 
 def with_column(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows with one more column, or another in its place."""
+    """The table with this column added, or replaced if it has one of that name."""
     if name in rows.column_names:
         return rows.set_column(rows.column_names.index(name), name, values)
     return rows.append_column(name, values)
 
 
 def floored(times_ms: pa.ChunkedArray, step_ms: int) -> pa.ChunkedArray:
-    """Times as the begin of their step; steps begin at 1970."""
+    """Each time as the begin of its step; steps are counted from 1970."""
     whole = pc.floor(pc.divide(times_ms.cast(pa.float64()), float(step_ms))).cast(pa.int64())
     return pc.multiply(whole, step_ms)

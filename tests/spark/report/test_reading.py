@@ -331,4 +331,4 @@ def test_the_foremost_are_so_many_of_each_key_and_in_all() -> None:
     for begin in range(0, 30, 3):
         found.add(pa.table({"key": ["a", "a", "b"], "size": [begin, begin + 1, None if begin else 100]}))
     assert [(row["key"], row["size"]) for row in found.result()] == [("b", 100), ("a", 28), ("a", 27)]
-    assert found.seen == 30
+    assert found.row_count == 30
