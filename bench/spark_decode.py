@@ -57,9 +57,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PARTITIONS_PER_GROUP: Final = 100  # Of four topics.
 COMMIT_EVERY_MS: Final = 5_000  # What `auto.commit.interval.ms` is unless it is set.
 SEGMENT_BYTES: Final = 1 << 30  # One segment per log: what is active is not compacted meanwhile.
-_VALUE: Final = Struct(
-    ">hqibq"
-)  # Version 4: offset, leader epoch, no metadata, time; one tagged field behind.
+# Version 4: offset, leader epoch, no metadata, time; one tagged field behind.
+_VALUE: Final = Struct(">hqibq")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,6 @@ class MusterDaemon(ServerProcess):
             log.seek(self._log_start)
             printed = log.read().decode(errors="replace")
         line = READY.format(address=self.bootstrap)
-        is_named = (
-            f"{line} " in printed or f"{line}, " in printed
-        )  # The only listener, or the first of several.
+        # The only listener, or the first of several.
+        is_named = f"{line} " in printed or f"{line}, " in printed
         return is_named and super()._is_ready()

@@ -65,9 +65,8 @@ KNOWN_SINCE: Final[dict[tuple[type, ErrorCode], tuple[int, ErrorCode]]] = {
 class SpecialCase:
     """What the schema of a response, or of a row of one, leaves open where there is an error."""
 
-    values: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # Values of fields that differ from their defaults,
+    # Values of fields that differ from their defaults,
+    values: Mapping[str, Any] = field(default_factory=dict)
     since: int = 0  # from this API version on.
     is_per_row: bool = False  # The error is set in each row, although there is a field for the whole.
     is_once_per_name: bool = False  # A row that the request repeats is answered once.

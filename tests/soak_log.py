@@ -205,9 +205,8 @@ def soak(folder: Path, seconds: float, seed: int) -> str:
     with MusterDaemon(folder, SETTINGS) as daemon:
         run = Soak(daemon, random.Random(seed))
         run.run(seconds)
-        bound = 2 * (
-            3 << 20
-        )  # Of each partition: what is clean fits into a segment; two may wait their turn.
+        # Of each partition: what is clean fits into a segment; two may wait their turn.
+        bound = 2 * (3 << 20)
         wait_until(lambda: run.sealed_bytes() < bound, "the log has shrunk", LOADING_S)
         freed, left = run.freed_bytes(), run.sealed_bytes()
         run.compare()

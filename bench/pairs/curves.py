@@ -31,9 +31,8 @@ class Point:
 
     size: int
     costs_us: list[float] = field(default_factory=list)
-    latencies_us: list[float] = field(
-        default_factory=list
-    )  # The median of each round, where answers are timed.
+    # The median of each round, where answers are timed.
+    latencies_us: list[float] = field(default_factory=list)
 
     @property
     def cost_us(self) -> float:

@@ -148,9 +148,8 @@ class FetchSessions:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self.total_partitions = 0  # Number of partitions in all sessions together.
-        self._sessions: OrderedDict[int, FetchSession] = (
-            OrderedDict()
-        )  # The one unused for longest comes first.
+        # The one unused for longest comes first.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -284,9 +284,8 @@ class _Produce:
         if batch.producer_id != NO_PRODUCER_ID and producers is not None:
             if duplicate := producers.find_duplicate(batch):
                 slot.answer.base_offset = duplicate.base_offset
-                slot.answer.log_append_time_ms = (
-                    duplicate.max_timestamp_ms
-                )  # As Kafka answers for a duplicate.
+                # As Kafka answers for a duplicate.
+                slot.answer.log_append_time_ms = duplicate.max_timestamp_ms
                 return duplicate.last_offset + 1
             known = partition.verifications.find(batch.producer_id)
             try:

@@ -121,9 +121,8 @@ def _verification_error(shard: ShardOffsets, asked: VerifiedCommit) -> ErrorCode
     if shard.offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
         return ErrorCode.NONE
     if asked.verification is None or asked.verification not in shard.verifications:
-        return (
-            ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )  # Asked in an earlier life: there may have been markers since.
+        # Asked in an earlier life: there may have been markers since.
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.INVALID_TXN_STATE if asked.verification.is_outdated else ErrorCode.NONE
 
 

@@ -213,9 +213,8 @@ class Purgatory:
         if watchers is None:
             return 0
         completed = 0
-        for operation in list(
-            watchers
-        ):  # A copy: a client that is answered may send its next request at once.
+        # A copy: a client that is answered may send its next request at once.
+        for operation in list(watchers):
             if not operation.is_completed and operation.try_complete():
                 completed += 1
             elif operation.is_pending and operation.deadline_ms <= now_ms:

@@ -300,9 +300,8 @@ class Connection(asyncio.Protocol):
             log.exception("request failed", api=api.name, version=pending.api_version, peer=self.peer)
             self.close()
             return
-        if (
-            pending.chunks is None and api.pipelines
-        ):  # The request waits for the disk, not for other requests.
+        # The request waits for the disk, not for other requests.
+        if pending.chunks is None and api.pipelines:
             pending.held_bytes = pending.frame_bytes
             self._pool.take(pending.frame_bytes)
 

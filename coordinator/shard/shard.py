@@ -188,9 +188,8 @@ class Shard:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)
-        elif (
-            record.value is None
-        ):  # Counts at once in a transaction too, as in Kafka, which only commits in one.
+        # Counts at once in a transaction too, as in Kafka, which only commits in one.
+        elif record.value is None:
             self.offsets.remove(key.group, key.topic, key.partition)
         else:
             committed = committed_from_record(record.value, offset)

@@ -91,9 +91,8 @@ class Partition:
         self.verifications = ProducerVerifications()
         self._services = services
         self._is_encoding = False  # Whether a batch is being encoded on a thread; it is appended next.
-        self._queued: deque[Callable[[], None]] = (
-            deque()
-        )  # Appends that wait for a batch or the producers' state.
+        # Appends that wait for a batch or the producers' state.
+        self._queued: deque[Callable[[], None]] = deque()
         self._waiting_for_producers: list[
             Callable[[], None]
         ] = []  # Called when the producers' state is read.

@@ -131,9 +131,8 @@ class Cleaner:
 
     def clean_all(self) -> int:
         """Clean one log after another until none is dirty enough; return how many. Raises CleaningStopped."""
-        done: WeakSet[PartitionLog] = (
-            WeakSet()
-        )  # A cleaned log may still be dirty; it waits for the next call.
+        # A cleaned log may still be dirty; it waits for the next call.
+        done: WeakSet[PartitionLog] = WeakSet()
         count = 0
         while (chosen := self._choose(done)) is not None:
             done.add(chosen.log)

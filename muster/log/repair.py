@@ -21,9 +21,8 @@ from storage.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, write_offse
 from storage.log.sealed_segments import SEALED_SEGMENTS
 
 UNFINISHED: Final = ".unfinished"
-NOT_COPIED: Final = frozenset(
-    {LOCK, CLEAN_SHUTDOWN, SEALED_SEGMENTS, RECOVERY_POINTS}
-)  # Recovery points are written by the repair.
+# Recovery points are written by the repair.
+NOT_COPIED: Final = frozenset({LOCK, CLEAN_SHUTDOWN, SEALED_SEGMENTS, RECOVERY_POINTS})
 
 
 @dataclass(slots=True)

@@ -133,9 +133,8 @@ def why(error: str) -> str:
         return f"{host} has Python {minor[1]}, and the driver's {minor[2]} is needed"
     if program := re.search(r'Cannot run program "([^"]*)"', error):
         return f"{host} has no Python called {program[1]}"
-    raised = re.findall(
-        r"^[\w.]*(?:Error|Exception): .*", error, re.MULTILINE
-    )  # At a line's start, as Python prints it.
+    # At a line's start, as Python prints it.
+    raised = re.findall(r"^[\w.]*(?:Error|Exception): .*", error, re.MULTILINE)
     return f"{host}: {raised[-1] if raised else said}"
 
 

@@ -157,9 +157,8 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     if SparkContext._active_spark_context is None:
         environment = {"PYSPARK_PYTHON": executor_python(settings), "PYSPARK_DRIVER_PYTHON": sys.executable}
         if address := settings.get("spark.driver.bindAddress"):
-            environment["SPARK_LOCAL_IP"] = os.environ.get(
-                "SPARK_LOCAL_IP", address
-            )  # Otherwise Spark looks up the machine's own name.
+            # Otherwise Spark looks up the machine's own name.
+            environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", address)
     with _in_environment(environment):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

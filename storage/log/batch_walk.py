@@ -35,9 +35,8 @@ Read: TypeAlias = Callable[[int, int], Chunk]
 Span: TypeAlias = tuple[int, int, int]
 """A batch's first byte, the byte after its last one, and its last offset."""
 
-OFFSETS: Final = Struct(
-    ">qi4xb6xi"
-)  # Fields of a batch header: base offset, length, magic, last offset delta.
+# Fields of a batch header: base offset, length, magic, last offset delta.
+OFFSETS: Final = Struct(">qi4xb6xi")
 
 
 class Located(NamedTuple):

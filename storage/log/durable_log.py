@@ -60,9 +60,8 @@ class LogHost:
     """The services that a log needs of its runtime: the time, timers, the flusher and retries."""
 
     now_ms: Callable[[], int]
-    set_timer: Callable[
-        [Any, Any, int | None], None
-    ]  # (owner, key, deadline in ms): has `owner.timer_fired(key)` called at that time.
+    # (owner, key, deadline in ms): has `owner.timer_fired(key)` called at that time.
+    set_timer: Callable[[Any, Any, int | None], None]
     schedule_flush: Callable[[PartitionLog, Callable[[StorageError | None], None]], None]
     wait_for_disk_space: Callable[[Any, StorageError], None]  # These two have `try_again` called later.
     try_later: Callable[[Any], None]

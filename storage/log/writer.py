@@ -183,9 +183,8 @@ class LogWriter:
 
     def cut_back(self) -> None:
         """After a failure: make the files what readers were shown, synced."""
-        if (
-            self._creating is not None
-        ):  # It would end the log too early if the active segment grows after all.
+        # It would end the log too early if the active segment grows after all.
+        if self._creating is not None:
             self._creating.delete()
             self._creating = None
         if self.segments:

@@ -72,9 +72,8 @@ class Run:
     was_ended_amid: bool = False  # The broker ended while lanes of requests were under way.
     asked: int = 0
     _connections: dict[str, list[Connection]] = field(default_factory=dict)
-    _answers: dict[int, Answer] = field(
-        default_factory=dict
-    )  # Keyed by the id() of the message, which the answer keeps alive.
+    # Keyed by the id() of the message, which the answer keeps alive.
+    _answers: dict[int, Answer] = field(default_factory=dict)
 
     @property
     def group(self) -> str:

@@ -116,9 +116,8 @@ def test_a_phase_that_waited_for_members_shows_who_came_last_and_when() -> None:
     assert (event.last_member_id, event.last_arrival_ms) == ("m-9", 3_000)
     assert (event.last_client_id, event.last_client_host) == ("client", "/10.0.0.1")
     assert transition(group, Trigger.ASSIGNMENT_STORED, AT, CAUSE).last_member_id is None
-    group.last_arrival = arrived(
-        "m-1", 4_999
-    )  # It joins again, by which a phase begins: no member came last.
+    # It joins again, by which a phase begins: no member came last.
+    group.last_arrival = arrived("m-1", 4_999)
     assert transition(group, Trigger.MEMBERSHIP_CHANGED, AT, CAUSE).last_member_id is None
     event = transition(group, Trigger.JOIN_COMPLETED, AT, CAUSE)
     assert (event.last_member_id, event.last_arrival_ms) == ("m-1", 0), "it came before the phase it began"

@@ -94,9 +94,8 @@ def assert_same_fields(cls: type, entity_class: Any, version: int, flexible: boo
         where = f"{cls.__name__}.{field.name}"
         assert_same_default(where, field, theirs[field.name], version, flexible)
         kind = field.type.element if isinstance(field.type, Array) else field.type
-        if (
-            not isinstance(kind, Fixed) or kind is not field.type
-        ):  # None of a fixed size is no null on the wire.
+        # None of a fixed size is no null on the wire.
+        if not isinstance(kind, Fixed) or kind is not field.type:
             nullable = types.NoneType in getattr(theirs[field.name].type, "__args__", ())
             assert (version in field.nullable) == nullable, where
         if isinstance(kind, Struct):

@@ -100,9 +100,8 @@ class RandomTraffic:
             peer = self._idle.pop() if self._idle else self._connect()
             try:
                 peer.sendall(frame(self._random, key, version))
-            except (
-                ConnectionError
-            ):  # It was closed on meanwhile: the answer before this had not been the end.
+            # It was closed on meanwhile: the answer before this had not been the end.
+            except ConnectionError:
                 peer.close()
                 continue
             waiting[peer.fileno()] = peer

@@ -43,9 +43,8 @@ from tests.server.test_shard_runner import JOIN, SYNC, a_bug, fetched, sync
 from tests.server.test_standing_still import FULL
 
 CLIENT_ID = "client"
-HEADER_BYTES = (
-    4 + 2 + 2 + 4 + 2 + len(CLIENT_ID)
-)  # Size, API key, version, correlation id, and the client id.
+# Size, API key, version, correlation id, and the client id.
+HEADER_BYTES = 4 + 2 + 2 + 4 + 2 + len(CLIENT_ID)
 FLEXIBLE_SINCE = 8
 VERSIONS = (2, 5, 6, 7, 8, 9, 10)
 
@@ -107,9 +106,8 @@ class Peer:
             run, numbers = matched
             run(numbers, cast(Any, framed))
             return framed
-        start = HEADER_BYTES + (
-            version >= FLEXIBLE_SINCE
-        )  # A flexible header ends with a count of its tags: 0.
+        # A flexible header ends with a count of its tags: 0.
+        start = HEADER_BYTES + (version >= FLEXIBLE_SINCE)
         request = decode(OffsetCommitRequest, version, frame, start)
         if self._prepares:
             assert self._api.prepare is not None

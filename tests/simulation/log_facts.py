@@ -32,9 +32,8 @@ class LogFacts:
         self.was_held: dict[OffsetKey, dict[int, int]] = defaultdict(dict)  # Where, by committed offset.
         self.was_deleted: dict[OffsetKey, int] = {}  # Where, last.
         self.was_ended: dict[str, int] = {}  # Where a group's last tombstone lies.
-        self.was_assigned: dict[tuple[str, int], dict[str, bytes]] = defaultdict(
-            dict
-        )  # By group, generation.
+        # By group, generation.
+        self.was_assigned: dict[tuple[str, int], dict[str, bytes]] = defaultdict(dict)
 
     def take(self, shadow: Shard, data: bytearray) -> None:
         """Read one batch; `shadow` replays it beside."""

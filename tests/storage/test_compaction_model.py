@@ -85,9 +85,8 @@ class World:
     appended: dict[int, Record] = field(default_factory=dict)  # By offset; markers are not records.
     open: dict[int, list[int]] = field(default_factory=dict)  # Offsets of open transactions, by producer.
     aborted: set[int] = field(default_factory=set)
-    first_cleanable_ms: dict[int, int] = field(
-        default_factory=dict
-    )  # When a tombstone was first below the end.
+    # When a tombstone was first below the end.
+    first_cleanable_ms: dict[int, int] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
 
     def append(self, step: Append) -> None:

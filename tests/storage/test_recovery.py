@@ -342,9 +342,8 @@ def test_an_index_that_a_crash_left_wrong_is_not_trusted_for_where_to_begin(tmp_
     index = tmp_path / "t-0" / f"{FIRST}.index"
     log = killed(tmp_path / "t-0")
     spans, sound = all_spans(log), index.read_bytes()
-    for length in range(
-        0, len(sound), 4
-    ):  # Lost from some entry on, and whatever the disk has there instead.
+    # Lost from some entry on, and whatever the disk has there instead.
+    for length in range(0, len(sound), 4):
         for rest in (b"", bytes(len(sound) - length), b"\x00\x00\x01\x85\x00\x00\x10\x01"):
             index.write_bytes(sound[:length] + rest)
             again = open_replayed(log.directory, 390)

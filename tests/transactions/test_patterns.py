@@ -61,9 +61,8 @@ TEXTS = [
 
 @pytest.mark.parametrize("pattern", SAME_AS_PYTHON)
 def test_what_matches_elsewhere_matches_here(pattern: str) -> None:
-    theirs = re.compile(
-        pattern.replace("{,2}", r"\{,2\}"), re.ASCII
-    )  # Python has a meaning of its own for that.
+    # Python has a meaning of its own for that.
+    theirs = re.compile(pattern.replace("{,2}", r"\{,2\}"), re.ASCII)
     ours = Pattern(pattern)
     for text in TEXTS:
         assert ours.matches(text) == bool(theirs.fullmatch(text)), (pattern, text)

@@ -55,9 +55,8 @@ FIGURES: Final = pa.schema(
         pa.field("newest_offset", pa.int64()),  # The newest record's own offset in the source partition.
     ]
 )
-SCHEMA: Final = FIGURES.append(
-    pa.field("about", ABOUT)
-)  # One struct, since Spark pays for each column of each row.
+# One struct, since Spark pays for each column of each row.
+SCHEMA: Final = FIGURES.append(pa.field("about", ABOUT))
 DDL: Final = ddl_of(SCHEMA)
 
 

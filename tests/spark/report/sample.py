@@ -156,9 +156,8 @@ class Sample:
             busy = 0.0 if halted else max(0.0, 1 - lost[minute] / MINUTE_MS)
             wave = 1 + 0.5 * math.sin(minute / 1_440 * math.tau)
             behind = max(0.0, behind + rate * wave * self.random.uniform(0.7, 1.3) - rate * 1.9 * busy)
-            behind = max(
-                behind, rate * wave * self.random.uniform(-0.01, 0.03)
-            )  # What is under way at its end.
+            # What is under way at its end.
+            behind = max(behind, rate * wave * self.random.uniform(-0.01, 0.03))
             if not behind and self.random.random() < 0.4:
                 continue
             self._lag_rows(kind, at, behind, rate)
