@@ -1,7 +1,7 @@
-"""SyncGroup (key 14): the leader hands in the assignment, and each member collects its part.
+"""SyncGroup (key 14): the leader sends the assignment, and each member receives its part.
 
 Followers are parked until the leader's assignment is durable; then all are answered and the group is
-Stable. A generation is on the log only from here on: before, a restart brings back the one before (3.66).
+Stable. Only then is the generation in the log: after an earlier crash the group has the one before (3.66).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
 
 
 def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
-    """Store the leader's assignment; park followers until it is stored; repeat it while Stable.
+    """Store the leader's assignment; park followers until it is stored; answer with it while Stable.
 
     Errors: INCONSISTENT_GROUP_PROTOCOL (KIP-559), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
@@ -43,13 +43,13 @@ def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestCo
     timers = _stop_waiting_for(group, member)
     if group.state is COMPLETING_REBALANCE:
         if member.member_id == group.leader:
-            count_partitions(group, shard.topics)  # As they are now: what the leader saw may be older.
+            count_partitions(group, shard.topics)  # The counts now: what the leader saw may be older.
         return Result(timers=timers) + _park(group, member, request, context, at)
     return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
 
 
 def sync_request_error(request: SyncGroupRequest, api_version: int) -> ErrorCode:
-    """What is wrong with the request whatever the group's state, or NONE."""
+    """Return the error of a request that is wrong whatever the group's state, or NONE."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if api_version >= PROTOCOL_MANDATORY_SINCE and not named:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -57,7 +57,7 @@ def sync_request_error(request: SyncGroupRequest, api_version: int) -> ErrorCode
 
 
 def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
-    """Why the group will not serve this request, in Kafka's order of checks, or NONE."""
+    """Return why the group refuses this request, by Kafka's order of checks, or NONE."""
     if error := group.membership_error(request.member_id, request.group_instance_id):
         return error
     if request.generation_id != group.generation_id:
@@ -70,9 +70,9 @@ def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCode, at: Moment) -> Result:
-    """The assignment is durable: every member gets its part. If the log refused, all have to join again (3.49).
+    """Answer every parked SyncGroup once the assignment is durable; if it was not stored, rebalance (3.49).
 
-    Does nothing if another rebalance began meanwhile: that generation has passed (3.50).
+    Does nothing if another rebalance began meanwhile: the generation of this assignment is over (3.50).
     """
     if group.storing is not stored:
         return NOTHING
@@ -102,7 +102,7 @@ def _park(
 
 
 def _store_assignment(group: Group, request: SyncGroupRequest) -> Result:
-    """Write what the leader decided: members it left out get nothing, ids it made up are ignored (3.43)."""
+    """Write the leader's assignment; members it left out get b"", unknown member ids are ignored (3.43)."""
     given = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     group.storing = AssignmentStored(group.group_id, group.generation_id, assignments)
@@ -118,7 +118,7 @@ def _give_up(group: Group, error: ErrorCode, at: Moment) -> Result:
 
 
 def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
-    """This member's SyncGroup has come; the last one cancels the sync timer."""
+    """Note that this member's SyncGroup has come; return the cancelled sync timer if it was the last."""
     waited = bool(group.pending_sync)
     group.pending_sync.discard(member.member_id)
     if not waited or group.pending_sync:
