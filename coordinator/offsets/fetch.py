@@ -1,8 +1,8 @@
-"""OffsetFetch (key 9): read back what was committed. It checks no member id (O9).
+"""OffsetFetch (key 9): read the committed offsets. It checks no member id (O9).
 
-A partition without an offset is no error: offset -1, epoch -1, metadata "". The same reading serves the
-flat form of old versions and the list of groups of newer ones. Replies wait until what they show is
-on the disk, so there is nothing here that could still be undone; what an open transaction may change is reported
+A partition without an offset is no error: offset -1, epoch -1, metadata "". The same code reads for the
+flat form of old versions and the list of groups of newer ones. Replies wait until the offsets they show are
+on the disk, so a crash cannot undo them. That an open transaction may change an offset is reported
 only to clients that ask for stable offsets (KIP-447, O13).
 """
 
@@ -29,13 +29,13 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-FETCH_GROUPS_SINCE: Final = 8  # Several groups, each with its own error (KIP-709).
+FETCH_GROUPS_SINCE: Final = 8  # A request may name several groups, each with its own error (KIP-709).
 TOPIC_IDS_SINCE: Final = 10
 NO_OFFSET: Final = -1
 
 
 class _Wanted(NamedTuple):
-    """One topic to read, and the partitions asked for."""
+    """A topic to read offsets of, the partitions asked for, and the error for all of them, if any."""
 
     name: str
     topic_id: bytes
@@ -46,7 +46,7 @@ class _Wanted(NamedTuple):
 def fetch_offsets(
     shard: ShardOffsets, request: OffsetFetchRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Answer for each group asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
+    """Answer with the offsets asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
     if context.api_version >= FETCH_GROUPS_SINCE:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         stable = request.require_stable
@@ -101,7 +101,7 @@ def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[
 
 
 def _everything(offsets: CommittedOffsets, group_id: str, catalog: TopicCatalog | None) -> Iterator[_Wanted]:
-    """All topics of the group; with a `catalog` to give them ids, those without one are left out (O12)."""
+    """Yield all topics in which the group has offsets; with a `catalog`, by id and without deleted ones (O12)."""
     for name in offsets.topics_of(group_id):
         topic_id = ZERO_UUID if catalog is None else catalog.topic_id(name)
         if topic_id is not None:
@@ -121,9 +121,10 @@ def _resolve(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _Wanted:
 def _read(
     offsets: CommittedOffsets, group_id: str, topic: _Wanted, stable: bool
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
-    """Each partition asked for with its offset; one committed for a topic since re-created does not count.
+    """Yield each partition asked for, its offset or None, and its error.
 
-    If only `stable` ones will do, one that an open transaction may change is none, but an error (O13).
+    Where the topic is asked for by id, an offset committed for another topic of its name is None. With `stable`,
+    a partition with an offset in an open transaction is UNSTABLE_OFFSET_COMMIT (O13).
     """
     known = offsets.of_topic(group_id, topic.name)
     any_topic = not is_known_topic_id(topic.topic_id)

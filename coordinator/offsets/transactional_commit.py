@@ -1,10 +1,10 @@
-"""TxnOffsetCommit (key 28): store how far a group has read, as a part of a producer's transaction (O14).
+"""TxnOffsetCommit (key 28): store how far a group has read, in a producer's transaction (O14).
 
-It is an OffsetCommit that counts later: the same look at topics and partitions, the same records, but in a
-transactional batch of the producer's, and with rules of its own for who may commit - a producer that speaks for no
-member may, whatever the group does. That the transaction is under way has been asked of its coordinator before,
-unless it has been here already; if a marker came in between, the answer is out of date, and the batch would open a
-transaction that is never ended (KIP-890).
+It is an OffsetCommit that comes into force with the marker: the same checks of topics and partitions, the same
+records, but in a transactional batch of the producer, and with rules of its own for who may commit - a producer
+that names no member may, whatever the group's state. Before the first commit of a transaction its coordinator
+verifies that it is under way; if a marker came in between, the verification is out of date, and the batch would
+open a transaction that is never ended (KIP-890).
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ BY_NAME: Final = 9  # A version of OffsetCommit that names topics, as all of Txn
 
 @dataclass(frozen=True, slots=True)
 class VerifiedCommit:
-    """A TxnOffsetCommit, and what the transaction's coordinator said of it."""
+    """A TxnOffsetCommit with the outcome of its verification: NONE, or the transaction coordinator's error."""
 
     request: TxnOffsetCommitRequest
     error: ErrorCode = ErrorCode.NONE
-    verification: CommitVerification | None = None  # None: it was not asked.
+    verification: CommitVerification | None = None  # None: the coordinator was not asked.
 
 
 def begin_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> CommitVerification | None:
-    """What to hand back with the answer of the transaction's coordinator; None if it need not be asked."""
+    """Register and return a verification by the transaction coordinator; None if the commit needs none."""
     if not _needs_verification(shard, request):
         return None
     verification = CommitVerification(request.producer_id)
@@ -58,10 +58,10 @@ def begin_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> 
 def commit_in_transaction(
     shard: ShardOffsets, asked: VerifiedCommit, context: RequestContext, at: Moment
 ) -> Result:
-    """Hold the offsets until the producer's transaction ends.
+    """Store the offsets, held until the producer's transaction ends.
 
-    Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, and for all of them what the
-    verification said, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, and for all of them that of the
+    verification, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
     INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
     """
     request, plain = asked.request, _plain(asked.request)
@@ -81,7 +81,7 @@ def commit_in_transaction(
 
 
 def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
-    """The error of the transaction's coordinator, as clients of this API expect it."""
+    """Return the transaction coordinator's error as clients of TxnOffsetCommit in this version expect it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE) and not adds(api_version):
@@ -91,12 +91,12 @@ def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def adds(api_version: int) -> bool:
-    """Whether a commit makes the offsets partition a part of the transaction (KIP-890)."""
+    """Whether a commit of this version adds the offsets partition to the transaction by itself (KIP-890)."""
     return api_version >= ADDS_SINCE
 
 
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Why this producer may not commit for the group as it stands, or NONE."""
+    """Return why this producer may not commit for the group as it is, or NONE."""
     is_no_member = not request.member_id and request.group_instance_id is None
     if request.generation_id < 0 and (group is None or group.state is EMPTY or is_no_member):
         return ErrorCode.NONE
@@ -109,7 +109,7 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
 
 
 def _needs_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> bool:
-    """Whether the coordinator is to be asked first: not if the transaction is open here, or nothing is stored."""
+    """Whether the coordinator is to be asked first: not if the transaction is open here or nothing is stored."""
     transactions, producer = shard.offsets.transactions, (request.producer_id, request.producer_epoch)
     if not request.group_id or transactions.is_open(*producer) or transactions.commit_error(*producer):
         return False
@@ -117,13 +117,16 @@ def _needs_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) ->
 
 
 def _verification_error(shard: ShardOffsets, asked: VerifiedCommit) -> ErrorCode:
-    """INVALID_TXN_STATE if the transaction ended while its coordinator was asked."""
+    """Return INVALID_TXN_STATE if a marker came while the coordinator was asked, else NONE.
+
+    COORDINATOR_NOT_AVAILABLE if it was not asked, or this shard was loaded again since: markers may be missed.
+    """
     if shard.offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
         return ErrorCode.NONE
     if asked.verification is None or asked.verification not in shard.verifications:
         return (
             ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )  # Asked in an earlier life: there may have been markers since.
+        )  # Asked before this shard was loaded: there may have been markers since.
     return ErrorCode.INVALID_TXN_STATE if asked.verification.is_outdated else ErrorCode.NONE
 
 
@@ -132,7 +135,7 @@ def _is_anything_stored(existing: list[OffsetCommitRequestTopic], settings: Grou
 
 
 def _plain(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
-    """The same offsets as an OffsetCommit names them."""
+    """Return an OffsetCommit of the same offsets."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic.name,
