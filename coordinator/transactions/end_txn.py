@@ -1,8 +1,8 @@
 """EndTxn (key 26): commit or abort (KIP-98), in the classic protocol and in transactions v2 (KIP-890).
 
-A classic producer keeps its epoch, so the state alone shows whether a request is repeated. In v2 each end
-raises the epoch: the old one says that the request is repeated, the present one that it is about the next
-transaction, which an unsure client may abort before it began.
+A classic producer keeps its epoch, so the state alone shows whether a request is repeated. In v2 each end of a
+transaction raises the epoch: a request with the old epoch is a repetition, one with the present epoch is about
+the next transaction, which a client that is not sure whether it has begun may abort.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPING_SINCE: Final = 5
-"""The version of clients that speak transactions v2."""
+"""First version of EndTxn of clients that use transactions v2."""
 
 
 class Outcome(Enum):
-    """What a valid request leads to; the rest is INVALID_TXN_STATE."""
+    """What a valid request does; any other gets INVALID_TXN_STATE."""
 
     END = auto()
     ENDED = auto()  # The same request has ended it before.
@@ -45,7 +45,7 @@ CLASSIC: Final[dict[tuple[TransactionStatus, bool], Outcome]] = {
     (COMPLETE_COMMIT, True): Outcome.ENDED,
     (COMPLETE_ABORT, False): Outcome.ENDED,
 }
-"""By the state and whether it is to commit."""
+"""Classic protocol: the outcome by state and whether to commit."""
 
 BUMPING: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
     (ONGOING, True, False): Outcome.END,
@@ -56,14 +56,14 @@ BUMPING: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
     (COMPLETE_COMMIT, True, True): Outcome.ENDED,
     (COMPLETE_ABORT, False, True): Outcome.ENDED,
 }
-"""By the state, whether it is to commit, and whether the request is repeated."""
+"""Transactions v2: the outcome by state, whether to commit, and whether the request is repeated."""
 
 
 def end_txn(shard: ShardTransactions, request: EndTxnRequest, context: RequestContext, at: Moment) -> Result:
-    """End the transaction; answered when the outcome is certain, while its markers are yet to be written.
+    """End the transaction; the answer waits until the outcome is durable, not for the markers.
 
-    Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (it is being
-    ended), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no next producer id just now).
+    Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (its end is
+    under way), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no producer id available).
     """
     version = context.api_version
     outcome = _end(shard, request, version, at)
@@ -79,7 +79,7 @@ def end_txn(shard: ShardTransactions, request: EndTxnRequest, context: RequestCo
 def _end(
     shard: ShardTransactions, request: EndTxnRequest, api_version: int, at: Moment
 ) -> tuple[Result, Transaction] | ErrorCode:
-    """What ending asks for, and the producer as it may go on; or why it is refused."""
+    """Return the effects of ending, and the transaction with the producer's next epoch; or the error."""
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     found = shard.transactions.get(request.transactional_id)
@@ -122,7 +122,7 @@ def _bumping_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | Er
 
 
 def _is_repeated(found: Transaction, request: EndTxnRequest) -> bool:
-    """Whether the producer does not know yet that its epoch was raised, or that it has another id."""
+    """Whether the request has the epoch before the last raise, or the producer id before the present one."""
     is_raised = found.producer_epoch == request.producer_epoch + 1
     if is_raised and found.producer_id == request.producer_id:
         return True

@@ -1,6 +1,6 @@
 """The bytes of the records of `__transaction_state`: key type and body, value version and body.
 
-The value version is that of transactions v2, which this daemon serves; the older one is only read.
+Values are written in version 1, that of transactions v2; version 0 is only read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VALUE_VERSION: Final = 1
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """The bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
+    """Return the bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
     key = _PREFIX.pack(TRANSACTION_LOG) + encode(record.key, _KEY_VERSION)
     if record.value is None:
         return key, None
@@ -29,10 +29,10 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 def decode_record(
     key: bytes | memoryview | None, value: bytes | memoryview | None
 ) -> CoordinatorRecord | None:
-    """Read one record; None where it is of a type we do not know, which is skipped.
+    """Return one decoded record; None for an unknown record type, which is skipped.
 
-    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of such a
-    record nothing may be guessed, so the shard that meets it fails.
+    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: such a
+    record cannot be understood, so the shard that meets it fails.
     """
     if key is None:
         raise DecodeError("a record of the transaction log has no key")
