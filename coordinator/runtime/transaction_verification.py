@@ -1,4 +1,4 @@
-"""The transaction coordinator as partitions ask it: each question is an AddPartitionsToTxn of ours.
+"""How partitions verify transactions with the coordinator: each question is an internal AddPartitionsToTxn.
 
 Where another broker would send that request over the wire, here it goes straight to the shard that owns
 the transactional id.
@@ -25,13 +25,13 @@ CLIENT: Final = "muster"
 
 
 class Question:
-    """Stands in for a client's pending request towards the shard."""
+    """The `reply_to` of an internal AddPartitionsToTxn: calls `done` with each partition's error."""
 
     def __init__(self, done: Verified) -> None:
         self._done = done
 
     def reply(self, response: AddPartitionsToTxnResponse) -> None:
-        """As a client would see it; one that asks knows a partition that was not added by another name."""
+        """Call `done` with the errors; TRANSACTION_ABORTABLE (a partition not added) as INVALID_TXN_STATE."""
         (result,) = response.results_by_transaction
         self._done(
             {
@@ -54,7 +54,7 @@ class CoordinatorVerifier:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.is_enabled = True
-        """Whether clients that add partitions themselves are checked for it; may change at run time."""
+        """Whether partitions that classic clients have to add are verified; may change at run time."""
 
     def verify(
         self,
@@ -65,7 +65,10 @@ class CoordinatorVerifier:
         add: bool,
         done: Verified,
     ) -> None:
-        """As the protocol has it; taken at its word where that is not to be verified."""
+        """Verify, or with `add` add, `partitions`; call `done` with their errors, NONE while not enabled.
+
+        Adding is done also while verification is not enabled.
+        """
         if not add and not self.is_enabled:
             done(dict.fromkeys(partitions, ErrorCode.NONE))
             return
