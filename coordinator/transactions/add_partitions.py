@@ -14,7 +14,7 @@ from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, 
 from coordinator.transactions import steps
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
-from coordinator.transactions.timers import expect_end
+from coordinator.transactions.timers import arm_transaction_timer
 from coordinator.transactions.transaction import Transaction, by_topic
 from coordinator.transactions.transaction_settings import RECORD_RESERVE_BYTES
 from protocol.error_responses import error_response, known_error
@@ -56,7 +56,7 @@ def add_partitions(
     `verify_only` TRANSACTION_ABORTABLE.
     """
     if context.api_version < BATCHED_SINCE:
-        results, result = _one(shard, _only_transaction(request), context.api_version, at)
+        results, result = _handle_one(shard, _only_transaction(request), context.api_version, at)
         response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     else:
         response, result = AddPartitionsToTxnResponse(), NOTHING
@@ -65,7 +65,7 @@ def add_partitions(
             if transaction.transactional_id in seen:
                 continue  # A repeated id: the records of its first entry are not replayed yet.
             seen.add(transaction.transactional_id)
-            results, more = _one(shard, transaction, context.api_version, at)
+            results, more = _handle_one(shard, transaction, context.api_version, at)
             result = combine((result, more))
             answer = AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id, topic_results=results
@@ -95,7 +95,7 @@ def add_offsets(
     return outcome + Result(replies=(Reply(context.reply_to, AddOffsetsToTxnResponse()),))
 
 
-def _one(
+def _handle_one(
     shard: ShardTransactions, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
 ) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
     """Handle one transaction of the request; return its partitions' errors, and the effects."""
@@ -106,10 +106,10 @@ def _one(
     if asked.verify_only:
         verified = _verify(shard, asked)
         return _topic_results(asked.topics, lambda *which: verified[TopicPartition(*which)]), NOTHING
-    return _added(shard, asked, api_version, at)
+    return _add_and_answer(shard, asked, api_version, at)
 
 
-def _added(
+def _add_and_answer(
     shard: ShardTransactions, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
 ) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
     is_batched = api_version >= BATCHED_SINCE
@@ -127,7 +127,7 @@ def _add(
     client_version: int,
     at: Moment,
 ) -> Result | ErrorCode:
-    before = _find(shard, asked)
+    before = _transaction_for(shard, asked)
     if isinstance(before, ErrorCode):
         return before
     if before.state is ONGOING and partitions <= before.partitions:
@@ -135,11 +135,13 @@ def _add(
     after = steps.add_partitions(before, partitions, client_version, at.wall_ms)
     if _record_bytes(after) > shard.settings.max_record_bytes - RECORD_RESERVE_BYTES:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    begun = () if before.state is ONGOING else (expect_end(after, at.now_ms),)
-    return Result(records=(shard.transactions.store(after),), timers=begun)
+    begun = () if before.state is ONGOING else (arm_transaction_timer(after, at.now_ms),)
+    return Result(records=(shard.transactions.new_record(after),), timers=begun)
 
 
-def _find(shard: ShardTransactions, asked: AddPartitionsToTxnTransaction) -> Transaction | ErrorCode:
+def _transaction_for(
+    shard: ShardTransactions, asked: AddPartitionsToTxnTransaction
+) -> Transaction | ErrorCode:
     """Return the transaction to add to, or the error why this producer may not."""
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST

@@ -36,25 +36,25 @@ class Outcome(Enum):
     """What a valid request does; any other gets INVALID_TXN_STATE."""
 
     END = auto()
-    ENDED = auto()  # The same request has ended it before.
+    ALREADY_ENDED = auto()  # The same request has ended it before.
 
 
-CLASSIC: Final[dict[tuple[TransactionStatus, bool], Outcome]] = {
+CLASSIC_OUTCOMES: Final[dict[tuple[TransactionStatus, bool], Outcome]] = {
     (ONGOING, True): Outcome.END,
     (ONGOING, False): Outcome.END,
-    (COMPLETE_COMMIT, True): Outcome.ENDED,
-    (COMPLETE_ABORT, False): Outcome.ENDED,
+    (COMPLETE_COMMIT, True): Outcome.ALREADY_ENDED,
+    (COMPLETE_ABORT, False): Outcome.ALREADY_ENDED,
 }
 """Classic protocol: the outcome by state and whether to commit."""
 
-BUMPING: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
+BUMPING_OUTCOMES: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
     (ONGOING, True, False): Outcome.END,
     (ONGOING, False, False): Outcome.END,
     (EMPTY, False, False): Outcome.END,
     (COMPLETE_COMMIT, False, False): Outcome.END,
     (COMPLETE_ABORT, False, False): Outcome.END,
-    (COMPLETE_COMMIT, True, True): Outcome.ENDED,
-    (COMPLETE_ABORT, False, True): Outcome.ENDED,
+    (COMPLETE_COMMIT, True, True): Outcome.ALREADY_ENDED,
+    (COMPLETE_ABORT, False, True): Outcome.ALREADY_ENDED,
 }
 """Transactions v2: the outcome by state, whether to commit, and whether the request is repeated."""
 
@@ -89,7 +89,7 @@ def _end(
     outcome = _bumping_outcome(found, request) if is_bumping else _classic_outcome(found, request)
     if isinstance(outcome, ErrorCode):
         return outcome
-    if outcome is Outcome.ENDED:
+    if outcome is Outcome.ALREADY_ENDED:
         return Result(), found
     client_version = steps.BUMPING_VERSION if is_bumping else CLASSIC_VERSION
     ended = end_transaction(shard, found, at, is_commit=request.committed, client_version=client_version)
@@ -106,7 +106,7 @@ def _classic_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | Er
         return ErrorCode.PRODUCER_FENCED
     if found.state in PREPARING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    return CLASSIC.get((found.state, request.committed), ErrorCode.INVALID_TXN_STATE)
+    return CLASSIC_OUTCOMES.get((found.state, request.committed), ErrorCode.INVALID_TXN_STATE)
 
 
 def _bumping_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | ErrorCode:
@@ -118,7 +118,7 @@ def _bumping_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | Er
     has_ended = found.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
     if not (is_repeated and has_ended) and found.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    return BUMPING.get((found.state, request.committed, is_repeated), ErrorCode.INVALID_TXN_STATE)
+    return BUMPING_OUTCOMES.get((found.state, request.committed, is_repeated), ErrorCode.INVALID_TXN_STATE)
 
 
 def _is_repeated(found: Transaction, request: EndTxnRequest) -> bool:

@@ -12,7 +12,7 @@ from coordinator.effects import NOTHING, MarkersWanted, Moment, Result
 from coordinator.transactions import steps
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARE_COMMIT, PREPARING
-from coordinator.transactions.timers import stop_expecting
+from coordinator.transactions.timers import cancel_transaction_timer
 from coordinator.transactions.transaction import NO_PRODUCER_ID, Transaction
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
@@ -55,8 +55,8 @@ def end_transaction(
         next_producer_id=next_producer_id,
         wall_ms=at.wall_ms,
     )
-    timers = (stop_expecting(before),) if before.state is ONGOING else ()
-    record = shard.transactions.store(after)
+    timers = (cancel_transaction_timer(before),) if before.state is ONGOING else ()
+    record = shard.transactions.new_record(after)
     return Result(records=(record,), timers=timers, markers=(markers_of(after),)), after
 
 
@@ -83,4 +83,4 @@ def on_marked(transactions: Transactions, marked: TransactionMarked, at: Moment)
         return NOTHING
     if (before.producer_id, before.producer_epoch) != (marked.producer_id, marked.producer_epoch):
         return NOTHING
-    return Result(records=(transactions.store(steps.complete(before, at.wall_ms)),))
+    return Result(records=(transactions.new_record(steps.complete(before, at.wall_ms)),))

@@ -48,10 +48,11 @@ def init_producer_id(
         return Result(
             replies=(Reply(context.reply_to, error_response(request, outcome, context.api_version)),)
         )
-    made_room = _make_room(shard.transactions, outcome.transactional_id)
+    made_room = _tombstones_to_make_room(shard.transactions, outcome.transactional_id)
     answer = InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
     return Result(
-        records=(*made_room, shard.transactions.store(outcome)), replies=(Reply(context.reply_to, answer),)
+        records=(*made_room, shard.transactions.new_record(outcome)),
+        replies=(Reply(context.reply_to, answer),),
     )
 
 
@@ -59,22 +60,22 @@ def _init(
     shard: ShardTransactions, request: InitProducerIdRequest, at: Moment
 ) -> Transaction | Result | ErrorCode:
     """Return the transactional id's next state, or the effects of aborting its transaction, or an error."""
-    if error := _error(request, shard.settings):
+    if error := _request_error(request, shard.settings):
         return error
     before = shard.transactions.get(request.transactional_id or "")
     if before is None:
-        return _begin(shard, request, at)
+        return _new_producer(shard, request, at)
     if before.state in PREPARING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if not _may_go_on(before, request):
+    if not _may_continue(before, request):
         return ErrorCode.PRODUCER_FENCED
     if before.state is ONGOING:
         ended = end_transaction(shard, before, at, is_commit=False)
         return ended if isinstance(ended, ErrorCode) else ended[0]
-    return _begin_again(before, request, shard.deps, at)
+    return _next_producer(before, request, shard.deps, at)
 
 
-def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
+def _request_error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if not request.transactional_id:
@@ -84,7 +85,9 @@ def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> Err
     return ErrorCode.NONE
 
 
-def _begin(shard: ShardTransactions, request: InitProducerIdRequest, at: Moment) -> Transaction | ErrorCode:
+def _new_producer(
+    shard: ShardTransactions, request: InitProducerIdRequest, at: Moment
+) -> Transaction | ErrorCode:
     """Return the state of an unknown transactional id: with a new producer id, whatever the request names."""
     known = shard.transactions
     if len(known) >= MAX_TRANSACTIONAL_IDS and known.longest_at_rest() is None:
@@ -97,7 +100,9 @@ def _begin(shard: ShardTransactions, request: InitProducerIdRequest, at: Moment)
     return steps.init_producer(fresh, producer_id, 0, NO_EPOCH, timeout_ms, at.wall_ms)
 
 
-def _make_room(transactions: Transactions, transactional_id: str) -> tuple[CoordinatorRecord, ...]:
+def _tombstones_to_make_room(
+    transactions: Transactions, transactional_id: str
+) -> tuple[CoordinatorRecord, ...]:
     """If `transactional_id` would be one too many, return the tombstone of the id at rest for longest."""
     if transactions.get(transactional_id) is not None or len(transactions) < MAX_TRANSACTIONAL_IDS:
         return ()
@@ -106,14 +111,14 @@ def _make_room(transactions: Transactions, transactional_id: str) -> tuple[Coord
     return (transaction_tombstone(forgotten.transactional_id),)
 
 
-def _may_go_on(before: Transaction, request: InitProducerIdRequest) -> bool:
+def _may_continue(before: Transaction, request: InitProducerIdRequest) -> bool:
     """Whether the producer id that the request names, if any, is the present or the exhausted previous one."""
     if request.producer_id in (NO_PRODUCER_ID, before.producer_id):
         return True
     return request.producer_id == before.previous_producer_id and is_exhausted(request.producer_epoch)
 
 
-def _begin_again(
+def _next_producer(
     before: Transaction, request: InitProducerIdRequest, deps: TransactionDeps, at: Moment
 ) -> Transaction | ErrorCode:
     """Return the state with the next epoch, or a new id if epochs are used up; a repeat changes neither."""

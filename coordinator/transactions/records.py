@@ -36,21 +36,21 @@ def decode_record(
     """
     if key is None:
         raise DecodeError("a record of the transaction log has no key")
-    if _prefix(key, "key type") != TRANSACTION_LOG:
+    if _read_prefix(key, "key type") != TRANSACTION_LOG:
         return None
     decoded_key = decode(TransactionLogKey, _KEY_VERSION, key, _PREFIX.size)
     return CoordinatorRecord(decoded_key, None if value is None else _decode_value(value))
 
 
 def _decode_value(value: bytes | memoryview) -> TransactionLogValue:
-    version = _prefix(value, "value version")
+    version = _read_prefix(value, "value version")
     newest = spec(TransactionLogValue).max_version
     if not 0 <= version <= newest:
         raise DecodeError(f"TransactionLogValue of version {version}, known are up to {newest}")
     return decode(TransactionLogValue, version, value, _PREFIX.size)
 
 
-def _prefix(buffer: bytes | memoryview, name: str) -> int:
+def _read_prefix(buffer: bytes | memoryview, name: str) -> int:
     if len(buffer) < _PREFIX.size:
         raise DecodeError(f"{len(buffer)} bytes cannot hold a {name}")
     number: int = _PREFIX.unpack_from(buffer)[0]

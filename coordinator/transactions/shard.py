@@ -36,7 +36,7 @@ from coordinator.transactions.list_transactions import list_transactions
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timeouts import on_transaction_timer
-from coordinator.transactions.timers import ExpiryTimer, TransactionTimer, expect_end
+from coordinator.transactions.timers import ExpiryTimer, TransactionTimer, arm_transaction_timer
 from coordinator.transactions.transaction import Transaction
 from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -118,7 +118,7 @@ class TransactionShard:
         if transaction.state is not ONGOING:
             return NOTHING
         elapsed_ms = max(at.wall_ms - transaction.start_wall_ms, 0)
-        return Result(timers=(expect_end(transaction, at.now_ms, elapsed_ms),))
+        return Result(timers=(arm_transaction_timer(transaction, at.now_ms, elapsed_ms),))
 
     def _on_timer(self, key: TimerKey, at: Moment) -> Result:
         if isinstance(key, ExpiryTimer):

@@ -22,12 +22,12 @@ class ExpiryTimer:
     partition: int
 
 
-def expect_end(transaction: Transaction, now_ms: int, elapsed_ms: int = 0) -> SetTimer:
+def arm_transaction_timer(transaction: Transaction, now_ms: int, elapsed_ms: int = 0) -> SetTimer:
     """Return the timer of a transaction that began `elapsed_ms` ago, at the end of its timeout."""
     left_ms = max(transaction.timeout_ms - elapsed_ms, 0)
     return SetTimer(TransactionTimer(transaction.transactional_id), now_ms + left_ms)
 
 
-def stop_expecting(transaction: Transaction) -> SetTimer:
+def cancel_transaction_timer(transaction: Transaction) -> SetTimer:
     """Return the cancelled timer of a transaction that has ended."""
     return SetTimer(TransactionTimer(transaction.transactional_id), None)

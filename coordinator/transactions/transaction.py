@@ -83,7 +83,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
     return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
 
 
-def transaction_from(transactional_id: str, value: TransactionLogValue, last_epoch: int) -> Transaction:
+def transaction_from_value(transactional_id: str, value: TransactionLogValue, last_epoch: int) -> Transaction:
     """Return the transaction in a record's `value`. Raises DecodeError for an unknown state."""
     try:
         state = TransactionStatus(value.transaction_status)

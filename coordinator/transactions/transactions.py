@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from coordinator.effects import CoordinatorRecord
 from coordinator.transactions.record_schemas import TransactionLogValue
 from coordinator.transactions.states import AT_REST
-from coordinator.transactions.transaction import NO_EPOCH, Transaction, transaction_from, transaction_record
+from coordinator.transactions.transaction import (
+    NO_EPOCH,
+    Transaction,
+    transaction_from_value,
+    transaction_record,
+)
 
 
 class Transactions:
@@ -32,7 +37,7 @@ class Transactions:
     def get(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
 
-    def store(self, after: Transaction) -> CoordinatorRecord:
+    def new_record(self, after: Transaction) -> CoordinatorRecord:
         """Return the record of `after`, and remember its `last_producer_epoch`, which the record lacks."""
         if after.last_producer_epoch == NO_EPOCH:
             self._last_epochs.pop(after.transactional_id, None)
@@ -43,7 +48,7 @@ class Transactions:
     def put(self, transactional_id: str, value: TransactionLogValue) -> None:
         """Replay a record of the log: set the transaction of this id, as the most recently changed."""
         last_epoch = self._last_epochs.get(transactional_id, NO_EPOCH)
-        self._by_id[transactional_id] = transaction_from(transactional_id, value, last_epoch)
+        self._by_id[transactional_id] = transaction_from_value(transactional_id, value, last_epoch)
         self._by_id.move_to_end(transactional_id)
 
     def remove(self, transactional_id: str) -> None:
