@@ -49,7 +49,7 @@ class Clock:
 
     def now_ms(self) -> int:
         now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
-        return now_ms if now_ms < self._stalled_at_ms else self._forgive()
+        return now_ms if now_ms < self._stalled_at_ms else self._skip_stall()
 
     def wall_ms(self) -> int:
         return self._wall_ns() // 1_000_000
@@ -64,7 +64,7 @@ class Clock:
         stall_ms, self._stall_ms = self._stall_ms, 0
         return stall_ms
 
-    def _forgive(self) -> int:
+    def _skip_stall(self) -> int:
         with self._lock:
             now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
             if now_ms < self._stalled_at_ms:

@@ -46,7 +46,7 @@ class FullCollections:
         self._now_ms = now_ms
         self._last_connected_ms = last_connected_ms
         self._collect = collect
-        self._count = count
+        self._gc_counts = count
         self._not_before_ms = 0
 
     def start(self) -> None:
@@ -54,19 +54,19 @@ class FullCollections:
 
     def timer_fired(self, key: None) -> None:
         now_ms = self._now_ms()
-        if now_ms >= self._not_before_ms and self._is_time(now_ms):
+        if now_ms >= self._not_before_ms and self._may_collect(now_ms):
             start_s = time.monotonic()
             self._collect()
-            took_ms = int((time.monotonic() - start_s) * 1000)
-            self._not_before_ms = now_ms + took_ms * SHARE
+            collection_ms = int((time.monotonic() - start_s) * 1000)
+            self._not_before_ms = now_ms + collection_ms * SHARE
         self._arm(now_ms)
 
     def _arm(self, now_ms: int) -> None:
-        is_due = self._count()[2] >= DUE
+        is_due = self._gc_counts()[2] >= DUE
         next_ms = max(now_ms + QUIET_MS, self._not_before_ms) if is_due else now_ms + CHECK_EVERY_MS
         self._set_timer(self, None, next_ms)
 
-    def _is_time(self, now_ms: int) -> bool:
-        since_last = self._count()[2]
+    def _may_collect(self, now_ms: int) -> bool:
+        since_last = self._gc_counts()[2]
         is_quiet = now_ms - self._last_connected_ms() >= QUIET_MS
         return since_last >= OVERDUE or (since_last >= DUE and is_quiet)

@@ -64,7 +64,7 @@ class GroupRunner(ShardRunner[Shard]):
         assert self.shard is not None
         wall_ms = self._host.wall_ms()
         try:
-            self._open.cut(wall_ms)
+            self._open_batch.cut(wall_ms)
             batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
             self.durable_log.append(batch, wall_ms)
             self.shard.replay(marker, self.log.next_offset - 1)

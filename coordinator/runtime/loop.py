@@ -59,7 +59,7 @@ class Runtime:
         self.wheel = TimingWheel(clock.now_ms())
         self._timers = OwnedTimers(self.wheel)
         self.purgatory = Purgatory(self.wheel)
-        self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
+        self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _refuse_markers
         """Writes the markers of transactions; set by the daemon once it has its topics."""
         self.runners: list[GroupRunner] = []  # By partition of `__consumer_offsets`.
         self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
@@ -184,5 +184,5 @@ class Runtime:
         self._loader.stop()
 
 
-def _no_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
+def _refuse_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
     raise AssertionError(f"nothing writes markers: {wanted}")

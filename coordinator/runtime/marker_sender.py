@@ -50,7 +50,7 @@ class Sending:
 
     wanted: MarkersWanted
     done: Callable[[], None]
-    left: int
+    partitions_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class MarkerSender:
             return
         self._newest[wanted.then] = sending
         for topic, index in wanted.partitions:
-            self._begin(Attempt(sending, wanted.marker, topic, index))
+            self._send(Attempt(sending, wanted.marker, topic, index))
 
-    def _begin(self, attempt: Attempt) -> None:
-        if not self._is_wanted(attempt.sending):
+    def _send(self, attempt: Attempt) -> None:
+        if not self._is_latest(attempt.sending):
             return
 
         def on_written(error: ErrorCode) -> None:
@@ -94,22 +94,22 @@ class MarkerSender:
 
         self._write(attempt.marker, attempt.topic, attempt.index, on_written)
 
-    def _is_wanted(self, sending: Sending) -> bool:
+    def _is_latest(self, sending: Sending) -> bool:
         """Whether this is the shard's latest request for its transaction."""
         return self._newest.get(sending.wanted.then) is sending
 
     def _on_written(self, attempt: Attempt, error: ErrorCode) -> None:
-        if not self._is_wanted(attempt.sending):
+        if not self._is_latest(attempt.sending):
             return
         epoch = attempt.marker.coordinator_epoch
         if error in NEEDS_NONE:
-            attempt.sending.left -= 1
-            if not attempt.sending.left:
+            attempt.sending.partitions_left -= 1
+            if not attempt.sending.partitions_left:
                 del self._newest[attempt.sending.wanted.then]
                 self._post(attempt.sending.done)
         elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and epoch < LAST_EPOCH:
             later = replace(attempt.marker, coordinator_epoch=2 * epoch + 1)
-            self._begin(replace(attempt, marker=later))
+            self._send(replace(attempt, marker=later))
         else:
             self._try_later(attempt, error)
 
@@ -126,4 +126,4 @@ class MarkerSender:
         """Try all failed attempts again."""
         failed, self._failed = self._failed, []
         for attempt in failed:
-            self._begin(attempt)
+            self._send(attempt)

@@ -45,7 +45,7 @@ class Outages:
         self._probe = probe
         self._run = run
         self._waiting: dict[UnusableLog, None] = {}
-        self._is_over = False
+        self._is_stopped = False
 
     @property
     def is_full(self) -> bool:
@@ -65,13 +65,13 @@ class Outages:
 
     def stop(self) -> None:
         """Call no `try_again` from now on."""
-        self._is_over = True
+        self._is_stopped = True
 
     def _set_timer(self, unusable: UnusableLog | None, delay_ms: int) -> None:
         self._timers.set_timer(self, unusable, self._timers.now_ms() + delay_ms)
 
     def timer_fired(self, unusable: UnusableLog | None) -> None:
-        if self._is_over:
+        if self._is_stopped:
             return
         if unusable is not None:
             unusable.try_again()
@@ -79,7 +79,7 @@ class Outages:
             self._run(self._probe, self._on_probed)
 
     def _on_probed(self, probed: Future[None]) -> None:
-        if self._is_over:
+        if self._is_stopped:
             return
         try:
             probed.result()

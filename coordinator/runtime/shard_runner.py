@@ -135,7 +135,7 @@ class ShardRunner(Generic[S]):
         self.state = LOADING
         self.shard: S | None = None
         self._host = host
-        self._open = OpenBatch(durable_log, max_batch_bytes, codec)
+        self._open_batch = OpenBatch(durable_log, max_batch_bytes, codec)
         # Request and API version of each parked request. Weak, so no value may refer to its key: a request whose
         # connection is gone, and that no member holds any more, needs no answer.
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
@@ -231,11 +231,11 @@ class ShardRunner(Generic[S]):
         if then is None:
             return
         if error:
-            self._finish(then, error)
+            self._append_finished(then, error)
         else:
-            self.durable_log.when_durable(self.position, lambda outcome: self._finish(then, outcome))
+            self.durable_log.when_durable(self.position, lambda outcome: self._append_finished(then, outcome))
 
-    def _finish(self, then: Any, error: ErrorCode) -> None:
+    def _append_finished(self, then: Any, error: ErrorCode) -> None:
         self._handle(AppendFinished(then, error, self._host.wall_ms()))
 
     def _want_markers(self, epoch: int, wanted: MarkersWanted) -> None:
@@ -280,8 +280,8 @@ class ShardRunner(Generic[S]):
                 encoded = [each for record in records for each in encode(record, wall_ms)]
         except EncodeError:  # A client sent a string that is too long for a record.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        offset = self._open.position  # Of the first record, whether `add` cuts the batch before it or not.
-        if not self._open.add(encoded, wall_ms, producer):
+        offset = self._open_batch.position  # Of the first record, whether `add` cuts before it or not.
+        if not self._open_batch.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
         shard = self.shard
         assert shard is not None
@@ -294,7 +294,7 @@ class ShardRunner(Generic[S]):
     @property
     def position(self) -> int:
         """The offset that the next record gets: everything below has been replayed."""
-        return self._open.position
+        return self._open_batch.position
 
     def _reply(self, reply: Reply, error: ErrorCode) -> None:
         reply_to, response, reveals_stored = reply
@@ -306,7 +306,7 @@ class ShardRunner(Generic[S]):
                 return
         else:
             pending = PendingRequest(reply_to, *self._parked.pop(reply_to))
-        position, durable_log = self._open.position, self.durable_log
+        position, durable_log = self._open_batch.position, self.durable_log
         if reveals_stored and position > durable_log.durable_offset:
             durable_log.when_durable(position, partial(self._answer, pending, response))
         else:
@@ -327,7 +327,7 @@ class ShardRunner(Generic[S]):
     def stage(self) -> None:
         """Cut the open batch, as a flush begins."""
         try:
-            self._open.cut(self._host.wall_ms())
+            self._open_batch.cut(self._host.wall_ms())
         except Exception as error:
             self._fail_on(error, "cut")
 
@@ -337,7 +337,7 @@ class ShardRunner(Generic[S]):
         Records that are not durable by now are cut off the log, as if never written.
         """
         self._transition(ShardTrigger.LOG_FAILED)
-        self._open.forget()
+        self._open_batch.forget()
         self._late_timers.clear()
         self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
         if error is None:

@@ -24,7 +24,7 @@ VERSION: Final = 5
 CLIENT: Final = "muster"
 
 
-class Question:
+class VerificationRequest:
     """The `reply_to` of an internal AddPartitionsToTxn: calls `done` with each partition's error."""
 
     def __init__(self, done: Verified) -> None:
@@ -35,7 +35,7 @@ class Question:
         (result,) = response.results_by_transaction
         self._done(
             {
-                TopicPartition(topic.name, each.partition_index): _as_asked(
+                TopicPartition(topic.name, each.partition_index): _verification_error(
                     ErrorCode(each.partition_error_code)
                 )
                 for topic in result.topic_results
@@ -44,7 +44,7 @@ class Question:
         )
 
 
-def _as_asked(error: ErrorCode) -> ErrorCode:
+def _verification_error(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
 
 
@@ -82,6 +82,6 @@ class CoordinatorVerifier:
             verify_only=not add,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
         )
-        context = RequestContext(Question(done), VERSION, CLIENT, "")
+        context = RequestContext(VerificationRequest(done), VERSION, CLIENT, "")
         runner = self._runtime.transaction_runner_for(transactional_id)
         runner.request(AddPartitionsToTxnRequest(transactions=[transaction]), context)
