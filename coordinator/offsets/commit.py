@@ -62,7 +62,7 @@ class CommitAnswers:
             self._refused[key] = _answer_for(topic, partitions), partitions
         self._refused[key][1].append(_partition_answer(partition_index, error))
 
-    def begin(self, topic: OffsetCommitRequestTopic) -> PartitionAnswers:
+    def begin_topic(self, topic: OffsetCommitRequestTopic) -> PartitionAnswers:
         """Add `topic`, and return the empty list to which the caller appends its partitions' answers."""
         partitions: PartitionAnswers = []
         self._answered.append(_answer_for(topic, partitions))
@@ -116,7 +116,7 @@ def commit_offsets(
         error = commit_error(group, request, context.api_version)
         if group is not None and error is ErrorCode.NONE:
             refresh_session(group, request.member_id, at.now_ms)
-        records = tuple(store(existing, answers, error, request, shard.settings, at.wall_ms))
+        records = tuple(new_commit_records(existing, answers, error, request, shard.settings, at.wall_ms))
     return Result(records=records, replies=(Reply(context.reply_to, answers.response()),))
 
 
@@ -189,7 +189,7 @@ def refresh_session(group: Group, member_id: str, now_ms: int) -> None:
         member.session_deadline_ms = now_ms + member.session_timeout_ms
 
 
-def store(
+def new_commit_records(
     topics: list[OffsetCommitRequestTopic],
     answers: CommitAnswers,
     error: ErrorCode,
@@ -201,15 +201,15 @@ def store(
 
     A `PackedArray` of partitions without errors is yielded as one run.
     """
-    asked_ms = request.retention_time_ms
-    expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
+    retention_ms = request.retention_time_ms
+    expire_wall_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else wall_ms + retention_ms
     for topic in topics:
         packed = as_packed(topic.partitions)
         if packed is not None and error is ErrorCode.NONE and expire_wall_ms == NO_EXPIRY:
             answers.accept_all(topic, packed.columns["partition_index"])
-            yield _run(request.group_id, topic, packed, wall_ms)
+            yield _commit_run(request.group_id, topic, packed, wall_ms)
             continue
-        answered = answers.begin(topic)
+        answered = answers.begin_topic(topic)
         for partition in topic.partitions:
             outcome = error or metadata_error(partition, settings)
             answered.append(_partition_answer(partition.partition_index, outcome))
@@ -217,7 +217,7 @@ def store(
                 yield new_offset_commit_record(request.group_id, topic, partition, wall_ms, expire_wall_ms)
 
 
-def _run(
+def _commit_run(
     group_id: str,
     topic: OffsetCommitRequestTopic,
     partitions: PackedArray[OffsetCommitRequestPartition],

@@ -61,13 +61,13 @@ class CommittedOffsets:
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Replay a commit: set the group's offset in this partition."""
-        self._of(group_id, topic).put(partition, committed)
+        self._ensure_topic(group_id, topic).put(partition, committed)
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
         """Replay the commits of a run, whose records are at `first_log_offset` and after in the log."""
-        self._of(run.group_id, run.topic).put_run(run, first_log_offset)
+        self._ensure_topic(run.group_id, run.topic).put_run(run, first_log_offset)
 
-    def _of(self, group_id: str, topic: str) -> TopicOffsets:
+    def _ensure_topic(self, group_id: str, topic: str) -> TopicOffsets:
         """Return the group's offsets in `topic`, for the caller to change; created if there are none."""
         topics = self._by_group.get(group_id)
         if topics is None:
@@ -122,7 +122,7 @@ class CommittedOffsets:
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
-    def of_topics_with(self, is_meant: Callable[[bytes], bool]) -> Iterator[tuple[str, str, int]]:
+    def offsets_with_topic_id(self, is_meant: Callable[[bytes], bool]) -> Iterator[tuple[str, str, int]]:
         """Yield group, topic and partition of each offset whose topic id passes `is_meant`.
 
         Walks single offsets only of topics where some id passes; calls `is_meant` once for each id.

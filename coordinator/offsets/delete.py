@@ -125,12 +125,14 @@ def delete_offsets_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCa
     A crash right after the deletion does that. Offsets of topics that this daemon never had stay: the log may be
     older than the registry of topics, or another broker's.
     """
-    gone = dict.fromkeys(chain(offsets.of_topics_with(catalog.was_deleted), _held_and_gone(offsets, catalog)))
+    gone = dict.fromkeys(
+        chain(offsets.offsets_with_topic_id(catalog.was_deleted), _held_of_deleted_topics(offsets, catalog))
+    )
     records = tuple(new_offset_commit_tombstone(*offset) for offset in gone)
     return Result(records=records, atomic=not records)
 
 
-def _held_and_gone(offsets: CommittedOffsets, catalog: TopicCatalog) -> Iterator[HeldKey]:
+def _held_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCatalog) -> Iterator[HeldKey]:
     """Yield the keys of offsets in open transactions where all offsets of the key are of deleted topics.
 
     A tombstone removes everything under its key, so a key that also has an offset of a newer topic is left alone;

@@ -36,21 +36,21 @@ class OffsetSweep:
         self._key = OffsetExpiryTimer(partition)
         self._settings = settings
         self._slice_offsets = slice_offsets
-        self._ahead: Iterator[str] | None = None
+        self._remaining: Iterator[str] | None = None
 
     def schedule(self, now_ms: int) -> Result:
         """Return the timer of the next round, `offsets.retention.check.interval.ms` from now."""
-        self._ahead = None
+        self._remaining = None
         deadline_ms = now_ms + self._settings.offsets_retention_check_interval_ms
         return Result(timers=(SetTimer(self._key, deadline_ms),))
 
     def on_timer(self, groups: dict[str, Group], offsets: CommittedOffsets, at: Moment) -> Result:
         """Expire the offsets of the next slice of groups, and set the timer of the next slice or round."""
-        if self._ahead is None:
-            self._ahead = iter(tuple(groups))
+        if self._remaining is None:
+            self._remaining = iter(tuple(groups))
         results: list[Result] = []
         weight = 0
-        for group_id in self._ahead:
+        for group_id in self._remaining:
             if (group := groups.get(group_id)) is not None:
                 weight += sum(len(offsets.of_topic(group_id, topic)) for topic in offsets.topics_of(group_id))
                 results.append(expire_group(groups, offsets, group, self._settings.offsets_retention_ms, at))
@@ -65,9 +65,9 @@ def expire_group(
 ) -> Result:
     """Return tombstones for the expired offsets, and for the group if it has no members or offsets left (O22)."""
     expired = expired_offsets(offsets, group, retention_ms, at.wall_ms)
-    held = sum(1 for _ in offsets.of_group(group.group_id))
-    is_held = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
-    if group.state is EMPTY and len(expired) == held and not is_held:
+    offset_count = sum(1 for _ in offsets.of_group(group.group_id))
+    is_in_transaction = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
+    if group.state is EMPTY and len(expired) == offset_count and not is_in_transaction:
         return remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED))
     return Result(records=tuple(expired), atomic=False) if expired else NOTHING
 
@@ -84,7 +84,7 @@ def expired_offsets(
         for topic in offsets.topics_of(group.group_id)
         if not group.is_subscribed_to(topic)
         for partition, committed in offsets.of_topic(group.group_id, topic).items()
-        if _is_over(committed, base(committed), retention_ms, wall_ms)
+        if _has_expired(committed, base(committed), retention_ms, wall_ms)
         and not offsets.transactions.holds(group.group_id, topic, partition)  # O20
     ]
 
@@ -104,7 +104,7 @@ def _commit_time(committed: CommittedOffset) -> int:
     return committed.commit_wall_ms
 
 
-def _is_over(committed: CommittedOffset, base_ms: int, retention_ms: int, wall_ms: int) -> bool:
+def _has_expired(committed: CommittedOffset, base_ms: int, retention_ms: int, wall_ms: int) -> bool:
     """Whether an offset has expired; an expiry that the client asked for overrides the retention (O19)."""
     if committed.expire_wall_ms != NO_EXPIRY:
         return wall_ms >= committed.expire_wall_ms

@@ -34,7 +34,7 @@ TOPIC_IDS_SINCE: Final = 10
 NO_OFFSET: Final = -1
 
 
-class _Wanted(NamedTuple):
+class _TopicToRead(NamedTuple):
     """A topic to read offsets of, the partitions asked for, and the error for all of them, if any."""
 
     name: str
@@ -65,9 +65,9 @@ def _fetch_group(
     stable: bool,
 ) -> OffsetFetchResponseGroup:
     if group.topics is None:
-        wanted = list(_everything(offsets, group.group_id, catalog if by_id else None))
+        wanted = list(_all_topics(offsets, group.group_id, catalog if by_id else None))
     else:
-        named = [_resolve(topic, catalog) if by_id else _named(topic) for topic in group.topics]
+        named = [_topic_by_id(topic, catalog) if by_id else _topic_by_name(topic) for topic in group.topics]
         wanted = sorted(named, key=lambda topic: topic.error is not ErrorCode.NONE)  # Errors last, as Kafka.
     topics = [
         OffsetFetchResponseTopics(
@@ -85,9 +85,9 @@ def _fetch_group(
 
 def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[OffsetFetchResponseTopic]:
     if request.topics is None:
-        wanted = list(_everything(offsets, request.group_id, None))
+        wanted = list(_all_topics(offsets, request.group_id, None))
     else:
-        wanted = [_Wanted(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+        wanted = [_TopicToRead(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     return [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -100,26 +100,28 @@ def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[
     ]
 
 
-def _everything(offsets: CommittedOffsets, group_id: str, catalog: TopicCatalog | None) -> Iterator[_Wanted]:
+def _all_topics(
+    offsets: CommittedOffsets, group_id: str, catalog: TopicCatalog | None
+) -> Iterator[_TopicToRead]:
     """Yield all topics in which the group has offsets; with a `catalog`, by id and without deleted ones (O12)."""
     for name in offsets.topics_of(group_id):
         topic_id = ZERO_UUID if catalog is None else catalog.topic_id(name)
         if topic_id is not None:
-            yield _Wanted(name, topic_id, offsets.of_topic(group_id, name))
+            yield _TopicToRead(name, topic_id, offsets.of_topic(group_id, name))
 
 
-def _named(topic: OffsetFetchRequestTopics) -> _Wanted:
-    return _Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
+def _topic_by_name(topic: OffsetFetchRequestTopics) -> _TopicToRead:
+    return _TopicToRead(topic.name, ZERO_UUID, topic.partition_indexes)
 
 
-def _resolve(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _Wanted:
+def _topic_by_id(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _TopicToRead:
     name = catalog.topic_name(topic.topic_id) if is_known_topic_id(topic.topic_id) else None
     error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
-    return _Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
+    return _TopicToRead(name or "", topic.topic_id, topic.partition_indexes, error)
 
 
 def _read(
-    offsets: CommittedOffsets, group_id: str, topic: _Wanted, stable: bool
+    offsets: CommittedOffsets, group_id: str, topic: _TopicToRead, stable: bool
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
     """Yield each partition asked for, its offset or None, and its error.
 

@@ -69,21 +69,21 @@ class OpenTransactions:
     def end(self, marker: Marker) -> dict[HeldKey, CommittedOffset]:
         """Replay a marker: close the transaction and return its offsets, for the caller to store or drop."""
         producer_id = marker.producer_id
-        self._note_ended(producer_id, marker.producer_epoch)
+        self._keep_epoch(producer_id, marker.producer_epoch)
         ended = self._open.pop(producer_id, None)
         if ended is None:
             return {}
         for key in ended.offsets:
-            self._let_go(key, producer_id)
+            self._unindex(key, producer_id)
         return ended.offsets
 
     def forget(self, key: HeldKey) -> None:
         """Replay a tombstone: drop the offsets that open transactions hold for this partition (O16)."""
         for producer_id in tuple(self._by_group.get(key.group_id, {}).get(key.topic_partition, ())):
             del self._open[producer_id].offsets[key]
-            self._let_go(key, producer_id)
+            self._unindex(key, producer_id)
 
-    def _let_go(self, key: HeldKey, producer_id: int) -> None:
+    def _unindex(self, key: HeldKey, producer_id: int) -> None:
         group, where = self._by_group[key.group_id], key.topic_partition
         holders = group[where]
         holders.discard(producer_id)
@@ -92,7 +92,7 @@ class OpenTransactions:
         if not group:
             del self._by_group[key.group_id]
 
-    def _note_ended(self, producer_id: int, producer_epoch: int) -> None:
+    def _keep_epoch(self, producer_id: int, producer_epoch: int) -> None:
         self._ended[producer_id] = producer_epoch
         self._ended.move_to_end(producer_id)
         if len(self._ended) > MAX_ENDED_PRODUCERS:

@@ -20,8 +20,8 @@ from coordinator.offsets.commit import (
     CommitAnswers,
     commit_error,
     existing_partitions,
+    new_commit_records,
     refresh_session,
-    store,
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
 from coordinator.offsets.topic_offsets import CommittedOffset
@@ -125,7 +125,7 @@ def prepare_commit(
     answers = CommitAnswers(api_version)
     topics = existing_partitions(request, shard.topics, answers, api_version)
     rows = []
-    for stored in store(topics, answers, ErrorCode.NONE, request, shard.settings, wall_ms=0):
+    for stored in new_commit_records(topics, answers, ErrorCode.NONE, request, shard.settings, wall_ms=0):
         if not isinstance(stored, CoordinatorRecord):
             return None
         rows.append(_row(stored))

@@ -91,7 +91,7 @@ class TopicOffsets:
         for partition in partitions:
             newest = found.newest[partition]
             if isinstance(newest, CommittedOffset):
-                made._note_extra(partition, newest)
+                made._update_extra(partition, newest)
                 newest = ROW.pack(
                     newest.offset, newest.leader_epoch, newest.commit_wall_ms, newest.log_offset
                 )
@@ -114,15 +114,15 @@ class TopicOffsets:
         else:
             pack_row_into(self._rows, slot * ROW_BYTES, offset, epoch, commit_wall_ms, log_offset)
         if self._extras or metadata or expire_wall_ms != NO_EXPIRY or topic_id != self._topic_id:
-            self._note_extra(partition, committed)
+            self._update_extra(partition, committed)
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
         """Set the offsets of many partitions; all rows at once where there are no other partitions."""
-        numbers = array("i", run.partitions)
-        if not self._partitions and all(map(lt, numbers, numbers[1:])):
-            self._partitions, self._topic_id, self._extras = numbers, run.topic_id, None
+        partitions = array("i", run.partitions)
+        if not self._partitions and all(map(lt, partitions, partitions[1:])):
+            self._partitions, self._topic_id, self._extras = partitions, run.topic_id, None
         log_offsets = range(first_log_offset, first_log_offset + run.count)
-        if numbers == self._partitions and self._extras is None and run.topic_id == self._topic_id:
+        if partitions == self._partitions and self._extras is None and run.topic_id == self._topic_id:
             times = repeat(run.commit_wall_ms)
             self._rows[:] = b"".join(map(ROW.pack, run.offsets, run.leader_epochs, times, log_offsets))
             return
@@ -131,7 +131,7 @@ class TopicOffsets:
             fields = (offset, epoch, "", run.commit_wall_ms, NO_EXPIRY, run.topic_id, log_offset)
             self.put(partition, new_tuple(CommittedOffset, fields))
 
-    def _note_extra(self, partition: int, committed: CommittedOffset) -> None:
+    def _update_extra(self, partition: int, committed: CommittedOffset) -> None:
         extras = {} if self._extras is None else self._extras
         if committed.expire_wall_ms != NO_EXPIRY or committed.topic_id != self._topic_id:
             extras[partition] = (committed.metadata, committed.expire_wall_ms, committed.topic_id)

@@ -8,7 +8,7 @@ from typing import Final
 from coordinator.effects import Appendable, CommitRun, CoordinatorRecord
 from coordinator.groups.classic.records import encode_commit_run, encode_record
 from coordinator.offsets.prepared_commit import PreparedOffsets
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.runtime.loading import replay_batches
 from coordinator.runtime.shard_kind import ShardKind
 from coordinator.shard.error_responses import error_response, loading_answer
@@ -24,7 +24,7 @@ from protocol.records.run import RecordRun
 MAY_WRITE: Final = frozenset(
     {
         OffsetCommitRequest,
-        VerifiedCommit,
+        TransactionalCommit,
         JoinGroupRequest,
         LeaveGroupRequest,
         DeleteGroupsRequest,

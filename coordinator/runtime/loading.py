@@ -64,6 +64,6 @@ def replay_batches(batches: Batches, shard: Shard) -> tuple[int, int]:
     """
     replay = BulkReplay(shard)
     for batch, data in batches:
-        replay.take(data, batch)
+        replay.replay_batch(data, batch)
     replay.finish()
     return replay.records, replay.skipped

@@ -57,15 +57,15 @@ class BulkReplay:
         self._by_name: dict[tuple[str, str], NewestOffsets] = {}
         self._shared: dict[str | bytes, Any] = {}  # Equal names and topic ids, kept as one object.
 
-    def take(self, buffer: Buffer, batch: Batch) -> None:
+    def replay_batch(self, buffer: Buffer, batch: Batch) -> None:
         """Replay the next batch. Raises CorruptBatch, DecodeError."""
         self.records += batch.record_count
         if batch.is_transactional or batch.is_control:
-            self._take_of_transaction(buffer, batch)
+            self._replay_transactional(buffer, batch)
             return
         data = payload_of(buffer, batch, MAX_INFLATED_BYTES)
         try:
-            end = self._take(data, batch)
+            end = self._replay_records(data, batch)
         except IndexError:
             raise CorruptBatch("records end too early") from None
         if end != len(data):
@@ -82,7 +82,7 @@ class BulkReplay:
         for name in list(self._by_name):
             self._shard.replay(NewestCommits(*name, self._by_name.pop(name)), NO_OFFSET)
 
-    def _take(self, data: bytes, batch: Batch) -> int:
+    def _replay_records(self, data: bytes, batch: Batch) -> int:
         """Replay a batch's records; return where the last one ends. The hot loop of a load, hence one method."""
         base_offset, limit, end = batch.base_offset, len(data), 0
         by_prefix, unpack_end, pack_offset = self._by_prefix, PLAIN_END.unpack_from, LOG_OFFSET.pack
@@ -100,16 +100,16 @@ class BulkReplay:
                 delta, at = delta & 0x7F | data[at] << 7, at + 1
             tail = end - PLAIN_BYTES
             prefix = data[at:tail]
-            found = by_prefix.get(prefix) or self._learn(prefix)
+            found = by_prefix.get(prefix) or self._newest_by_prefix(prefix)
             if found is not None and at < tail and end <= limit and not (size | delta) & UNUSUAL:
                 partition, lead, row, rest = unpack_end(data, tail)
                 if rest == found.plain_end and lead == PLAIN_LEAD and row[METADATA_AT] == NO_METADATA:
                     found.newest[partition] = row + pack_offset(base_offset + (delta >> 1))
                     continue
-            end = self._take_slowly(data, batch, start, number)
+            end = self._replay_one(data, batch, start, number)
         return end
 
-    def _learn(self, prefix: bytes) -> NewestOffsets | None:
+    def _newest_by_prefix(self, prefix: bytes) -> NewestOffsets | None:
         """Return the newest offsets of the group and topic in `prefix`; None if no commit's key begins with it.
 
         `prefix` is a key with its length before it, up to the partition.
@@ -120,12 +120,12 @@ class BulkReplay:
         key = prefix[start:]
         if size != len(key) + PARTITION.size:
             return None
-        found = self._found(key)
+        found = self._newest_by_key(key)
         if found is not None:
             self._by_prefix[prefix] = found
         return found
 
-    def _found(self, key: bytes) -> NewestOffsets | None:
+    def _newest_by_key(self, key: bytes) -> NewestOffsets | None:
         """Return the newest offsets of the group and topic in `key`, which is without length and partition."""
         found = self._by_key.get(key)
         if found is None and key.startswith(OFFSET_COMMIT_LEAD):
@@ -136,32 +136,32 @@ class BulkReplay:
                 return None  # `decode_record` of the whole key will raise.
             assert record is not None
             if encode_record(record)[0] == whole:  # False if meaningless bytes follow the key's fields.
-                found = self._by_key[key] = self._named(record.key.group, record.key.topic)
+                found = self._by_key[key] = self._newest_by_name(record.key.group, record.key.topic)
         return found
 
-    def _named(self, group_id: str, topic: str) -> NewestOffsets:
+    def _newest_by_name(self, group_id: str, topic: str) -> NewestOffsets:
         found = self._by_name.get((group_id, topic))
         if found is None:
             names = self._shared.setdefault(group_id, group_id), self._shared.setdefault(topic, topic)
             found = self._by_name[names] = NewestOffsets()
         return found
 
-    def _take_slowly(self, data: bytes, batch: Batch, start: int, number: int) -> int:
+    def _replay_one(self, data: bytes, batch: Batch, start: int, number: int) -> int:
         """Replay one record of any kind, the batch's record `number`, at `start`; return where it ends."""
         record = next(iter_payload(data, batch, start, number))
         key, value = record.key, record.value
-        found = None if key is None or value is None else self._found(key[: -PARTITION.size])
+        found = None if key is None or value is None else self._newest_by_key(key[: -PARTITION.size])
         if key is not None and value is not None and found is not None:
             partition = PARTITION.unpack_from(key, len(key) - PARTITION.size)[0]
-            self._keep(found, partition, decode_value(OffsetCommitValue, value), record.offset)
+            self._put_value(found, partition, decode_value(OffsetCommitValue, value), record.offset)
         elif (typed := decode_record(key, value)) is None:
             self.skipped += 1
         else:
-            self._replay(typed, record.offset)
+            self._replay_decoded(typed, record.offset)
         size, at = read_varint(data, start)
         return at + size
 
-    def _take_of_transaction(self, buffer: Buffer, batch: Batch) -> None:
+    def _replay_transactional(self, buffer: Buffer, batch: Batch) -> None:
         """Replay a transactional or control batch; offsets are held in the shard until their marker comes."""
         for record in read_records(buffer, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
             if batch.is_control:
@@ -175,7 +175,7 @@ class BulkReplay:
     def _hold(self, producer_id: int, record: CoordinatorRecord, log_offset: int) -> None:
         key = record.key
         if record.value is None or isinstance(key, GroupMetadataKey):
-            self._replay(record, log_offset)
+            self._replay_decoded(record, log_offset)
         else:
             held = HeldKey(key.group, key.topic, key.partition)
             self._transactions.hold(producer_id, held, committed_from_record(record.value, log_offset))
@@ -191,21 +191,23 @@ class BulkReplay:
         is_commit = kind is ControlType.COMMIT
         marker = Marker(batch.producer_id, batch.producer_epoch, coordinator_epoch(value), is_commit)
         for held, committed in self._transactions.end(marker).items():
-            found = self._named(held.group_id, held.topic)
+            found = self._newest_by_name(held.group_id, held.topic)
             known = found.newest.get(held.partition)
             if is_commit and (known is None or log_offset_of(known) < committed.log_offset):
                 self._put(found, held.partition, committed)
 
-    def _replay(self, record: CoordinatorRecord, log_offset: int) -> None:
+    def _replay_decoded(self, record: CoordinatorRecord, log_offset: int) -> None:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._shard.replay(record, log_offset)
         else:
             if record.value is None:
                 self._transactions.forget(HeldKey(key.group, key.topic, key.partition))
-            self._keep(self._named(key.group, key.topic), key.partition, record.value, log_offset)
+            self._put_value(
+                self._newest_by_name(key.group, key.topic), key.partition, record.value, log_offset
+            )
 
-    def _keep(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
+    def _put_value(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
         if value is None:
             found.newest[partition] = None
         else:

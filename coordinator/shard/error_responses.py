@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from protocol import error_responses
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -28,5 +28,5 @@ def loading_answer(request: Any) -> ErrorCode:
 
 def error_response(request: Any, error: ErrorCode, api_version: int) -> Any:
     """Return the response with only `error` to `request`, any request that a shard of groups handles."""
-    message = request.request if isinstance(request, VerifiedCommit) else request
+    message = request.request if isinstance(request, TransactionalCommit) else request
     return error_responses.error_response(message, error, api_version)

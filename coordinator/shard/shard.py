@@ -53,7 +53,7 @@ from coordinator.groups.classic.timers import (
     PendingMemberTimer,
     SessionTimer,
     SyncTimer,
-    expect_heartbeats,
+    arm_session_timers,
 )
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
@@ -66,7 +66,11 @@ from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.prepared_commit import PreparedCommit, PreparedOffsets, prepare_commit
 from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
 from coordinator.offsets.topic_offsets import NewestCommits, TopicOffsets
-from coordinator.offsets.transactional_commit import VerifiedCommit, begin_verification, commit_in_transaction
+from coordinator.offsets.transactional_commit import (
+    TransactionalCommit,
+    begin_verification,
+    commit_in_transaction,
+)
 from coordinator.shard.delete_groups import delete_groups
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
@@ -96,7 +100,7 @@ HANDLERS: Final[dict[type, Handler]] = {
     DescribeGroupsRequest: describe_groups,
     DeleteGroupsRequest: delete_groups,
     OffsetDeleteRequest: delete_offsets,
-    VerifiedCommit: commit_in_transaction,
+    TransactionalCommit: commit_in_transaction,
 }
 """The handler of each request, by the request's class."""
 
@@ -173,7 +177,7 @@ class Shard:
             entry.apply(self.offsets, offset)
         elif isinstance(entry, CommitRun):
             self.offsets.put_run(entry, offset)
-            self._expect_group(entry.group_id)
+            self._ensure_group(entry.group_id)
         elif isinstance(entry, Marker):
             self._end_transaction(entry)
         else:
@@ -199,14 +203,14 @@ class Shard:
             else:
                 held = HeldKey(key.group, key.topic, key.partition)
                 self.offsets.transactions.hold(producer[0], held, committed)
-            self._expect_group(key.group)
+            self._ensure_group(key.group)
 
     def _end_transaction(self, marker: Marker) -> None:
         self.offsets.end_transaction(marker)
         for verification in self.verifications:
             verification.is_outdated |= verification.producer_id == marker.producer_id
 
-    def _expect_group(self, group_id: str) -> None:
+    def _ensure_group(self, group_id: str) -> None:
         if self.is_loaded and group_id not in self.groups:
             self.groups[group_id] = Group(group_id)
 
@@ -238,7 +242,7 @@ class Shard:
         """
         timers: list[SetTimer] = []
         for group in self.groups.values():
-            timers += expect_heartbeats(group.group_id, group.members.values(), now_ms)
+            timers += arm_session_timers(group.group_id, group.members.values(), now_ms)
         return delete_offsets_of_deleted_topics(self.offsets, self.topics) + Result(timers=tuple(timers))
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
@@ -250,7 +254,7 @@ class Shard:
     def _revive(self, group: Group, at: Moment) -> Result:
         if group.state is EMPTY:
             return NOTHING
-        timers = expect_heartbeats(group.group_id, group.members.values(), at.now_ms)
+        timers = arm_session_timers(group.group_id, group.members.values(), at.now_ms)
         count_partitions(group, self.topics)
         restarted = new_event(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
         result = Result(timers=timers, history=(restarted,))

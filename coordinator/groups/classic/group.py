@@ -170,14 +170,14 @@ class Group:
         member.protocols = protocols
         self.protocol_counts.update(member.protocol_names())
 
-    def arrive(self, member: Member, now_ms: int) -> None:
+    def record_arrival(self, member: Member, now_ms: int) -> None:
         """Record that `member` has arrived in the present phase, as the last one so far."""
         self.last_arrival = Arrival(member.member_id, *member.origin, now_ms)
 
     def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
         """Park the member's JoinGroup until the join phase ends; return the parked request it replaces, if any."""
         before, member.awaiting_join = member.awaiting_join, parked
-        self.arrive(member, now_ms)
+        self.record_arrival(member, now_ms)
         if before is None:
             self.joined_count += 1
             return ()

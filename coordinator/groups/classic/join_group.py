@@ -37,7 +37,7 @@ from coordinator.groups.classic.states import (
     transition,
 )
 from coordinator.groups.classic.static_membership import replace_static_member
-from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from coordinator.groups.classic.timers import arm_session_timer, cancel_session_timer
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
@@ -121,13 +121,13 @@ def _reject_full_group(group: Group, join: Join) -> Result:
         group.remove(member_id)
         cause = join.cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
         event = new_event(group, join.at, replace(cause, removed=(member_id,)))
-        result += Result(timers=stop_expecting(group.group_id, member), history=(event,))
+        result += Result(timers=cancel_session_timer(group.group_id, member), history=(event,))
     return result + maybe_complete_join(group, join.at)
 
 
 def _join_newcomer(group: Group, join: Join) -> Result:
     """Let a new member join; a dynamic one is first handed an id to come back with (version 4 and later)."""
-    if not join.can_be_named:  # Kafka adds some such members, and can then answer none of the group.
+    if not join.new_member_id_fits:  # Kafka adds some such members, and can then answer none of the group.
         return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     instance_id = join.request.group_instance_id
     if instance_id in group.static_members:
@@ -151,7 +151,7 @@ def _add_member(group: Group, member_id: str, join: Join) -> Result:
         group.initial_delay = replace(group.initial_delay, member_came=True)
     group.add(member, join.request.protocol_type)
     group.park_join(member, join.parked, join.at.now_ms)
-    timers = expect_heartbeat(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    timers = arm_session_timer(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
     cause = join.cause(member, CauseKind.MEMBER_JOINED)
     if group.state is EMPTY:
         delay_ms = join.settings.group_initial_rebalance_delay_ms

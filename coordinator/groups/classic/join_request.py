@@ -51,7 +51,7 @@ class Join:
         return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)
 
     @property
-    def can_be_named(self) -> bool:
+    def new_member_id_fits(self) -> bool:
         """Whether the id of a new member fits into a string of the protocol; long client ids may not."""
         return len(self.new_member_id().encode()) <= MAX_STRING_BYTES
 

@@ -55,7 +55,7 @@ def leave_group(
     for departure in departures:
         result += departure.result
     if any(departure.error is ErrorCode.NONE for departure in departures):
-        result += maybe_prepare_rebalance_or_complete_join(group, at, _cause(departures))
+        result += maybe_prepare_rebalance_or_complete_join(group, at, _combined_cause(departures))
     return result
 
 
@@ -87,7 +87,7 @@ def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: Requ
     return _Departure(ErrorCode.NONE, remove_member(group, member), cause)
 
 
-def _cause(departures: list[_Departure]) -> Cause:
+def _combined_cause(departures: list[_Departure]) -> Cause:
     """Return one cause for all departures: that of the first member removed, with the count of all."""
     causes = [departure.cause for departure in departures if departure.cause is not None]
     first = next((cause for cause in causes if cause.removed), causes[0])

@@ -28,7 +28,7 @@ def count_partitions(group: Group, topics: TopicCatalog) -> None:
 def partition_changes(group: Group, topics: TopicCatalog) -> str:
     """Return what changed since `count_partitions`, as in "orders from 4 to 6"; "" if nothing did."""
     changes = [
-        f"{topic} from {_shown(before)} to {_shown(now)}"
+        f"{topic} from {_count_text(before)} to {_count_text(now)}"
         for topic, before in group.assigned_counts.items()
         if (now := topics.partition_count(topic)) != before
     ]
@@ -36,5 +36,5 @@ def partition_changes(group: Group, topics: TopicCatalog) -> str:
     return ", ".join(changes[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
 
 
-def _shown(count: int | None) -> str:
+def _count_text(count: int | None) -> str:
     return "no topic" if count is None else str(count)

@@ -26,7 +26,7 @@ from coordinator.groups.classic.states import (
     Trigger,
     transition,
 )
-from coordinator.groups.classic.timers import JoinTimer, SyncTimer, expect_heartbeat, stop_expecting
+from coordinator.groups.classic.timers import JoinTimer, SyncTimer, arm_session_timer, cancel_session_timer
 from protocol.error_responses import response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -118,7 +118,7 @@ def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
     return result + _begin_generation(group, at, cause)
 
 
-def _with_dropped_members(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
+def _with_dropped_members(missing: list[Member], pending_count: int, cause: Cause) -> Cause:
     """Return `cause` with the members that did not rejoin before the join phase ended.
 
     Dynamic members among them are removed; static ones stay until their session expires (3.17).
@@ -127,7 +127,7 @@ def _with_dropped_members(missing: list[Member], open_ids: int, cause: Cause) ->
     parts = (
         (len(dropped), f"{counted(len(dropped), 'member')} did not rejoin"),
         (kept := len(missing) - len(dropped), f"{counted(kept, 'static member')} stayed without rejoining"),
-        (open_ids, f"{counted(open_ids, 'pending id')} not used yet"),
+        (pending_count, f"{counted(pending_count, 'pending id')} not used yet"),
     )
     detail = ", ".join(text for count, text in parts if count) or None
     if not missing:
@@ -139,7 +139,7 @@ def _drop(group: Group, members: list[Member]) -> Result:
     timers: list[SetTimer] = []
     for member in members:
         group.remove(member.member_id)
-        timers += stop_expecting(group.group_id, member)
+        timers += cancel_session_timer(group.group_id, member)
     return Result(timers=tuple(timers))
 
 
@@ -169,7 +169,7 @@ def _begin_generation(group: Group, at: Moment, cause: Cause) -> Result:
     for member in group.members.values():
         member.is_new = False
         group.pending_sync.add(member.member_id)
-        timers += expect_heartbeat(group.group_id, member, at.now_ms)
+        timers += arm_session_timer(group.group_id, member, at.now_ms)
         if parked := group.take_join(member):
             replies.append(Reply(parked.reply_to, join_answer(group, member, parked.api_version)))
     group.sync_deadline_ms = at.now_ms + group.rebalance_timeout_ms
@@ -202,7 +202,7 @@ def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
         if parked is not None:
             refusal = response_with_error(SyncGroupResponse, error, parked.api_version)
             replies.append(Reply(parked.reply_to, refusal, reveals_stored=False))
-            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+            timers += arm_session_timer(group.group_id, member, at.now_ms)
     return Result(replies=tuple(replies), timers=tuple(timers))
 
 
@@ -228,7 +228,7 @@ def remove_member(group: Group, member: Member) -> Result:
         unknown = response_with_error(SyncGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, sync.api_version)
         replies += (Reply(sync.reply_to, unknown),)
     group.remove(member.member_id)
-    return Result(replies=replies, timers=stop_expecting(group.group_id, member))
+    return Result(replies=replies, timers=cancel_session_timer(group.group_id, member))
 
 
 def _arm_join_timer(group: Group, deadline_ms: int) -> SetTimer:

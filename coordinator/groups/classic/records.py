@@ -30,7 +30,7 @@ from protocol.records.run import Columns, RecordRun
 
 _PREFIX: Final = Struct(">h")
 _PARTITION: Final = Struct(">i")
-_STAND: Final = Struct(">qi")  # Offset and leader epoch.
+_OFFSET_AND_EPOCH: Final = Struct(">qi")  # Offset and leader epoch.
 _KEY_VERSION: Final = 0  # Key bodies have one version each; the int16 before them is the record type.
 _NO_TIMESTAMP: Final = -1
 GROUP_METADATA_VALUE_VERSION: Final = 3  # As Kafka 4.3 writes it; 4 is only read.
@@ -130,7 +130,7 @@ def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
     assert shared is not None
     keys = Columns(key[: -_PARTITION.size], "i", (run.partitions,))
     columns = (run.offsets, run.leader_epochs)
-    values = Columns(shared[: _PREFIX.size], "qi", columns, shared[_PREFIX.size + _STAND.size :])
+    values = Columns(shared[: _PREFIX.size], "qi", columns, shared[_PREFIX.size + _OFFSET_AND_EPOCH.size :])
     return RecordRun(keys, values, run.count, wall_ms)
 
 
@@ -144,7 +144,7 @@ def decode_record(
     """
     if key is None:
         raise DecodeError("a record of the offsets log has no key")
-    schemas = _SCHEMAS.get(_prefix(key, "key type"))
+    schemas = _SCHEMAS.get(_read_prefix(key, "key type"))
     if schemas is None:
         return None
     key_schema, value_schema = schemas
@@ -154,14 +154,14 @@ def decode_record(
 
 def decode_value(schema: type, value: bytes | memoryview) -> Any:
     """Return a record's value, decoded as `schema`. Raises DecodeError, as `decode_record` does."""
-    version = _prefix(value, "value version")
+    version = _read_prefix(value, "value version")
     known = spec(schema)
     if not known.min_version <= version <= known.max_version:
         raise DecodeError(f"{schema.__name__} of version {version}, known are up to {known.max_version}")
     return decode(schema, version, value, _PREFIX.size)
 
 
-def _prefix(buffer: bytes | memoryview, name: str) -> int:
+def _read_prefix(buffer: bytes | memoryview, name: str) -> int:
     if len(buffer) < _PREFIX.size:
         raise DecodeError(f"{len(buffer)} bytes cannot hold a {name}")
     number: int = _PREFIX.unpack_from(buffer)[0]

@@ -20,7 +20,7 @@ from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
 from coordinator.groups.classic.rebalance import maybe_prepare_rebalance_or_complete_join, prepare_rebalance
 from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
-from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from coordinator.groups.classic.timers import arm_session_timer, cancel_session_timer
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -84,10 +84,10 @@ def on_static_member_stored(group: Group, stored: StaticMemberStored, error: Err
     if passed or member is None or member.awaiting_join != stored.parked:
         return NOTHING
     if error is not ErrorCode.NONE:
-        return _go_back(group, member, stored, error, at)
+        return _restore_old_member(group, member, stored, error, at)
     group.take_join(member)
-    timers = expect_heartbeat(group.group_id, member, at.now_ms)
-    return Result(replies=(_welcome_back(group, member, stored),), timers=timers)
+    timers = arm_session_timer(group.group_id, member, at.now_ms)
+    return Result(replies=(_rejoin_reply(group, member, stored),), timers=timers)
 
 
 def _fence(group: Group, member: Member) -> Result:
@@ -104,9 +104,9 @@ def _fence(group: Group, member: Member) -> Result:
 
 
 def _rename(group: Group, member: Member, member_id: str, at: Moment) -> Result:
-    timers = stop_expecting(group.group_id, member)
+    timers = cancel_session_timer(group.group_id, member)
     group.rename(member, member_id)
-    return Result(timers=timers + expect_heartbeat(group.group_id, member, at.now_ms))
+    return Result(timers=timers + arm_session_timer(group.group_id, member, at.now_ms))
 
 
 def _take_over(group: Group, member: Member, join: Join) -> None:
@@ -119,7 +119,7 @@ def _take_over(group: Group, member: Member, join: Join) -> None:
     group.park_join(member, join.parked, join.at.now_ms)
 
 
-def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> Reply:
+def _rejoin_reply(group: Group, member: Member, stored: StaticMemberStored) -> Reply:
     """Return the JoinGroup reply with the present generation, such that a leader does not assign again (3.34).
 
     From version 9 on `skip_assignment` says so; before, the response names the old member id as leader.
@@ -133,7 +133,7 @@ def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> R
     return Reply(stored.parked.reply_to, answer)
 
 
-def _go_back(
+def _restore_old_member(
     group: Group, member: Member, stored: StaticMemberStored, error: ErrorCode, at: Moment
 ) -> Result:
     """Restore the old id, protocols and timeouts, so that the old process, if it lives, carries on (3.38)."""

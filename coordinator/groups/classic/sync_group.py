@@ -18,7 +18,7 @@ from coordinator.groups.classic.rebalance import prepare_rebalance, refuse_syncs
 from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
-from coordinator.groups.classic.timers import SyncTimer, expect_heartbeat
+from coordinator.groups.classic.timers import SyncTimer, arm_session_timer
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -40,7 +40,7 @@ def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestCo
     if error := sync_group_error(group, request):
         return _refuse(context, error)
     member = group.members[request.member_id]
-    timers = _stop_waiting_for(group, member)
+    timers = _mark_synced(group, member)
     if group.state is COMPLETING_REBALANCE:
         if member.member_id == group.leader:
             count_partitions(group, shard.topics)  # The counts now: what the leader saw may be older.
@@ -78,8 +78,8 @@ def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCod
         return NOTHING
     group.storing = None
     if error is not ErrorCode.NONE:
-        return _give_up(group, append_answer(error), at)
-    cause = _cause(group, CauseKind.ASSIGNMENT_STORED)
+        return _on_assignment_not_stored(group, append_answer(error), at)
+    cause = _cause_by_leader(group, CauseKind.ASSIGNMENT_STORED)
     event = transition(group, Trigger.ASSIGNMENT_STORED, at, cause)
     replies: list[Reply] = []
     timers: list[SetTimer] = []
@@ -88,7 +88,7 @@ def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCod
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             replies.append(Reply(parked.reply_to, sync_answer(group, member)))
-            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+            timers += arm_session_timer(group.group_id, member, at.now_ms)
     return Result(replies=tuple(replies), timers=tuple(timers), history=(event,))
 
 
@@ -96,28 +96,28 @@ def _park(
     group: Group, member: Member, request: SyncGroupRequest, context: RequestContext, at: Moment
 ) -> Result:
     before, member.awaiting_sync = member.awaiting_sync, Parked(context.reply_to, context.api_version)
-    group.arrive(member, at.now_ms)
+    group.record_arrival(member, at.now_ms)
     result = NOTHING if before is None else Result(superseded=(before.reply_to,))
     return result + _store_assignment(group, request) if member.member_id == group.leader else result
 
 
 def _store_assignment(group: Group, request: SyncGroupRequest) -> Result:
     """Write the leader's assignment; members it left out get b"", unknown member ids are ignored (3.43)."""
-    given = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    from_leader = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+    assignments = {member_id: from_leader.get(member_id, b"") for member_id in group.members}
     group.storing = AssignmentStored(group.group_id, group.generation_id, assignments)
     return Result(records=(new_group_metadata_record(group, assignments),), then=group.storing)
 
 
-def _give_up(group: Group, error: ErrorCode, at: Moment) -> Result:
+def _on_assignment_not_stored(group: Group, error: ErrorCode, at: Moment) -> Result:
     for member in group.members.values():
         member.assignment = b""
     refused = refuse_syncs(group, at, error)
-    cause = _cause(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
+    cause = _cause_by_leader(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
     return refused + prepare_rebalance(group, at, cause, Trigger.ASSIGNMENT_FAILED)
 
 
-def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
+def _mark_synced(group: Group, member: Member) -> tuple[SetTimer, ...]:
     """Note that this member's SyncGroup has come; return the cancelled sync timer if it was the last."""
     waited = bool(group.pending_sync)
     group.pending_sync.discard(member.member_id)
@@ -126,7 +126,7 @@ def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
     return (SetTimer(SyncTimer(group.group_id), None),)
 
 
-def _cause(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
+def _cause_by_leader(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
     leader = group.members.get(group.leader or "")
     return Cause(kind, detail) if leader is None else Cause.by(leader, kind, detail)
 

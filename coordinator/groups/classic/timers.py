@@ -50,7 +50,7 @@ class OffsetExpiryTimer:
     partition: int
 
 
-def expect_heartbeat(
+def arm_session_timer(
     group_id: str, member: Member, now_ms: int, timeout_ms: int | None = None
 ) -> tuple[SetTimer, ...]:
     """Set the member's session deadline `timeout_ms` from now (default: its session timeout), and its timer.
@@ -64,12 +64,12 @@ def expect_heartbeat(
     return (SetTimer(SessionTimer(group_id, member.member_id), member.session_deadline_ms),)
 
 
-def expect_heartbeats(group_id: str, members: Iterable[Member], now_ms: int) -> tuple[SetTimer, ...]:
+def arm_session_timers(group_id: str, members: Iterable[Member], now_ms: int) -> tuple[SetTimer, ...]:
     """Set the session deadline of each of `members` to a full session timeout from now."""
-    return tuple(timer for member in members for timer in expect_heartbeat(group_id, member, now_ms))
+    return tuple(timer for member in members for timer in arm_session_timer(group_id, member, now_ms))
 
 
-def stop_expecting(group_id: str, member: Member) -> tuple[SetTimer, ...]:
+def cancel_session_timer(group_id: str, member: Member) -> tuple[SetTimer, ...]:
     """Cancel the member's session timer, if it has one."""
     if member.session_timer_ms is None:
         return ()
