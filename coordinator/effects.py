@@ -227,7 +227,7 @@ class Result(NamedTuple):
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this producer (O14).
 
     def __add__(self, other: Result) -> Result:  # type: ignore[override]
-        """Return a result that asks for both, this one first."""
+        """A result that asks for both, this one first."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self
         return combine((self, other))

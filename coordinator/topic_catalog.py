@@ -13,7 +13,7 @@ class TopicCatalog(Protocol):
         ...
 
     def topic_id(self, topic: str) -> bytes | None:
-        """Return the 16-byte id of `topic`; None if there is no such topic."""
+        """The 16-byte id of `topic`; None if there is no such topic."""
         ...
 
     def topic_name(self, topic_id: bytes) -> str | None:

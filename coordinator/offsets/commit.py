@@ -121,7 +121,7 @@ def commit_offsets(
 
 
 def commit_error(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-    """Return why this client may not commit for the group as it is, or NONE (docs/kafka.md 2.3, O5 to O7)."""
+    """Why this client may not commit for the group as it stands, or NONE (docs/kafka.md 2.3, O5 to O7)."""
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:

@@ -139,7 +139,7 @@ class CommittedOffsets:
                             yield group_id, topic, partition
 
     def topics_of(self, group_id: str) -> tuple[str, ...]:
-        """Return the topics in which the group has offsets."""
+        """The topics in which the group has offsets."""
         return tuple(self._by_group.get(group_id, ()))
 
     def undecided(self, group_id: str) -> list[TopicPartition]:

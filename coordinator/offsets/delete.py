@@ -55,7 +55,7 @@ def _is_known(offsets: CommittedOffsets, group_id: str, topic: str, partition: i
 
 
 def offset_delete_error(group: Group | None, group_id: str) -> ErrorCode:
-    """Return why no offset of the group may be deleted, or NONE."""
+    """Why no offset of the group may be deleted, or NONE."""
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None:

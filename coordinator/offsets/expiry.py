@@ -24,7 +24,7 @@ SWEEP_SLICE_OFFSETS: Final = 2_000
 """Number of offsets and groups after which the sweep yields to other events: about 2 ms of work."""
 
 BaseTime: TypeAlias = Callable[[CommittedOffset], int]
-"""Returns the time (ms since the epoch) from which the retention of an offset counts."""
+"""Gives the time (ms since the epoch) from which the retention of an offset counts."""
 
 
 class OffsetSweep:

@@ -96,7 +96,7 @@ class PreparedOffsets:
         self.count = len(rows)
 
     def encode(self, wall_ms: int) -> list[Record]:
-        """Return the records as they are written to the log at `wall_ms`."""
+        """The records as they are written to the log at `wall_ms`."""
         commit_ms = self._wall_ms
         return [
             Record(row.key, row.value.fill((offset, commit_ms)), wall_ms)

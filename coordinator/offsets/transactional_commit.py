@@ -98,7 +98,7 @@ def adds_partition(api_version: int) -> bool:
 
 
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Return why this producer may not commit for the group as it is, or NONE."""
+    """Why this producer may not commit for the group as it stands, or NONE."""
     is_no_member = not request.member_id and request.group_instance_id is None
     if request.generation_id < 0 and (group is None or group.state is EMPTY or is_no_member):
         return ErrorCode.NONE

@@ -88,7 +88,7 @@ class KeyedTimers:
             self._wheel.put(timer)
 
     def deadline_ms(self, key: Hashable) -> int | None:
-        """Return the deadline of `key`, None if it has none."""
+        """The deadline of `key`, None if it has none."""
         timer = self._timers.get(key)
         return None if timer is None else timer.deadline_ms
 

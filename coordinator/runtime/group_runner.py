@@ -28,7 +28,7 @@ MARKER_ANSWER: Final = dict.fromkeys(
 
 
 class GroupRunner(ShardRunner[Shard]):
-    """Runs one shard of groups; all calls on the event-loop thread."""
+    """Drives one shard of groups; all calls on the event-loop thread."""
 
     def write_marker(self, marker: Marker, done: OnDone) -> None:
         """Write a marker, which ends its producer's transaction here; call `done` when it is durable.

@@ -115,7 +115,7 @@ class PendingRequest(NamedTuple):
 
 
 class ShardRunner(Generic[S]):
-    """Runs one shard on one log, which it owns; all calls on the event-loop thread."""
+    """Drives one shard on one log, which it owns; all calls on the event-loop thread."""
 
     def __init__(
         self,

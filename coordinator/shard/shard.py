@@ -223,7 +223,7 @@ class Shard:
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
         """Begin to serve after the log has been read: build the groups, with a full session per member (3.65).
 
-        Takes time in proportion to the members; the shard handles no event before this returns.
+        Takes time in proportion to the members; the shard handles no event before it returns.
         """
         self.is_loaded = True
         at = Moment(now_ms, wall_ms)

@@ -19,7 +19,7 @@ VALUE_VERSION: Final = 1
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """Return the bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
+    """The bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
     key = _PREFIX.pack(TRANSACTION_LOG) + encode(record.key, _KEY_VERSION)
     if record.value is None:
         return key, None
@@ -31,8 +31,8 @@ def decode_record(
 ) -> CoordinatorRecord | None:
     """Return one decoded record; None for an unknown record type, which is skipped.
 
-    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: such a
-    record cannot be understood, so the shard that meets it fails.
+    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of such a
+    record nothing may be guessed, so the shard that meets it fails.
     """
     if key is None:
         raise DecodeError("a record of the transaction log has no key")

@@ -35,4 +35,4 @@ class TransactionDeps:
     partition_count: Callable[[str], int | None]
     """Returns the number of partitions of a topic; None if there is no such topic."""
     offsets_partition: Callable[[str], int]
-    """Returns the partition of `__consumer_offsets` that keeps a group."""
+    """The partition of `__consumer_offsets` that keeps a group."""

@@ -1,6 +1,6 @@
 """The events of a classic group's history: a change as people read it, built from the group and the cause.
 
-An event shows the group as it is after the change. Nothing here decides what happens.
+An event shows the group as it is after the step. Nothing here decides what happens.
 """
 
 from __future__ import annotations

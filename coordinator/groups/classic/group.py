@@ -90,7 +90,7 @@ class Group:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, whose subscriptions can be read."""
+        """Whether its members are consumers, whose subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property

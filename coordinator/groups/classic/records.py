@@ -107,7 +107,7 @@ def _member_metadata(group: Group, assignments: Mapping[str, bytes]) -> list[Mem
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """Return the bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
+    """The bytes of a record's key and value. Raises EncodeError for what the schema cannot hold."""
     key = _PREFIX.pack(_TYPE_OF_KEY[type(record.key)]) + encode(record.key, _KEY_VERSION)
     if record.value is None:
         return key, None
@@ -116,7 +116,7 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
-    """Return the bytes of a run, written at `wall_ms`. Raises EncodeError for what the schema cannot hold.
+    """The bytes of a run, written at `wall_ms`. Raises EncodeError for what the schema cannot hold.
 
     The bytes that all records of the run share are taken from one encoded record: a key ends with the partition,
     and a value begins with version, offset and epoch.
@@ -139,8 +139,8 @@ def decode_record(
 ) -> CoordinatorRecord | None:
     """Return one decoded record of the offsets log; None for a record type that Muster does not keep.
 
-    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: such a
-    record cannot be understood, so the shard that meets it fails.
+    Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of
+    such a record nothing may be guessed, so the shard that meets it fails.
     """
     if key is None:
         raise DecodeError("a record of the offsets log has no key")

@@ -22,7 +22,7 @@ from coordinator.groups.classic.timers import SessionTimer
 
 
 def on_session_timer(group: Group, member_id: str, at: Moment) -> Result:
-    """Remove a member whose session deadline has passed, or set the timer again."""
+    """Expire a member whose session deadline has passed, or set the timer again."""
     member = group.members.get(member_id)
     if member is None:
         return NOTHING  # Left, or was replaced, while the timer was in flight.

@@ -1,4 +1,4 @@
-"""What the log holds of a group, and the living group built from it when a shard is loaded.
+"""What the log says of a group, and the living group built from it when a shard is loaded.
 
 A StoredGroup is replaced as a whole by each GroupMetadata record and never edited. Building the living
 group forgets nothing the record holds and invents nothing it does not: of each member's protocols only
