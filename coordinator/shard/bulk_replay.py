@@ -1,4 +1,4 @@
-"""The replay of a whole log: only the newest commit of each partition becomes an object.
+"""The replay of a whole log: of each partition only the newest commit is kept, mostly as bytes.
 
 A commit's key ends with its partition, and the bytes before that are the same in many keys: they are decoded once,
 and then looked up. A value with an offset and no metadata or expiry is copied into the row in which it is kept.

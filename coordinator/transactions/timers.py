@@ -29,5 +29,5 @@ def arm_transaction_timer(transaction: Transaction, now_ms: int, elapsed_ms: int
 
 
 def cancel_transaction_timer(transaction: Transaction) -> SetTimer:
-    """Return the cancelled timer of a transaction that has ended."""
+    """Return the effect that cancels the timer of a transaction that has ended."""
     return SetTimer(TransactionTimer(transaction.transactional_id), None)

@@ -199,7 +199,7 @@ class Group:
         return self.members[self.leader].awaiting_join is not None
 
     def vote(self) -> str:
-        """Return the protocol that most members prefer, of those that all offer; in a tie the one voted first."""
+        """Return the protocol that most members prefer, of those that all offer; in a tie, the first voted for."""
         everyone = len(self.members)
         candidates = {name for name, count in self.protocol_counts.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())

@@ -127,7 +127,7 @@ def _reject_full_group(group: Group, join: Join) -> Result:
 
 def _join_newcomer(group: Group, join: Join) -> Result:
     """Let a new member join; a dynamic one is first handed an id to come back with (version 4 and later)."""
-    if not join.new_member_id_fits:  # Kafka adds some such members, and can then answer none of the group.
+    if not join.new_member_id_fits:  # Kafka adds some of these, and can then answer no member of the group.
         return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     instance_id = join.request.group_instance_id
     if instance_id in group.static_members:

@@ -118,7 +118,7 @@ def _on_assignment_not_stored(group: Group, error: ErrorCode, at: Moment) -> Res
 
 
 def _mark_synced(group: Group, member: Member) -> tuple[SetTimer, ...]:
-    """Note that this member's SyncGroup has come; return the cancelled sync timer if it was the last."""
+    """Note that this member's SyncGroup has come; if it was the last, return what cancels the sync timer."""
     waited = bool(group.pending_sync)
     group.pending_sync.discard(member.member_id)
     if not waited or group.pending_sync:

@@ -70,7 +70,7 @@ def arm_session_timers(group_id: str, members: Iterable[Member], now_ms: int) ->
 
 
 def cancel_session_timer(group_id: str, member: Member) -> tuple[SetTimer, ...]:
-    """Cancel the member's session timer, if it has one."""
+    """Return the effect that cancels the member's session timer, if it has one."""
     if member.session_timer_ms is None:
         return ()
     member.session_timer_ms = None
