@@ -1,7 +1,7 @@
-"""What goes into the coordinator and what comes out: events, and the effects they ask for.
+"""The inputs and outputs of the coordinator: events go in, and effects come out.
 
 The coordinator is a function: `Shard.handle(event, now_ms)` returns a `Result`, and the runtime
-carries it out. Nothing here knows a socket, a file or a clock; every time is an argument.
+carries out its effects. Nothing here knows a socket, a file or a clock; every time is an argument.
 `now_ms` is monotonic and drives timers; `wall_ms` is the time of day and is what gets stored.
 """
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:  # Readers of events need neither checksums nor codecs: Spark'
     from protocol.records.control import Marker
 
 new_tuple: Final = tuple.__new__
-"""Makes a named tuple in half of the time that its own class takes, all fields given. A commit makes a handful, a
-fetch of offsets one for each partition."""
+"""Makes a named tuple, from its class and all its fields, in half the time that calling the class takes. A commit
+makes a handful, a fetch of offsets one for each partition."""
 
 ReplyTo: TypeAlias = Hashable
-"""Names one parked request: opaque here, a (connection, correlation id) to the server. Never a future."""
+"""Identifies one parked request: opaque here; the server's is a (connection, correlation id). Never a future."""
 
 
 TimerKey: TypeAlias = Hashable
-"""Names one deadline of a shard: one of the dataclasses in the `timers` module of its core."""
+"""Identifies one timer of a shard: a dataclass of a `timers` module."""
 
 
 ProducerAndEpoch: TypeAlias = tuple[int, int]
-"""Who writes a transactional batch: producer id and epoch."""
+"""Producer id and epoch of a transactional batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a handler may know of a request beside its body."""
+    """What a handler is given of a request beside its body."""
 
     reply_to: ReplyTo
     api_version: int
     client_id: str
     client_host: str  # "/127.0.0.1", as Kafka shows it.
-    new_uuid: str = ""  # A fresh UUID, given with JoinGroup only: member ids are made of it.
+    new_uuid: str = ""  # A fresh UUID to make member ids of; set for JoinGroup only.
 
 
 class RequestReceived(NamedTuple):
-    """A decoded request for one shard. `request` is a message class of `protocol.messages`."""
+    """A decoded request for one shard. `request` is an instance of a class of `protocol.messages`."""
 
     request: Any
     context: RequestContext
@@ -61,7 +61,7 @@ class RequestReceived(NamedTuple):
 
 
 class PreparedCommitReceived(NamedTuple):
-    """An OffsetCommit that was not decoded: of a `PreparedCommit` that is current, with offsets of its own."""
+    """An OffsetCommit that was not decoded: a current `PreparedCommit`, and the offsets of this request."""
 
     commit: Any
     offsets: Sequence[int]  # One for each partition of the commit, in its order.
@@ -71,7 +71,7 @@ class PreparedCommitReceived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The deadline that a `SetTimer` armed under `key` has come."""
+    """The deadline that a `SetTimer` set for `key` has passed."""
 
     key: TimerKey
     wall_ms: int
@@ -79,7 +79,7 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class AppendFinished:
-    """`Result.then` handed back: NONE when its records are durable, else what the append failed with."""
+    """`Result.then` handed back after its append; `error` is NONE once the records are durable."""
 
     then: object
     error: ErrorCode
@@ -88,7 +88,7 @@ class AppendFinished:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone: offsets committed for it go too (docs/kafka.md O23)."""
+    """A topic was deleted: the shard is to remove offsets committed for it (docs/kafka.md O23)."""
 
     topic: str
     topic_id: bytes
@@ -97,7 +97,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """`MarkersWanted.then` handed back: the marker is durable on every partition that still exists."""
+    """`MarkersWanted.then` handed back once the marker is durable on every partition that still exists."""
 
     then: object
     wall_ms: int
@@ -109,11 +109,11 @@ Event: TypeAlias = (
 
 
 class Appendable(Protocol):
-    """What a Result may append: a `CoordinatorRecord`, or several records of the log in a form of their own."""
+    """An entry of `Result.records`: a `CoordinatorRecord`, or the several records of a run or prepared commit."""
 
     @property
     def count(self) -> int:
-        """Number of records of the log."""
+        """Number of records that this entry is in the log."""
         ...
 
 
@@ -126,14 +126,14 @@ class CoordinatorRecord:
 
     key: Any
     value: Any | None
-    count: ClassVar[int] = 1  # A run has more.
+    count: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRun:
-    """The commits of many partitions of one topic in one request, by columns: as many records of the log.
+    """The commits of many partitions of one topic in one request, as columns; one log record for each.
 
-    None has a note, or an expiry of its own; those are single records.
+    A commit with metadata or an expiry of its own is not part of a run, but a single record.
     """
 
     group_id: str
@@ -154,10 +154,10 @@ Records: TypeAlias = tuple[Appendable, ...]
 
 
 class Reply(NamedTuple):
-    """An answer to one parked request.
+    """The answer to one parked request.
 
-    `reveals_stored` is False for answers that show nothing the log holds (Heartbeat; a refusal): those leave at
-    once. All others leave when the log is durable up to what their handler had seen.
+    `reveals_stored` is False for answers that show nothing of the log (Heartbeat; a refusal): they are sent at
+    once. All others are sent when the log is durable up to the last record that their handler had seen.
     """
 
     reply_to: ReplyTo
@@ -166,7 +166,7 @@ class Reply(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """Arm `key` at `deadline_ms` (monotonic), replacing what it had; None cancels it."""
+    """Set the timer `key` to `deadline_ms` (monotonic), replacing its deadline; None cancels it."""
 
     key: TimerKey
     deadline_ms: int | None
@@ -174,7 +174,7 @@ class SetTimer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MarkersWanted:
-    """A transaction has ended: write `marker` to each of `partitions` until all have it."""
+    """Asks for `marker`, which ends a transaction, to be written to each of `partitions` until all have it."""
 
     marker: Marker
     partitions: tuple[TopicPartition, ...]
@@ -183,7 +183,7 @@ class MarkersWanted:
 
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
-    """One line of a group's history, for people: what changed, why, and who made it change."""
+    """One line of a group's history, for people: what changed, why, and by which member or client."""
 
     group_id: str
     generation_id: int
@@ -197,23 +197,23 @@ class GroupEvent:
     client_host: str | None = None
     member_count: int = 0
     phase_ms: dict[str, int] = field(default_factory=dict)  # Time spent in the phase that ended, by its name.
-    last_member_id: str | None = None  # The last to arrive, where a phase waited for members.
+    last_member_id: str | None = None  # The last member to arrive, if the phase waited for members.
     cause: str = ""  # The slug of a `CauseKind`; "" in events of a version that had none.
-    client_reason: str | None = None  # What the client itself said (KIP-800); `reason` has it as well.
-    last_client_id: str | None = None  # Client of the last to arrive, with its host and when it came.
+    client_reason: str | None = None  # The client's own reason (KIP-800); `reason` includes it.
+    last_client_id: str | None = None  # Client of the last member to arrive.
     last_client_host: str | None = None
-    last_arrival_ms: int | None = None  # Since the phase began.
-    removed_count: int = 0  # Members that are members no longer through this.
-    removed_member_ids: tuple[str, ...] = ()  # The first few of these members.
-    rebalance_cause: str | None = None  # Where a rebalance ended: the slug of what began it.
+    last_arrival_ms: int | None = None  # When it arrived, since the phase began.
+    removed_count: int = 0  # Number of members that this removed from the group.
+    removed_member_ids: tuple[str, ...] = ()  # The first few of the removed members.
+    rebalance_cause: str | None = None  # If a rebalance ended: the slug of the cause that began it.
     rebalance_ms: dict[str, int] = field(default_factory=dict)  # And its time in each phase, all attempts.
-    dropped_count: int = 0  # Events that are missing here, of any groups: the queue to the topic was full.
+    dropped_count: int = 0  # Events of any groups lost before this one: the queue was full.
 
 
 class Result(NamedTuple):
-    """What one event asks of the world; the runtime does it in this order.
+    """The effects of one event; the runtime carries them out in the order of the fields.
 
-    Results add up: `a + b` asks for all of `a` and then all of `b`. At most one of them may name `then`.
+    `a + b` asks for all of `a` and then all of `b`. At most one of them may have a `then`.
     """
 
     records: Records = ()  # Appended to the offsets partition as one atomic batch, and replayed.
@@ -224,7 +224,7 @@ class Result(NamedTuple):
     superseded: tuple[ReplyTo, ...] = ()  # Parked requests that a newer one replaced: never answered (3.26).
     markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
-    producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this one's (O14).
+    producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this producer (O14).
 
     def __add__(self, other: Result) -> Result:  # type: ignore[override]
         """A result that asks for both, this one first."""
@@ -234,7 +234,7 @@ class Result(NamedTuple):
 
 
 def combine(results: Iterable[Result]) -> Result:
-    """All of `results`, in order; at most one of them may name `then`."""
+    """Return one result that asks for all of `results`, in order; at most one may have a `then`."""
     # Field by field and without generators: a join adds up five of these, and took a fifth of its time for that.
     records: list[Appendable] = []
     replies: list[Reply] = []

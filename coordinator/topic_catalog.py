@@ -1,4 +1,4 @@
-"""What the core may ask about topics. Who knows the answers is the shell's business."""
+"""The questions that the core may ask about topics; the shell implements them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class TopicCatalog(Protocol):
-    """The topics there are at present."""
+    """The topics that exist at present."""
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions `topic` has; None if there is no such topic."""
+        """Return the number of partitions of `topic`; None if there is no such topic."""
         ...
 
     def topic_id(self, topic: str) -> bytes | None:
@@ -17,9 +17,9 @@ class TopicCatalog(Protocol):
         ...
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id; None if there is none."""
+        """Return the name of the topic with this id; None if there is no such topic."""
         ...
 
     def was_deleted(self, topic_id: bytes) -> bool:
-        """Whether there was a topic with this id, and is no longer. False for ids that are not known."""
+        """Whether a topic with this id existed and was deleted. False for unknown ids."""
         ...

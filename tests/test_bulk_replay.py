@@ -182,7 +182,7 @@ def in_bulk(batches: list[bytearray]) -> Shard:
     shard = fresh_shard()
     replay = BulkReplay(shard)
     for data in batches:
-        replay.take(data, parse_header(data))
+        replay.replay_batch(data, parse_header(data))
     replay.finish()
     return shard
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.runtime.group_shards import group_shards
 from coordinator.runtime.transaction_shards import transaction_shards
 from protocol.codec.codec import decode, encode, spec
@@ -50,7 +50,7 @@ def answered(row: Recorded, error: ErrorCode) -> bytes:
     """What the shard of the API answers to the request of `row`."""
     request: Any = decode(REQUESTS[row.key], row.version, row.request)
     kind: Any = (transaction_shards if row.key in OF_TRANSACTIONS else group_shards)(_no_shard)
-    asked = VerifiedCommit(request) if row.key == TXN_OFFSET_COMMIT else request
+    asked = TransactionalCommit(request) if row.key == TXN_OFFSET_COMMIT else request
     return bytes(encode(kind.error_response(asked, error, row.version), row.version))
 
 

@@ -1,9 +1,9 @@
-"""Why a group changes: every cause there is, as data, and one cause with the client that is behind it.
+"""Why a group changes: every kind of cause, as data, and a single cause with the client behind it.
 
-The slugs go to the topic of the group history, where programs count by them: one is never given another
-meaning and never taken away. What an event of an older version calls otherwise is in RENAMED_SLUGS, and readers of
-the topic show the name of today. The texts are for people and may be improved. `docs/history.md` lists all three,
-and a test compares.
+The slugs go to the topic of the group history, where programs count by them: a slug never changes its meaning
+and is never removed. Slugs that older versions wrote under another name are in RENAMED_SLUGS, and readers of
+the topic show the present name. The texts are for people and may be improved. `docs/history.md` lists slugs,
+texts and former slugs, and a test compares.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from coordinator.groups.classic.member import Member
 
 REASON_MAX_CHARS: Final = 255
-"""Characters that are kept of a client's own reason; the Java client cuts its reasons to the same length."""
+"""Number of characters kept of the reason a client sends; the Java client cuts its reasons to the same length."""
 
 
 @unique
 class CauseKind(Enum):
-    """A cause: its slug, and the text that begins its reason."""
+    """A kind of cause: its slug, and the text with which the reason shown to people begins."""
 
-    # A member came, went, or offers something else: these call for a rebalance, or happen within one.
+    # A member joined, left, or changed its protocols: these call for a rebalance, or happen within one.
     MEMBER_JOINED = "member_joined", "member joined"
     MEMBER_LEFT = "member_left", "member left"
     REMOVED_BY_ADMIN = "removed_by_admin", "removed by admin"
@@ -69,17 +69,17 @@ RENAMED_SLUGS: Final = {
     "nobody_left": CauseKind.GROUP_EMPTIED.slug,
     "partitions_changed": CauseKind.PARTITION_COUNTS_CHANGED.slug,
 }
-"""Former slugs, which events on the topic may still have, and the slugs of today."""
+"""Maps each former slug, which events on the topic may still have, to the present slug."""
 
 
 def current_slug(slug: str) -> str:
-    """The slug of today for one that was read; a slug that is not known, of a later version perhaps, stays."""
+    """Return the present name of a slug that was read; an unknown slug (of a later version, say) is kept."""
     return RENAMED_SLUGS.get(slug, slug)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause, for people: what it was, and where there is one the member or client behind it."""
+    """One cause of a change, for people: its kind and, where one is behind it, the member or client."""
 
     kind: CauseKind
     detail: str | None = None
@@ -88,7 +88,7 @@ class Cause:
     group_instance_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
-    removed: tuple[str, ...] = ()  # Member ids that are members no longer.
+    removed: tuple[str, ...] = ()  # Ids of the members that this cause removed from the group.
 
     @classmethod
     def by(
@@ -99,7 +99,7 @@ class Cause:
         client_reason: str | None = None,
         removed: tuple[str, ...] = (),
     ) -> Cause:
-        """A cause that is `member`'s doing, with so much of its own reason (KIP-800) as is kept."""
+        """Return a cause that `member` is behind; of `client_reason` (KIP-800), REASON_MAX_CHARS are kept."""
         return cls(
             kind,
             detail,
@@ -112,10 +112,10 @@ class Cause:
 
     @property
     def reason(self) -> str:
-        """All of it in one line: the cause, its particulars, and what the client itself said."""
+        """The whole cause as one line of text: its kind, the detail, and the client's own reason."""
         return ": ".join(part for part in (self.kind.text, self.detail, self.client_reason) if part)
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 member`, `2 members`."""
+    """Return the count with its noun, in the plural where due: "1 member", "2 members"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -20,7 +20,7 @@ MS_PER_MINUTE: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What the handlers of one daemon may look up; the same for all shards."""
+    """The group coordinator's settings of one daemon, the same for all its shards."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -32,5 +32,5 @@ class GroupSettings:
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long an offset outlives what keeps it alive."""
+        """How long, in ms, an offset is kept after the group's last member left or after its commit (O18)."""
         return self.offsets_retention_minutes * MS_PER_MINUTE

@@ -11,7 +11,7 @@ from typing import Final
 _INT32_MIN: Final = -(2**31)
 
 MAX_REMEMBERED: Final = 50_000
-"""Group ids whose partition is kept instead of computed for each request: some 10 MB."""
+"""Number of group ids whose partition is cached instead of computed for each request: some 10 MB."""
 
 
 def java_hash(text: str) -> int:
@@ -25,6 +25,6 @@ def java_hash(text: str) -> int:
 
 @lru_cache(MAX_REMEMBERED)
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition that keeps `group_id`; the one hash without a positive twin counts as 0."""
+    """Return the partition that keeps `group_id`; the hash -2**31, which has no absolute value in Java, is 0."""
     hashed = java_hash(group_id)
     return 0 if hashed == _INT32_MIN else abs(hashed) % partition_count

@@ -59,7 +59,7 @@ class LegacyOffsetCommitKey:
 
 @data(versions="0", flexible="none")
 class LegacyOffsetCommitValue:
-    """Value of type 0."""
+    """Value of type 0: offset, metadata and commit time."""
 
     offset: Int64
     metadata: str
@@ -68,7 +68,7 @@ class LegacyOffsetCommitValue:
 
 @data(versions="0", flexible="none")
 class OffsetCommitKey:
-    """Key of type 1: where a group stands in one partition."""
+    """Key of type 1: one group's committed offset in one partition."""
 
     group: str
     topic: str
@@ -77,7 +77,7 @@ class OffsetCommitKey:
 
 @data(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """Value of type 1. Only version 1 can hold an expiry of its own, asked for by old clients."""
+    """Value of type 1. Only version 1 has `expire_timestamp`, set where an old client asked for a retention."""
 
     offset: Int64
     leader_epoch: Int32 = since(3, default=-1, ignorable=True)
@@ -96,7 +96,7 @@ class GroupMetadataKey:
 
 @struct
 class MemberMetadata:
-    """A member as its generation fixed it: only the chosen protocol's metadata is kept."""
+    """A member of a stored generation, with the metadata of the chosen protocol alone."""
 
     member_id: str
     group_instance_id: str | None = since(3, default=None, ignorable=True)
@@ -110,7 +110,7 @@ class MemberMetadata:
 
 @data(versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """Value of type 2: the group after a generation's assignment, or empty of members."""
+    """Value of type 2: the group after the assignment of a generation was stored, or without members."""
 
     protocol_type: str
     generation: Int32

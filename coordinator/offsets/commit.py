@@ -1,8 +1,8 @@
 """OffsetCommit (key 8): store how far a group has read.
 
-Topics and partitions are looked up first, the group after, and each partition gets its own answer: one
-that does not exist, or whose metadata is too long, keeps none of the others from being stored. Whether the
-offset makes sense is not asked (O4). The reply waits for the disk; the offset counts at once.
+Topics and partitions are looked up first, then the group, and each partition gets its own error: one
+that does not exist, or whose metadata is too long, does not keep the others from being stored. The offset is
+not checked against the partition's log (O4). The reply waits for the disk; the offset is in force at once.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from protocol.messages.offset_commit import (
 )
 
 TOPIC_IDS_SINCE: Final = 10
-GROUP_NOT_FOUND_SINCE: Final = 9  # Before: an absent group is an old generation.
+GROUP_NOT_FOUND_SINCE: Final = 9  # In earlier versions an absent group gets ILLEGAL_GENERATION.
 DEFAULT_RETENTION: Final = -1
 
 Partitions: TypeAlias = Sequence[OffsetCommitRequestPartition]
-"""A list; or a `PackedArray`, if there are many without notes."""
+"""Either a list or, for many partitions without metadata, a `PackedArray`."""
 
 PartitionAnswers: TypeAlias = list[OffsetCommitResponsePartition]
 
 
 class CommitAnswers:
-    """The reply as it grows: first the partitions that do not exist, then those that the group decides about.
+    """Builds the response: first the partitions that do not exist, then those whose error the group decides.
 
-    As in Kafka, a topic that is named twice is answered twice - unless something is refused: then each topic
-    is answered once, in the order in which it first had an answer.
+    As in Kafka, a topic that is named twice is answered twice - unless `refuse` was called: then each topic
+    is answered once, in the order of its first answer.
     """
 
     def __init__(self, api_version: int) -> None:
@@ -55,28 +55,28 @@ class CommitAnswers:
         self._answered: list[OffsetCommitResponseTopic] = []
 
     def refuse(self, topic: OffsetCommitRequestTopic, partition_index: int, error: ErrorCode) -> None:
-        """Answer a partition that does not exist."""
+        """Add `error` for a partition that does not exist."""
         key = self._key(topic)
         if key not in self._refused:
             partitions: PartitionAnswers = []
             self._refused[key] = _answer_for(topic, partitions), partitions
         self._refused[key][1].append(_partition_answer(partition_index, error))
 
-    def begin(self, topic: OffsetCommitRequestTopic) -> PartitionAnswers:
-        """The list to be filled with the answers for what exists of `topic`."""
+    def begin_topic(self, topic: OffsetCommitRequestTopic) -> PartitionAnswers:
+        """Add `topic`, and return the empty list to which the caller appends its partitions' answers."""
         partitions: PartitionAnswers = []
         self._answered.append(_answer_for(topic, partitions))
         return partitions
 
     def accept_all(self, topic: OffsetCommitRequestTopic, partitions: Sequence[int]) -> None:
-        """Answer that these partitions of `topic` are stored."""
+        """Add NONE for each of these partitions of `topic`."""
         flexible = spec(OffsetCommitResponse).is_flexible(self._api_version)
         packing = packing_of(OffsetCommitResponsePartition, self._api_version, flexible)
         packed: Any = packing.pack(partition_index=partitions, error_code=bytes(len(partitions)))
         self._answered.append(_answer_for(topic, packed))
 
     def response(self) -> OffsetCommitResponse:
-        """The whole reply."""
+        """Return the response with every answer added so far."""
         if not self._refused:
             return OffsetCommitResponse(topics=self._answered)
         merged = {key: topic for key, (topic, _) in self._refused.items()}
@@ -102,7 +102,7 @@ def _partition_answer(partition_index: int, error: ErrorCode) -> OffsetCommitRes
 def commit_offsets(
     shard: ShardGroups, request: OffsetCommitRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Store the offsets of a member, or of a consumer that manages its partitions by itself (O5).
+    """Store the offsets that a member commits, or a consumer that assigns its partitions itself (O5).
 
     Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for
     all of them UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND,
@@ -116,7 +116,7 @@ def commit_offsets(
         error = commit_error(group, request, context.api_version)
         if group is not None and error is ErrorCode.NONE:
             refresh_session(group, request.member_id, at.now_ms)
-        records = tuple(store(existing, answers, error, request, shard.settings, at.wall_ms))
+        records = tuple(new_commit_records(existing, answers, error, request, shard.settings, at.wall_ms))
     return Result(records=records, replies=(Reply(context.reply_to, answers.response()),))
 
 
@@ -125,13 +125,13 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, api_version:
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:
-            return ErrorCode.NONE  # The offsets themselves will make a simple group.
+            return ErrorCode.NONE  # Storing the offsets creates a simple group.
         absent_is_known = api_version >= GROUP_NOT_FOUND_SINCE
         return ErrorCode.GROUP_ID_NOT_FOUND if absent_is_known else ErrorCode.ILLEGAL_GENERATION
     if generation_id < 0 and group.state is EMPTY:
         return ErrorCode.NONE
     if generation_id < 0 and not request.member_id and request.group_instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID  # The group has members: outsiders may not move them.
+        return ErrorCode.UNKNOWN_MEMBER_ID  # The group has members: other clients may not move its offsets.
     if error := group.membership_error(request.member_id, request.group_instance_id):
         return error
     if generation_id != group.generation_id:
@@ -142,7 +142,7 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, api_version:
 def existing_partitions(
     request: OffsetCommitRequest, catalog: TopicCatalog, answers: CommitAnswers, api_version: int
 ) -> list[OffsetCommitRequestTopic]:
-    """What the request names and there is; what there is not, is answered here."""
+    """Return the topics and partitions of the request that exist; add an error to `answers` for each other."""
     found = (_existing(topic, catalog, answers, api_version) for topic in request.topics)
     return [topic for topic in found if topic is not None]
 
@@ -150,7 +150,7 @@ def existing_partitions(
 def _existing(
     topic: OffsetCommitRequestTopic, catalog: TopicCatalog, answers: CommitAnswers, api_version: int
 ) -> OffsetCommitRequestTopic | None:
-    """`topic` with name, id and those of its partitions that exist; what does not is answered here."""
+    """Return `topic` with name, id and its existing partitions, or None; add errors for the others."""
     by_id = api_version >= TOPIC_IDS_SINCE
     name = catalog.topic_name(topic.topic_id) if by_id else topic.name
     count = None if name is None else catalog.partition_count(name)
@@ -174,7 +174,7 @@ def _existing(
 
 
 def _all_exist(partitions: Partitions, count: int) -> bool:
-    """Whether all partitions exist, by their columns; False where they have to be looked at one by one."""
+    """Whether a `PackedArray`'s partitions all exist; False also for a list, which is checked one by one."""
     packed = as_packed(partitions)
     if packed is None:
         return False
@@ -183,13 +183,13 @@ def _all_exist(partitions: Partitions, count: int) -> bool:
 
 
 def refresh_session(group: Group, member_id: str, now_ms: int) -> None:
-    """A member that commits is alive (3.57): its timer will find the deadline moved on."""
+    """Move the session deadline of a member that commits, as a heartbeat does (3.57)."""
     member = group.members.get(member_id)
     if member is not None:
         member.session_deadline_ms = now_ms + member.session_timeout_ms
 
 
-def store(
+def new_commit_records(
     topics: list[OffsetCommitRequestTopic],
     answers: CommitAnswers,
     error: ErrorCode,
@@ -197,16 +197,19 @@ def store(
     settings: GroupSettings,
     wall_ms: int,
 ) -> Iterator[CoordinatorRecord | CommitRun]:
-    """Answer every partition, and make a record for each that is stored; of many without notes one run."""
-    asked_ms = request.retention_time_ms
-    expire_wall_ms = NO_EXPIRY if asked_ms == DEFAULT_RETENTION else wall_ms + asked_ms
+    """Add every partition's error to `answers`, and yield a record for each one that is to be stored.
+
+    A `PackedArray` of partitions without errors is yielded as one run.
+    """
+    retention_ms = request.retention_time_ms
+    expire_wall_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else wall_ms + retention_ms
     for topic in topics:
         packed = as_packed(topic.partitions)
         if packed is not None and error is ErrorCode.NONE and expire_wall_ms == NO_EXPIRY:
             answers.accept_all(topic, packed.columns["partition_index"])
-            yield _run(request.group_id, topic, packed, wall_ms)
+            yield _commit_run(request.group_id, topic, packed, wall_ms)
             continue
-        answered = answers.begin(topic)
+        answered = answers.begin_topic(topic)
         for partition in topic.partitions:
             outcome = error or metadata_error(partition, settings)
             answered.append(_partition_answer(partition.partition_index, outcome))
@@ -214,7 +217,7 @@ def store(
                 yield new_offset_commit_record(request.group_id, topic, partition, wall_ms, expire_wall_ms)
 
 
-def _run(
+def _commit_run(
     group_id: str,
     topic: OffsetCommitRequestTopic,
     partitions: PackedArray[OffsetCommitRequestPartition],
@@ -249,7 +252,7 @@ def new_offset_commit_record(
     wall_ms: int,
     expire_wall_ms: int,
 ) -> CoordinatorRecord:
-    """One commit. The value version that can hold an expiry holds neither epoch nor topic id."""
+    """Return the record of one commit; the value version with an expiry has neither epoch nor topic id."""
     expires = expire_wall_ms != NO_EXPIRY
     value = OffsetCommitValue(
         offset=partition.committed_offset,

@@ -1,8 +1,8 @@
-"""The committed offsets of one shard, as the log has them: stored state, changed by `replay` alone.
+"""The committed offsets of one shard, as the log has them: stored state, changed by `Shard.replay` alone.
 
-Kept as dicts of group and topic over the packed rows of `TopicOffsets`: a group that is gone costs nothing, and
-the question asked most - one group, one topic - costs two look-ups. What open transactions hold is beside them. It
-knows no group rules.
+They are dicts by group and topic of packed `TopicOffsets`: a removed group takes no memory, and
+the most frequent question - one group, one topic - costs two look-ups. The offsets of open transactions are kept
+beside them. Nothing here knows the rules of groups.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_OFFSETS: Final = TopicOffsets()
 def committed_from_record(
     value: OffsetCommitValue | LegacyOffsetCommitValue, log_offset: int
 ) -> CommittedOffset:
-    """The commit that a record says; records of the oldest kind know less, and mean the same."""
+    """Return the commit in a record's value; a legacy value has no leader epoch, expiry or topic id."""
     if isinstance(value, LegacyOffsetCommitValue):
         return CommittedOffset(
             value.offset, -1, value.metadata, value.commit_timestamp, NO_EXPIRY, ZERO_UUID, log_offset
@@ -57,18 +57,18 @@ class CommittedOffsets:
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, TopicOffsets]] = {}
-        self.transactions = OpenTransactions()  # What they hold does not count yet.
+        self.transactions = OpenTransactions()  # Their offsets are not in force yet.
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Replay a commit."""
-        self._of(group_id, topic).put(partition, committed)
+        """Replay a commit: set the group's offset in this partition."""
+        self._ensure_topic(group_id, topic).put(partition, committed)
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
-        """Replay the commits of a run, whose records lie in the log from there on."""
-        self._of(run.group_id, run.topic).put_run(run, first_log_offset)
+        """Replay the commits of a run, whose records are at `first_log_offset` and after in the log."""
+        self._ensure_topic(run.group_id, run.topic).put_run(run, first_log_offset)
 
-    def _of(self, group_id: str, topic: str) -> TopicOffsets:
-        """The group's offsets in `topic`, to be changed; made if there are none."""
+    def _ensure_topic(self, group_id: str, topic: str) -> TopicOffsets:
+        """Return the group's offsets in `topic`, for the caller to change; created if there are none."""
         topics = self._by_group.get(group_id)
         if topics is None:
             topics = self._by_group[group_id] = {}
@@ -78,15 +78,15 @@ class CommittedOffsets:
         return offsets
 
     def put_all(self, group_id: str, topic: str, offsets: TopicOffsets) -> None:
-        """Take what the replay of a whole log left of one topic, of which nothing was known before."""
+        """Set all offsets of a group in a topic, as the replay of a whole log found them."""
         topics = self._by_group.setdefault(group_id, {})
         assert topic not in topics, f"{group_id} has offsets of {topic}"
         topics[topic] = offsets
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Replay a tombstone; one for an offset that is not there changes nothing.
+        """Replay a tombstone; for an offset that does not exist it changes nothing.
 
-        What open transactions hold of the partition is gone with it (O16).
+        Offsets of the partition that open transactions hold are removed as well (O16).
         """
         self.transactions.forget(HeldKey(group_id, topic, partition))
         topics = self._by_group.get(group_id, {})
@@ -99,9 +99,9 @@ class CommittedOffsets:
             del self._by_group[group_id]
 
     def end_transaction(self, marker: Marker) -> None:
-        """Replay a marker: what its transaction holds counts, or is dropped (O14).
+        """Replay a marker: the offsets of its transaction come into force, or are dropped (O14).
 
-        A commit that came later in the log than the transaction's own outdoes it (O2).
+        An offset of a commit later in the log than the transaction's own is kept (O2).
         """
         for key, committed in self.transactions.end(marker).items():
             known = self.get(*key)
@@ -109,23 +109,23 @@ class CommittedOffsets:
                 self.put(*key, committed)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """One offset, or None."""
+        """Return the group's offset in this partition, or None."""
         return self.of_topic(group_id, topic).get(partition)
 
     def of_topic(self, group_id: str, topic: str) -> TopicOffsets:
-        """The group's offsets in `topic`, by partition; not to be changed."""
+        """Return the group's offsets in `topic`, by partition; the caller must not change them."""
         return self._by_group.get(group_id, {}).get(topic, NO_OFFSETS)
 
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """Every offset of the group: topic, partition, offset; not to be changed meanwhile."""
+        """Yield topic, partition and offset of all the group's offsets, which must not change meanwhile."""
         for topic, partitions in self._by_group.get(group_id, {}).items():
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
-    def of_topics_with(self, is_meant: Callable[[bytes], bool]) -> Iterator[tuple[str, str, int]]:
-        """Group, topic and partition of the offsets that were committed under topic ids that are meant.
+    def offsets_with_topic_id(self, is_meant: Callable[[bytes], bool]) -> Iterator[tuple[str, str, int]]:
+        """Yield group, topic and partition of each offset whose topic id passes `is_meant`.
 
-        Looks at single offsets only where a topic of a group has one that is; asks about each id once.
+        Walks single offsets only of topics where some id passes; calls `is_meant` once for each id.
         """
         asked: dict[bytes, bool] = {}
         for group_id, topics in self._by_group.items():
@@ -143,7 +143,7 @@ class CommittedOffsets:
         return tuple(self._by_group.get(group_id, ()))
 
     def undecided(self, group_id: str) -> list[TopicPartition]:
-        """The partitions of which the group has no offset but in open transactions."""
+        """Return the partitions where the group's only offsets are those of open transactions."""
         held = self.transactions.of_group(group_id)
         return [where for where in held if self.get(group_id, *where) is None]
 
@@ -152,11 +152,11 @@ class CommittedOffsets:
         return group_id in self._by_group
 
     def group_ids(self) -> tuple[str, ...]:
-        """The groups that have offsets."""
+        """Return the ids of the groups that have offsets."""
         return tuple(self._by_group)
 
     def count(self) -> int:
-        """How many offsets there are; walks all topics."""
+        """Return the number of offsets of all groups; walks all topics."""
         return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
 
     def __eq__(self, other: object) -> bool:
@@ -168,10 +168,10 @@ class CommittedOffsets:
 
 
 def is_known_topic_id(topic_id: bytes) -> bool:
-    """Whether this id says which topic is meant, beyond its name."""
+    """Whether this is a topic's id, and not the zero id of a commit that named no id."""
     return topic_id != ZERO_UUID
 
 
 def same_topic(one_id: bytes, other_id: bytes) -> bool:
-    """Whether both ids may be of one topic. An id that is not known fits any (O12)."""
+    """Whether both ids may be of the same topic: they are equal, or at least one is unknown (O12)."""
     return one_id == other_id or not is_known_topic_id(one_id) or not is_known_topic_id(other_id)

@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47), and the deletion of a topic: offsets that no client will ask for again.
+"""OffsetDelete (key 47), and the deletion of a topic: offsets that are removed before they expire.
 
-What a group still reads is not deleted under it. For groups of consumers the subscriptions show it; of other
-groups with members nothing is known, so they are refused as a whole.
+Offsets of topics that a group still reads are not deleted. For groups of consumers the subscriptions show which
+these are; for other groups with members they are unknown, so the whole request is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from protocol.messages.offset_delete import (
 def delete_offsets(
     shard: ShardOffsets, request: OffsetDeleteRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Forget the offsets named; one that is not there is deleted already (O24).
+    """Delete the offsets that the request names; one that does not exist is answered NONE (O24).
 
     Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; per partition
     UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC.
@@ -49,7 +49,7 @@ def delete_offsets(
 
 
 def _is_known(offsets: CommittedOffsets, group_id: str, topic: str, partition: int) -> bool:
-    """Whether there is an offset, be it that of an open transaction."""
+    """Whether the group has an offset in this partition, be it in an open transaction."""
     is_committed = offsets.get(group_id, topic, partition) is not None
     return is_committed or offsets.transactions.holds(group_id, topic, partition)
 
@@ -68,7 +68,7 @@ def offset_delete_error(group: Group | None, group_id: str) -> ErrorCode:
 def _outcomes(
     group: Group, catalog: TopicCatalog, request: OffsetDeleteRequest
 ) -> dict[str, dict[int, ErrorCode]]:
-    """For every partition named what becomes of it; those that do not exist come first, as in Kafka."""
+    """Return the error or NONE of each partition named; those that do not exist come first, as in Kafka."""
     missing: dict[str, dict[int, ErrorCode]] = {}
     present: dict[str, dict[int, ErrorCode]] = {}
     for topic in request.topics:
@@ -102,9 +102,9 @@ def _response(outcomes: Mapping[str, Mapping[int, ErrorCode]]) -> OffsetDeleteRe
 
 
 def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes) -> Result:
-    """A topic is gone: no group keeps offsets of it, except for a newer topic of the same name (O23).
+    """Return tombstones for all offsets of a deleted topic, not of a newer topic with its name (O23).
 
-    What open transactions hold of it goes as well (O16).
+    Offsets of it in open transactions are removed as well (O16).
     """
     counted = (
         (HeldKey(group_id, topic, partition), committed)
@@ -120,20 +120,23 @@ def delete_topic_offsets(offsets: CommittedOffsets, topic: str, topic_id: bytes)
 
 
 def delete_offsets_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCatalog) -> Result:
-    """After a load: topics may have gone without our hearing of it, in a crash right after their deletion.
+    """Return tombstones for the offsets of topics whose deletion this shard missed, for use after a load.
 
-    Offsets of topics that were never here stay: the log may be older than the directory, or another broker's.
+    A crash right after the deletion does that. Offsets of topics that this daemon never had stay: the log may be
+    older than the registry of topics, or another broker's.
     """
-    gone = dict.fromkeys(chain(offsets.of_topics_with(catalog.was_deleted), _held_and_gone(offsets, catalog)))
+    gone = dict.fromkeys(
+        chain(offsets.offsets_with_topic_id(catalog.was_deleted), _held_of_deleted_topics(offsets, catalog))
+    )
     records = tuple(new_offset_commit_tombstone(*offset) for offset in gone)
     return Result(records=records, atomic=not records)
 
 
-def _held_and_gone(offsets: CommittedOffsets, catalog: TopicCatalog) -> Iterator[HeldKey]:
-    """What open transactions hold of deleted topics alone: a tombstone takes along all that there is of its key.
+def _held_of_deleted_topics(offsets: CommittedOffsets, catalog: TopicCatalog) -> Iterator[HeldKey]:
+    """Yield the keys of offsets in open transactions where all offsets of the key are of deleted topics.
 
-    Where a newer topic of the name has an offset as well that stays, and what is held cannot replace it: it lies
-    before it in the log (O2).
+    A tombstone removes everything under its key, so a key that also has an offset of a newer topic is left alone;
+    the held offset cannot replace that one, being before it in the log (O2).
     """
     by_key: dict[HeldKey, list[CommittedOffset]] = {}
     for key, held in offsets.transactions.held():

@@ -1,8 +1,8 @@
-"""The sweep that expires offsets and removes groups that have nothing left (KIP-211, O17 to O22).
+"""The sweep that expires offsets, and removes groups without members and offsets (KIP-211, O17 to O22).
 
-How long an offset lives depends on what keeps it alive: members that read the topic keep it for ever, a
-group that lost its members keeps it from that moment on, a consumer without a group from its last
-commit. The sweep runs in slices, so that a shard full of groups does not hold up the loop.
+Offsets of a topic that members read do not expire. The retention of a group without members counts from when it
+lost them, that of a consumer without a group from its last commit. The sweep runs in slices, so that a
+shard full of groups does not hold up the loop.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from coordinator.offsets.committed import NO_EXPIRY, CommittedOffset, CommittedO
 from coordinator.offsets.remove_group import remove_group
 
 SWEEP_SLICE_OFFSETS: Final = 2_000
-"""After so many offsets, or groups, the sweep yields to other events: about 2 ms of work."""
+"""Number of offsets and groups after which the sweep yields to other events: about 2 ms of work."""
 
 BaseTime: TypeAlias = Callable[[CommittedOffset], int]
 """Gives the time (ms since the epoch) from which the retention of an offset counts."""
 
 
 class OffsetSweep:
-    """One shard's sweep: who is yet to be looked at in the round that is on."""
+    """One shard's sweep: its timer, and the groups not yet visited in the present round."""
 
     def __init__(
         self, partition: int, settings: GroupSettings, slice_offsets: int = SWEEP_SLICE_OFFSETS
@@ -36,21 +36,21 @@ class OffsetSweep:
         self._key = OffsetExpiryTimer(partition)
         self._settings = settings
         self._slice_offsets = slice_offsets
-        self._ahead: Iterator[str] | None = None
+        self._remaining: Iterator[str] | None = None
 
     def schedule(self, now_ms: int) -> Result:
-        """Set the next round."""
-        self._ahead = None
+        """Return the timer of the next round, `offsets.retention.check.interval.ms` from now."""
+        self._remaining = None
         deadline_ms = now_ms + self._settings.offsets_retention_check_interval_ms
         return Result(timers=(SetTimer(self._key, deadline_ms),))
 
     def on_timer(self, groups: dict[str, Group], offsets: CommittedOffsets, at: Moment) -> Result:
-        """Look at the next slice of groups; when all have been seen, rest until the next round."""
-        if self._ahead is None:
-            self._ahead = iter(tuple(groups))
+        """Expire the offsets of the next slice of groups, and set the timer of the next slice or round."""
+        if self._remaining is None:
+            self._remaining = iter(tuple(groups))
         results: list[Result] = []
         weight = 0
-        for group_id in self._ahead:
+        for group_id in self._remaining:
             if (group := groups.get(group_id)) is not None:
                 weight += sum(len(offsets.of_topic(group_id, topic)) for topic in offsets.topics_of(group_id))
                 results.append(expire_group(groups, offsets, group, self._settings.offsets_retention_ms, at))
@@ -63,11 +63,11 @@ class OffsetSweep:
 def expire_group(
     groups: dict[str, Group], offsets: CommittedOffsets, group: Group, retention_ms: int, at: Moment
 ) -> Result:
-    """Tombstones for the offsets whose time is over, and for the group if nothing is left of it (O22)."""
+    """Return tombstones for the expired offsets, and for the group if it has no members or offsets left (O22)."""
     expired = expired_offsets(offsets, group, retention_ms, at.wall_ms)
-    held = sum(1 for _ in offsets.of_group(group.group_id))
-    is_held = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
-    if group.state is EMPTY and len(expired) == held and not is_held:
+    offset_count = sum(1 for _ in offsets.of_group(group.group_id))
+    is_in_transaction = bool(offsets.transactions.of_group(group.group_id))  # Then the group stays (O20).
+    if group.state is EMPTY and len(expired) == offset_count and not is_in_transaction:
         return remove_group(groups, offsets, group, at, Cause(CauseKind.OFFSETS_EXPIRED))
     return Result(records=tuple(expired), atomic=False) if expired else NOTHING
 
@@ -75,7 +75,7 @@ def expire_group(
 def expired_offsets(
     offsets: CommittedOffsets, group: Group, retention_ms: int, wall_ms: int
 ) -> list[CoordinatorRecord]:
-    """A tombstone for each offset whose time is over; none of a topic that is still read, or in a transaction."""
+    """Return a tombstone for each expired offset, except in subscribed topics and in open transactions."""
     base = base_time(group)
     if base is None:
         return []
@@ -84,15 +84,15 @@ def expired_offsets(
         for topic in offsets.topics_of(group.group_id)
         if not group.is_subscribed_to(topic)
         for partition, committed in offsets.of_topic(group.group_id, topic).items()
-        if _is_over(committed, base(committed), retention_ms, wall_ms)
+        if _has_expired(committed, base(committed), retention_ms, wall_ms)
         and not offsets.transactions.holds(group.group_id, topic, partition)  # O20
     ]
 
 
 def base_time(group: Group) -> BaseTime | None:
-    """From when the group's offsets age; None: while it is as it is, they do not (O18)."""
+    """Return from when the retention of the group's offsets counts; None while they do not expire (O18)."""
     if group.protocol_type is None:
-        return _commit_time  # A simple group: nothing but its commits says that it lives.
+        return _commit_time  # A simple group: its commits are the only sign that it is in use.
     if group.state is EMPTY:
         emptied_ms = group.state_wall_ms
         return _commit_time if emptied_ms is None else lambda _: emptied_ms
@@ -104,8 +104,8 @@ def _commit_time(committed: CommittedOffset) -> int:
     return committed.commit_wall_ms
 
 
-def _is_over(committed: CommittedOffset, base_ms: int, retention_ms: int, wall_ms: int) -> bool:
-    """An expiry the client asked for overrides the retention (O19)."""
+def _has_expired(committed: CommittedOffset, base_ms: int, retention_ms: int, wall_ms: int) -> bool:
+    """Whether an offset has expired; an expiry that the client asked for overrides the retention (O19)."""
     if committed.expire_wall_ms != NO_EXPIRY:
         return wall_ms >= committed.expire_wall_ms
     return wall_ms - base_ms >= retention_ms

@@ -1,8 +1,8 @@
-"""OffsetFetch (key 9): read back what was committed. It checks no member id (O9).
+"""OffsetFetch (key 9): read the committed offsets. It checks no member id (O9).
 
-A partition without an offset is no error: offset -1, epoch -1, metadata "". The same reading serves the
-flat form of old versions and the list of groups of newer ones. Replies wait until what they show is
-on the disk, so there is nothing here that could still be undone; what an open transaction may change is reported
+A partition without an offset is no error: offset -1, epoch -1, metadata "". The same code reads for the
+flat form of old versions and the list of groups of newer ones. Replies wait until the offsets they show are
+on the disk, so a crash cannot undo them. That an open transaction may change an offset is reported
 only to clients that ask for stable offsets (KIP-447, O13).
 """
 
@@ -29,13 +29,13 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-FETCH_GROUPS_SINCE: Final = 8  # Several groups, each with its own error (KIP-709).
+FETCH_GROUPS_SINCE: Final = 8  # A request may name several groups, each with its own error (KIP-709).
 TOPIC_IDS_SINCE: Final = 10
 NO_OFFSET: Final = -1
 
 
-class _Wanted(NamedTuple):
-    """One topic to read, and the partitions asked for."""
+class _TopicToRead(NamedTuple):
+    """A topic to read offsets of, the partitions asked for, and the error for all of them, if any."""
 
     name: str
     topic_id: bytes
@@ -46,7 +46,7 @@ class _Wanted(NamedTuple):
 def fetch_offsets(
     shard: ShardOffsets, request: OffsetFetchRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Answer for each group asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
+    """Answer with the offsets asked for. Errors, per partition: UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT."""
     if context.api_version >= FETCH_GROUPS_SINCE:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         stable = request.require_stable
@@ -65,9 +65,9 @@ def _fetch_group(
     stable: bool,
 ) -> OffsetFetchResponseGroup:
     if group.topics is None:
-        wanted = list(_everything(offsets, group.group_id, catalog if by_id else None))
+        wanted = list(_all_topics(offsets, group.group_id, catalog if by_id else None))
     else:
-        named = [_resolve(topic, catalog) if by_id else _named(topic) for topic in group.topics]
+        named = [_topic_by_id(topic, catalog) if by_id else _topic_by_name(topic) for topic in group.topics]
         wanted = sorted(named, key=lambda topic: topic.error is not ErrorCode.NONE)  # Errors last, as Kafka.
     topics = [
         OffsetFetchResponseTopics(
@@ -85,9 +85,9 @@ def _fetch_group(
 
 def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[OffsetFetchResponseTopic]:
     if request.topics is None:
-        wanted = list(_everything(offsets, request.group_id, None))
+        wanted = list(_all_topics(offsets, request.group_id, None))
     else:
-        wanted = [_Wanted(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+        wanted = [_TopicToRead(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     return [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -100,30 +100,33 @@ def _fetch_flat(offsets: CommittedOffsets, request: OffsetFetchRequest) -> list[
     ]
 
 
-def _everything(offsets: CommittedOffsets, group_id: str, catalog: TopicCatalog | None) -> Iterator[_Wanted]:
-    """All topics of the group; with a `catalog` to give them ids, those without one are left out (O12)."""
+def _all_topics(
+    offsets: CommittedOffsets, group_id: str, catalog: TopicCatalog | None
+) -> Iterator[_TopicToRead]:
+    """Yield all topics in which the group has offsets; with a `catalog`, by id and without deleted ones (O12)."""
     for name in offsets.topics_of(group_id):
         topic_id = ZERO_UUID if catalog is None else catalog.topic_id(name)
         if topic_id is not None:
-            yield _Wanted(name, topic_id, offsets.of_topic(group_id, name))
+            yield _TopicToRead(name, topic_id, offsets.of_topic(group_id, name))
 
 
-def _named(topic: OffsetFetchRequestTopics) -> _Wanted:
-    return _Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
+def _topic_by_name(topic: OffsetFetchRequestTopics) -> _TopicToRead:
+    return _TopicToRead(topic.name, ZERO_UUID, topic.partition_indexes)
 
 
-def _resolve(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _Wanted:
+def _topic_by_id(topic: OffsetFetchRequestTopics, catalog: TopicCatalog) -> _TopicToRead:
     name = catalog.topic_name(topic.topic_id) if is_known_topic_id(topic.topic_id) else None
     error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
-    return _Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
+    return _TopicToRead(name or "", topic.topic_id, topic.partition_indexes, error)
 
 
 def _read(
-    offsets: CommittedOffsets, group_id: str, topic: _Wanted, stable: bool
+    offsets: CommittedOffsets, group_id: str, topic: _TopicToRead, stable: bool
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
-    """Each partition asked for with its offset; one committed for a topic since re-created does not count.
+    """Yield each partition asked for, its offset or None, and its error.
 
-    If only `stable` ones will do, one that an open transaction may change is none, but an error (O13).
+    Where the topic is asked for by id, an offset committed for another topic of its name is None. With `stable`,
+    a partition with an offset in an open transaction is UNSTABLE_OFFSET_COMMIT (O13).
     """
     known = offsets.of_topic(group_id, topic.name)
     any_topic = not is_known_topic_id(topic.topic_id)

@@ -1,8 +1,9 @@
-"""Offsets that were committed within transactions: they count from the marker on (docs/kafka.md O14).
+"""Offsets that were committed in transactions: they come into force with the marker (docs/kafka.md O14).
 
-Of each producer with an open transaction, what it has committed so far; of the others that were here, which epoch
-they had, so that one that was fenced commits nothing more. Like the offsets themselves this is stored state: it
-changes only as the log is replayed. The most frequent question, whether a partition is held, costs one look-up.
+For each producer with an open transaction, the offsets it has committed so far (they are "held"); for producers
+whose transaction has ended, their epoch, so that a fenced one commits nothing more. Like the committed offsets
+this is stored state: it changes only as the log is replayed. The most frequent question, whether a partition has
+a held offset, costs one look-up.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
 
 MAX_ENDED_PRODUCERS: Final = 10_000
-"""Producers without an open transaction whose epoch is kept, about 150 bytes each; the one that was not seen for
-longest is forgotten first."""
+"""The most producers without an open transaction whose epoch is kept, about 150 bytes each; the one whose
+transaction ended longest ago is forgotten first."""
 
 
 class HeldKey(NamedTuple):
-    """The group and partition that a held offset is of."""
+    """Group, topic and partition of an offset that an open transaction holds."""
 
     group_id: str
     topic: str
@@ -35,24 +36,24 @@ class HeldKey(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """What one producer has committed that no marker has decided yet."""
+    """The offsets that one producer has committed since its last marker."""
 
     producer_epoch: int
     offsets: dict[HeldKey, CommittedOffset] = field(default_factory=dict)
 
 
 class OpenTransactions:
-    """The transactions of one shard that have no marker yet."""
+    """The transactions of one shard whose marker has not come yet."""
 
     def __init__(self) -> None:
         self._open: dict[int, OpenTransaction] = {}
         self._by_group: dict[str, dict[TopicPartition, set[int]]] = {}
-        self._ended: OrderedDict[int, int] = OrderedDict()  # Epochs.
+        self._ended: OrderedDict[int, int] = OrderedDict()  # Producer id to epoch.
 
     # Replay.
 
     def begin(self, producer_id: int, producer_epoch: int) -> None:
-        """A transactional batch of this producer is in the log."""
+        """Replay that a transactional batch of this producer is in the log: its transaction is open."""
         found = self._open.get(producer_id)
         if found is None:
             self._open[producer_id] = OpenTransaction(producer_epoch)
@@ -60,29 +61,29 @@ class OpenTransactions:
             found.producer_epoch = producer_epoch
 
     def hold(self, producer_id: int, key: HeldKey, committed: CommittedOffset) -> None:
-        """An offset of a transaction that was begun."""
+        """Replay an offset committed in the producer's open transaction."""
         self._open[producer_id].offsets[key] = committed
         group = self._by_group.setdefault(key.group_id, {})
         group.setdefault(key.topic_partition, set()).add(producer_id)
 
     def end(self, marker: Marker) -> dict[HeldKey, CommittedOffset]:
-        """The marker: what the transaction held; it is for the caller to count it, or not."""
+        """Replay a marker: close the transaction and return its offsets, for the caller to store or drop."""
         producer_id = marker.producer_id
-        self._note_ended(producer_id, marker.producer_epoch)
+        self._keep_epoch(producer_id, marker.producer_epoch)
         ended = self._open.pop(producer_id, None)
         if ended is None:
             return {}
         for key in ended.offsets:
-            self._let_go(key, producer_id)
+            self._unindex(key, producer_id)
         return ended.offsets
 
     def forget(self, key: HeldKey) -> None:
-        """A tombstone takes what is held for its offset along (O16)."""
+        """Replay a tombstone: drop the offsets that open transactions hold for this partition (O16)."""
         for producer_id in tuple(self._by_group.get(key.group_id, {}).get(key.topic_partition, ())):
             del self._open[producer_id].offsets[key]
-            self._let_go(key, producer_id)
+            self._unindex(key, producer_id)
 
-    def _let_go(self, key: HeldKey, producer_id: int) -> None:
+    def _unindex(self, key: HeldKey, producer_id: int) -> None:
         group, where = self._by_group[key.group_id], key.topic_partition
         holders = group[where]
         holders.discard(producer_id)
@@ -91,7 +92,7 @@ class OpenTransactions:
         if not group:
             del self._by_group[key.group_id]
 
-    def _note_ended(self, producer_id: int, producer_epoch: int) -> None:
+    def _keep_epoch(self, producer_id: int, producer_epoch: int) -> None:
         self._ended[producer_id] = producer_epoch
         self._ended.move_to_end(producer_id)
         if len(self._ended) > MAX_ENDED_PRODUCERS:
@@ -100,20 +101,20 @@ class OpenTransactions:
     # Questions.
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this producer, in this epoch, has a transaction that began here."""
+        """Whether this producer has an open transaction on this partition, with this epoch."""
         found = self._open.get(producer_id)
         return found is not None and found.producer_epoch == producer_epoch
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether any open transaction holds an offset of this partition (O13, O20)."""
+        """Whether any open transaction holds an offset of the group in this partition (O13, O20)."""
         return TopicPartition(topic, partition) in self._by_group.get(group_id, {})
 
     def of_group(self, group_id: str) -> tuple[TopicPartition, ...]:
-        """The partitions of the group that any open transaction holds an offset of."""
+        """Return the partitions in which any open transaction holds an offset of the group."""
         return tuple(self._by_group.get(group_id, ()))
 
     def of_topic(self, topic: str) -> list[tuple[HeldKey, CommittedOffset]]:
-        """Every offset of `topic` that is held; walks all that is open."""
+        """Return every held offset of `topic`; walks all open transactions."""
         return [
             (key, committed)
             for transaction in self._open.values()
@@ -122,21 +123,21 @@ class OpenTransactions:
         ]
 
     def held(self) -> list[tuple[HeldKey, CommittedOffset]]:
-        """Every offset that any open transaction holds; walks all that is open."""
+        """Return every held offset; walks all open transactions."""
         return [each for transaction in self._open.values() for each in transaction.offsets.items()]
 
     def group_ids(self) -> tuple[str, ...]:
-        """The groups for which anything is held."""
+        """Return the ids of the groups that have held offsets."""
         return tuple(self._by_group)
 
     def commit_error(self, producer_id: int, producer_epoch: int) -> ErrorCode:
-        """INVALID_PRODUCER_EPOCH for a producer that has been here with a newer epoch."""
+        """Return INVALID_PRODUCER_EPOCH if this producer wrote here with a newer epoch, else NONE."""
         found = self._open.get(producer_id)
         newest = self._ended.get(producer_id, -1) if found is None else found.producer_epoch
         return ErrorCode.INVALID_PRODUCER_EPOCH if producer_epoch < newest else ErrorCode.NONE
 
     def __eq__(self, other: object) -> bool:
-        """What is open; the epochs of those that have ended may be gone with a compaction."""
+        """Compare the open transactions only: the epochs of ended ones may be lost in a compaction."""
         if not isinstance(other, OpenTransactions):
             return NotImplemented
         return self._open == other._open

@@ -1,9 +1,9 @@
-"""A prepared OffsetCommit: the same member, the same partitions, and other offsets.
+"""A prepared OffsetCommit: one member commits the same partitions again and again, with other offsets.
 
-Consumers commit what they own every few seconds, and nothing but the offsets differs. So what a commit leads to -
-keys and values of the log, the rows of its offsets - is made once, and after that only filled in. Nothing is
-believed for that: whether the member may commit, and whether the topics are the same, is looked up each time; if
-not, the commit is no longer current, and is decoded and handled as any other.
+Consumers commit their partitions every few seconds, and only the offsets differ. So the records and the response
+of a commit are encoded once, and later only the offsets are filled in. No check is
+skipped: whether the member may commit, and whether the topics are the same, is looked up each time; if
+not, the prepared commit is not current, and the request is decoded and handled like any other.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from coordinator.offsets.commit import (
     CommitAnswers,
     commit_error,
     existing_partitions,
+    new_commit_records,
     refresh_session,
-    store,
 )
 from coordinator.offsets.committed import NO_EXPIRY, CommittedOffsets
 from coordinator.offsets.topic_offsets import CommittedOffset
@@ -34,7 +34,7 @@ from protocol.records.records import Record
 
 
 class PreparedRow(NamedTuple):
-    """One partition of the commit: all that is known of it but its offset."""
+    """One partition of a prepared commit: everything but its offset."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class PreparedRow(NamedTuple):
 
 
 class PreparedCommit:
-    """An OffsetCommit of which all but the offsets is known. Used with the shard that it was made for."""
+    """An OffsetCommit with everything but the offsets. Used with the shard that it was made for."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class PreparedCommit:
     ) -> None:
         self.request = request
         self.api_version = api_version
-        self.response = EncodedResponse(response, api_version)  # When all of it is stored.
+        self.response = EncodedResponse(response, api_version)  # The response when every offset is stored.
         self._groups, self._catalog = shard.groups, shard.topics
         self._rows = rows
         highest = {row.topic: (row.topic_id, row.partition) for row in sorted(rows, key=_by_partition)}
         self._topics = [(topic, *known) for topic, known in highest.items()]
 
     def is_current(self) -> bool:
-        """Whether all of it would be stored if it came now."""
+        """Whether every offset of this commit would be stored if it came now."""
         group = self._groups.get(self.request.group_id)
         if group is None or commit_error(group, self.request, self.api_version) is not ErrorCode.NONE:
             return False
@@ -77,7 +77,7 @@ class PreparedCommit:
         return True
 
     def handle(self, event: PreparedCommitReceived, now_ms: int) -> Result:
-        """Store the event's offsets, all of them; as after any commit the member is alive."""
+        """Store all the event's offsets and answer; moves the session deadline, as every commit does."""
         refresh_session(self._groups[self.request.group_id], self.request.member_id, now_ms)
         offsets = PreparedOffsets(self.request.group_id, self._rows, event.offsets, event.wall_ms)
         reply = new_tuple(Reply, (event.reply_to, self.response, True))  # It reveals what is stored.
@@ -85,7 +85,7 @@ class PreparedCommit:
 
 
 class PreparedOffsets:
-    """The records of one prepared commit: as many records of the log, with keys and values filled in."""
+    """The records of one prepared commit, one for each partition, with its offset filled in."""
 
     __slots__ = ("_group_id", "_offsets", "_rows", "_wall_ms", "count")
 
@@ -104,7 +104,7 @@ class PreparedOffsets:
         ]
 
     def apply(self, committed: CommittedOffsets, log_offset: int) -> None:
-        """Store them in `committed`; the first of the records is at `log_offset`."""
+        """Replay the records into `committed`; the first of them is at `log_offset` of the log."""
         group_id, wall_ms = self._group_id, self._wall_ms
         for row, offset in zip(self._rows, self._offsets, strict=True):
             known = (offset, row.leader_epoch, row.metadata, wall_ms, NO_EXPIRY, row.topic_id, log_offset)
@@ -115,17 +115,17 @@ class PreparedOffsets:
 def prepare_commit(
     shard: ShardGroups, request: OffsetCommitRequest, api_version: int
 ) -> PreparedCommit | None:
-    """All of `request` but its offsets.
+    """Return the prepared commit of `request`, or None where preparing it does not pay.
 
-    None where that is not worth it: where some of it is refused whatever the group says, where many partitions
-    are stored by columns, and where an old client asks for a retention of its own.
+    That is where some partition is refused whatever the group's state, where many partitions
+    are stored as a run, and where an old client asks for a retention of its own.
     """
     if request.retention_time_ms != DEFAULT_RETENTION:
         return None
     answers = CommitAnswers(api_version)
     topics = existing_partitions(request, shard.topics, answers, api_version)
     rows = []
-    for stored in store(topics, answers, ErrorCode.NONE, request, shard.settings, wall_ms=0):
+    for stored in new_commit_records(topics, answers, ErrorCode.NONE, request, shard.settings, wall_ms=0):
         if not isinstance(stored, CoordinatorRecord):
             return None
         rows.append(_row(stored))

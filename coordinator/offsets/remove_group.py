@@ -1,7 +1,7 @@
-"""A group is removed with every offset it holds: because a client asked for it, or because nothing is left of it.
+"""Removes a group with all its offsets: because a client asked for it, or because all of them have expired.
 
-Each tombstone stands alone, so that a group of any size can be deleted: a crash half-way leaves a group
-with fewer offsets, and no client has heard that it is gone. The group's own tombstone comes last.
+The tombstones may go to several batches, so that a group of any size can be deleted: a crash half-way leaves a
+group with fewer offsets, and no client was answered that it is deleted. The group's own tombstone comes last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coordinator.offsets.committed import CommittedOffsets
 def remove_group(
     groups: dict[str, Group], offsets: CommittedOffsets, group: Group, at: Moment, cause: Cause
 ) -> Result:
-    """Take an empty group away: tombstones for its offsets, then for itself (3.74, O25)."""
+    """Remove an empty group: return tombstones for its offsets, then for the group (3.74, O25)."""
     event = transition(group, Trigger.GROUP_REMOVED, at, cause)
     del groups[group.group_id]
     records = [

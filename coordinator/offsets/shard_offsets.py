@@ -1,4 +1,4 @@
-"""What the handlers of offset requests work on: all that one shard holds, groups and committed offsets."""
+"""The state that handlers of offset requests work on: the groups and committed offsets of one shard."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coordinator.topic_catalog import TopicCatalog
 
 @dataclass(eq=False, slots=True)
 class CommitVerification:
-    """One question to the transaction coordinator, from before it is asked until its answer has been used."""
+    """One verification of a commit by the transaction coordinator, kept until its answer has been used."""
 
     producer_id: int
     is_outdated: bool = False  # A marker has ended the transaction meanwhile.
 
 
 class ShardOffsets(ShardGroups):
-    """The groups of one shard with their committed offsets, and the transactional commits that are verified."""
+    """The groups of one shard, their committed offsets, and the verifications of commits under way."""
 
     def __init__(self, settings: GroupSettings, topics: TopicCatalog) -> None:
         super().__init__(settings, topics)

@@ -1,9 +1,9 @@
-"""Where one group stands in the partitions of one topic: a row of 29 bytes for each, and no object.
+"""The committed offsets of one group in the partitions of one topic: a row of 29 bytes for each, no object.
 
-The rows lie in one array in the order of the partitions; a second array has the partitions' numbers. A partition
-is found where its number says if none before it is missing, else by bisection. A commit of a new partition
-moves the rows behind it, which costs a microsecond in ten thousand partitions. What few commits have - a
-note, an expiry of their own, another topic id than the first - is kept beside, for those alone.
+The rows are in one array in the order of the partitions; a second array has the partitions' numbers. The row of a
+partition is at its number if no partition before it is missing, else it is found by bisection. A commit of a new
+partition moves the rows after it, which costs a microsecond in ten thousand partitions. What few commits have -
+metadata, an expiry of their own, another topic id than the first - is kept in a dict, for those alone.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ NO_EXPIRY: Final = -1
 ROW: Final = Struct(">qixqq")
 ROW_BYTES: Final = ROW.size
 pack_row_into, unpack_row = ROW.pack_into, ROW.unpack_from
-"""Offset, leader epoch, commit time, log offset. Up to the commit time it is as the bytes of the record have it
-whose metadata is empty, one byte for its length included, so that a load copies them."""
+"""A row: offset, leader epoch, commit time, log offset. Up to the commit time it has the same bytes as the value
+of a record with empty metadata (the pad byte is the metadata's length), so that a load copies them."""
 
 Extra: TypeAlias = "str | tuple[str, int, bytes]"
-"""The note alone, or note, expiry and topic id."""
+"""What a row has no room for: the metadata alone, or metadata, expiry and topic id."""
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group stands in one partition, and the commit that said so."""
+    """One group's committed offset in one partition, with the other fields of the commit."""
 
-    offset: int  # The next one to read.
+    offset: int  # Of the next record to read.
     leader_epoch: int  # -1: not known.
-    metadata: str  # The client's own note.
+    metadata: str  # Free text of the client.
     commit_wall_ms: int
     expire_wall_ms: int  # NO_EXPIRY unless an old client asked for a retention of its own.
     topic_id: bytes  # ZERO_UUID: not known.
-    log_offset: int  # Of the record itself: of two commits the later record counts (O2).
+    log_offset: int  # Of the commit's record: of two commits the later record is in force (O2).
 
 
 class NewestOffsets:
-    """Of each partition of one group and topic the newest that a replay has met so far."""
+    """The newest commit of each partition of one group and topic, as a replay has met them so far."""
 
     __slots__ = ("newest", "plain_end", "topic_id")
 
     def __init__(self) -> None:
-        self.topic_id: bytes | None = None  # Of the first commit: the one that is meant by a row.
-        self.plain_end = b""  # How the record ends that says so; the replay's own.
+        self.topic_id: bytes | None = None  # Of the first commit: the topic id of every bare row.
+        self.plain_end = b""  # The bytes with which a record of that topic id ends; used by `BulkReplay`.
         self.newest: dict[int, bytes | CommittedOffset | None] = {}
-        """A row as it is kept, with the topic id above; or all of a commit; or None, if it was deleted."""
+        """By partition: a row, for the topic id above; or a whole commit; or None, if it was deleted."""
 
 
 class NewestCommits(NamedTuple):
-    """What a whole log has left of the offsets of one group and topic."""
+    """The newest commits of one group and topic in a whole log."""
 
     group_id: str
     topic: str
@@ -64,7 +64,7 @@ class NewestCommits(NamedTuple):
 
 
 def log_offset_of(newest: bytes | CommittedOffset) -> int:
-    """Where in the log the commit lies that `NewestOffsets` has so."""
+    """Return the log offset of a commit in `NewestOffsets.newest`, be it a row or a whole commit."""
     if isinstance(newest, CommittedOffset):
         return newest.log_offset
     log_offset: int = ROW.unpack(newest)[3]
@@ -72,26 +72,26 @@ def log_offset_of(newest: bytes | CommittedOffset) -> int:
 
 
 class TopicOffsets:
-    """Rows by partition, rising; not to be changed during a walk over them."""
+    """Committed offsets by partition, in rising order; must not change during an iteration."""
 
     __slots__ = ("_extras", "_partitions", "_rows", "_topic_id")
 
     def __init__(self, topic_id: bytes = ZERO_UUID) -> None:
-        self._topic_id = topic_id  # Of every offset that has no extra which says otherwise.
+        self._topic_id = topic_id  # Of every offset whose entry in `_extras` has no other.
         self._partitions = array("i")
         self._rows = bytearray()
         self._extras: dict[int, Extra] | None = None
 
     @classmethod
     def of_newest(cls, found: NewestOffsets) -> TopicOffsets:
-        """What the replay of a whole log found, less what is deleted again."""
+        """Return the offsets that the replay of a whole log found, without deleted ones."""
         made = cls(ZERO_UUID if found.topic_id is None else found.topic_id)
         partitions = array("i", sorted(p for p, newest in found.newest.items() if newest is not None))
         rows: list[bytes] = []
         for partition in partitions:
             newest = found.newest[partition]
             if isinstance(newest, CommittedOffset):
-                made._note_extra(partition, newest)
+                made._update_extra(partition, newest)
                 newest = ROW.pack(
                     newest.offset, newest.leader_epoch, newest.commit_wall_ms, newest.log_offset
                 )
@@ -101,7 +101,7 @@ class TopicOffsets:
         return made
 
     def put(self, partition: int, committed: CommittedOffset) -> None:
-        """The newest commit of `partition`."""
+        """Set the offset of `partition`."""
         offset, epoch, metadata, commit_wall_ms, expire_wall_ms, topic_id, log_offset = committed
         slot = self._find(partition)
         if slot is None:
@@ -114,15 +114,15 @@ class TopicOffsets:
         else:
             pack_row_into(self._rows, slot * ROW_BYTES, offset, epoch, commit_wall_ms, log_offset)
         if self._extras or metadata or expire_wall_ms != NO_EXPIRY or topic_id != self._topic_id:
-            self._note_extra(partition, committed)
+            self._update_extra(partition, committed)
 
     def put_run(self, run: CommitRun, first_log_offset: int) -> None:
-        """The newest commits of many partitions; all rows at once where there are no other partitions."""
-        numbers = array("i", run.partitions)
-        if not self._partitions and all(map(lt, numbers, numbers[1:])):
-            self._partitions, self._topic_id, self._extras = numbers, run.topic_id, None
+        """Set the offsets of many partitions; all rows at once where there are no other partitions."""
+        partitions = array("i", run.partitions)
+        if not self._partitions and all(map(lt, partitions, partitions[1:])):
+            self._partitions, self._topic_id, self._extras = partitions, run.topic_id, None
         log_offsets = range(first_log_offset, first_log_offset + run.count)
-        if numbers == self._partitions and self._extras is None and run.topic_id == self._topic_id:
+        if partitions == self._partitions and self._extras is None and run.topic_id == self._topic_id:
             times = repeat(run.commit_wall_ms)
             self._rows[:] = b"".join(map(ROW.pack, run.offsets, run.leader_epochs, times, log_offsets))
             return
@@ -131,7 +131,7 @@ class TopicOffsets:
             fields = (offset, epoch, "", run.commit_wall_ms, NO_EXPIRY, run.topic_id, log_offset)
             self.put(partition, new_tuple(CommittedOffset, fields))
 
-    def _note_extra(self, partition: int, committed: CommittedOffset) -> None:
+    def _update_extra(self, partition: int, committed: CommittedOffset) -> None:
         extras = {} if self._extras is None else self._extras
         if committed.expire_wall_ms != NO_EXPIRY or committed.topic_id != self._topic_id:
             extras[partition] = (committed.metadata, committed.expire_wall_ms, committed.topic_id)
@@ -142,7 +142,7 @@ class TopicOffsets:
         self._extras = extras or None
 
     def remove(self, partition: int) -> None:
-        """Forget `partition`; one that is not there changes nothing."""
+        """Remove the offset of `partition`, if there is one."""
         slot = self._find(partition)
         if slot is not None:
             del self._partitions[slot]
@@ -151,7 +151,7 @@ class TopicOffsets:
                 self._extras.pop(partition, None)
 
     def _find(self, partition: int) -> int | None:
-        """Which row is of `partition`, or None."""
+        """Return the index of the row of `partition`, or None."""
         partitions = self._partitions
         if 0 <= partition < len(partitions) and partitions[partition] == partition:
             return partition
@@ -159,7 +159,7 @@ class TopicOffsets:
         return slot if slot < len(partitions) and partitions[slot] == partition else None
 
     def get(self, partition: int) -> CommittedOffset | None:
-        """The offset of `partition`, or None."""
+        """Return the committed offset of `partition`, or None."""
         partitions = self._partitions
         slot = partition
         if not 0 <= partition < len(partitions) or partitions[partition] != partition:  # Saves a call.
@@ -188,14 +188,14 @@ class TopicOffsets:
         )
 
     def topic_ids(self) -> set[bytes]:
-        """The ids that the offsets were committed under; may name one whose offsets have all gone."""
+        """Return the topic ids of the offsets; may include one whose offsets were all removed."""
         ids = {self._topic_id}
         if self._extras is not None:
             ids.update(extra[2] for extra in self._extras.values() if not isinstance(extra, str))
         return ids
 
     def items(self) -> Iterator[tuple[int, CommittedOffset]]:
-        """Partition and offset of each."""
+        """Yield each partition and its committed offset."""
         for partition, row in zip(self._partitions, ROW.iter_unpack(self._rows), strict=True):
             yield partition, self._committed(partition, row)
 

@@ -1,10 +1,10 @@
-"""TxnOffsetCommit (key 28): store how far a group has read, as a part of a producer's transaction (O14).
+"""TxnOffsetCommit (key 28): store how far a group has read, in a producer's transaction (O14).
 
-It is an OffsetCommit that counts later: the same look at topics and partitions, the same records, but in a
-transactional batch of the producer's, and with rules of its own for who may commit - a producer that speaks for no
-member may, whatever the group does. That the transaction is under way has been asked of its coordinator before,
-unless it has been here already; if a marker came in between, the answer is out of date, and the batch would open a
-transaction that is never ended (KIP-890).
+It is an OffsetCommit that comes into force with the marker: the same checks of topics and partitions, the same
+records, but in a transactional batch of the producer, and with rules of its own for who may commit - a producer
+that names no member may, whatever the group's state. Before the first commit of a transaction its coordinator
+verifies that it is under way; if a marker came in between, the verification is out of date, and the batch would
+open a transaction that is never ended (KIP-890).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordinator.effects import Moment, Reply, RequestContext, Result
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.states import EMPTY
 from coordinator.groups.group_settings import GroupSettings
-from coordinator.offsets.commit import CommitAnswers, existing_partitions, metadata_error, store
+from coordinator.offsets.commit import CommitAnswers, existing_partitions, metadata_error, new_commit_records
 from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -33,21 +33,21 @@ from protocol.messages.txn_offset_commit import (
 )
 
 ABORTABLE_SINCE: Final = 4
-ADDS_SINCE: Final = 5
-BY_NAME: Final = 9  # A version of OffsetCommit that names topics, as all of TxnOffsetCommit do.
+ADDS_PARTITION_SINCE: Final = 5
+BY_NAME_VERSION: Final = 9  # A version of OffsetCommit that names topics, as all of TxnOffsetCommit do.
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedCommit:
-    """A TxnOffsetCommit, and what the transaction's coordinator said of it."""
+class TransactionalCommit:
+    """A TxnOffsetCommit with the outcome of its verification: NONE, or the transaction coordinator's error."""
 
     request: TxnOffsetCommitRequest
     error: ErrorCode = ErrorCode.NONE
-    verification: CommitVerification | None = None  # None: it was not asked.
+    verification: CommitVerification | None = None  # None: the coordinator was not asked.
 
 
 def begin_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> CommitVerification | None:
-    """What to hand back with the answer of the transaction's coordinator; None if it need not be asked."""
+    """Register and return a verification by the transaction coordinator; None if the commit needs none."""
     if not _needs_verification(shard, request):
         return None
     verification = CommitVerification(request.producer_id)
@@ -56,24 +56,24 @@ def begin_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> 
 
 
 def commit_in_transaction(
-    shard: ShardOffsets, asked: VerifiedCommit, context: RequestContext, at: Moment
+    shard: ShardOffsets, asked: TransactionalCommit, context: RequestContext, at: Moment
 ) -> Result:
-    """Hold the offsets until the producer's transaction ends.
+    """Store the offsets, held until the producer's transaction ends.
 
-    Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, and for all of them what the
-    verification said, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, and for all of them that of the
+    verification, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
     INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
     """
-    request, plain = asked.request, _plain(asked.request)
-    answers = CommitAnswers(BY_NAME)
-    existing = existing_partitions(plain, shard.topics, answers, BY_NAME)
+    request, plain = asked.request, _as_offset_commit(asked.request)
+    answers = CommitAnswers(BY_NAME_VERSION)
+    existing = existing_partitions(plain, shard.topics, answers, BY_NAME_VERSION)
     error = ErrorCode.INVALID_GROUP_ID if not request.group_id else ErrorCode.NONE
     error = error or shard.offsets.transactions.commit_error(request.producer_id, request.producer_epoch)
     error = error or asked.error or transactional_commit_error(shard.groups.get(request.group_id), request)
     if not error and _is_anything_stored(existing, shard.settings):
         error = _verification_error(shard, asked)
-    records = tuple(store(existing, answers, error, plain, shard.settings, at.wall_ms))
-    reply = Reply(context.reply_to, _answer(answers.response()))
+    records = tuple(new_commit_records(existing, answers, error, plain, shard.settings, at.wall_ms))
+    reply = Reply(context.reply_to, _as_txn_response(answers.response()))
     if asked.verification is not None:
         shard.verifications.discard(asked.verification)
     producer = (request.producer_id, request.producer_epoch)
@@ -81,18 +81,20 @@ def commit_in_transaction(
 
 
 def verification_answer(error: ErrorCode, api_version: int) -> ErrorCode:
-    """The error of the transaction's coordinator, as clients of this API expect it."""
+    """Return the transaction coordinator's error as clients of TxnOffsetCommit in this version expect it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE) and not adds(api_version):
+    if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE) and not adds_partition(
+        api_version
+    ):
         is_known = api_version >= ABORTABLE_SINCE
         return ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
     return error
 
 
-def adds(api_version: int) -> bool:
-    """Whether a commit makes the offsets partition a part of the transaction (KIP-890)."""
-    return api_version >= ADDS_SINCE
+def adds_partition(api_version: int) -> bool:
+    """Whether a commit of this version adds the offsets partition to the transaction by itself (KIP-890)."""
+    return api_version >= ADDS_PARTITION_SINCE
 
 
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
@@ -109,19 +111,29 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
 
 
 def _needs_verification(shard: ShardOffsets, request: TxnOffsetCommitRequest) -> bool:
-    """Whether the coordinator is to be asked first: not if the transaction is open here, or nothing is stored."""
+    """Whether the coordinator is to be asked first: not if the transaction is open here or nothing is stored."""
     transactions, producer = shard.offsets.transactions, (request.producer_id, request.producer_epoch)
     if not request.group_id or transactions.is_open(*producer) or transactions.commit_error(*producer):
         return False
-    return bool(existing_partitions(_plain(request), shard.topics, CommitAnswers(BY_NAME), BY_NAME))
+    return bool(
+        existing_partitions(
+            _as_offset_commit(request),
+            shard.topics,
+            CommitAnswers(BY_NAME_VERSION),
+            BY_NAME_VERSION,
+        )
+    )
 
 
-def _verification_error(shard: ShardOffsets, asked: VerifiedCommit) -> ErrorCode:
-    """INVALID_TXN_STATE if the transaction ended while its coordinator was asked."""
+def _verification_error(shard: ShardOffsets, asked: TransactionalCommit) -> ErrorCode:
+    """Return INVALID_TXN_STATE if a marker came while the coordinator was asked, else NONE.
+
+    COORDINATOR_NOT_AVAILABLE if it was not asked, or this shard was loaded again since: markers may be missed.
+    """
     if shard.offsets.transactions.is_open(asked.request.producer_id, asked.request.producer_epoch):
         return ErrorCode.NONE
     if asked.verification is None or asked.verification not in shard.verifications:
-        # Asked in an earlier life: there may have been markers since.
+        # Asked before this shard was loaded: there may have been markers since.
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.INVALID_TXN_STATE if asked.verification.is_outdated else ErrorCode.NONE
 
@@ -130,8 +142,8 @@ def _is_anything_stored(existing: list[OffsetCommitRequestTopic], settings: Grou
     return any(not metadata_error(each, settings) for topic in existing for each in topic.partitions)
 
 
-def _plain(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
-    """The same offsets as an OffsetCommit names them."""
+def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
+    """Return an OffsetCommit of the same offsets."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic.name,
@@ -150,7 +162,7 @@ def _plain(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=request.group_id, topics=topics)
 
 
-def _answer(plain: OffsetCommitResponse) -> TxnOffsetCommitResponse:
+def _as_txn_response(plain: OffsetCommitResponse) -> TxnOffsetCommitResponse:
     topics = [
         TxnOffsetCommitResponseTopic(
             name=topic.name,

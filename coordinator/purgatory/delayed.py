@@ -1,15 +1,15 @@
-"""Operations that wait: for a deadline under a key, or for something to happen or else a deadline.
+"""Timers by key, and delayed operations that complete on a condition or at a deadline, as in Kafka's purgatory.
 
-`KeyedTimers` holds one deadline for each key; setting it again replaces it. Every timer of the groups is
-one: sessions, rebalances, pending member ids.
+`KeyedTimers` holds one deadline for each key; setting a key again replaces its deadline. All timers of groups
+are kept so: sessions, rebalances, pending member ids.
 
-`Purgatory` parks a `DelayedOperation` (a long-polling fetch, a question to the transaction coordinator that
-a produce waits for) under the keys of what it waits for. Code that changes such a thing calls
-`check_and_complete` with its key; the wheel ends what waits too long. An operation completes once, whichever
-comes first. One that completed by one key stays listed under its others until those are checked, or until so
-many have gathered that all lists are swept.
+`Purgatory` parks a `DelayedOperation` (a long-polling fetch, a produce that waits for the transaction
+coordinator) under the keys of the things it waits for. Code that changes such a thing calls
+`check_and_complete` with its key; the timing wheel expires operations that wait too long. An operation completes
+once, by whichever comes first. One that completed by one key stays listed under its other keys until those are
+checked, or until there are so many that all lists are swept.
 
-All of it runs on one thread, driven by the `now_ms` of its callers. It knows no clock and no requests.
+All of it runs on one thread, driven by the `now_ms` of its callers. Nothing here knows a clock or a request.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ K_contra = TypeVar("K_contra", contravariant=True)
 
 
 class TimerOwner(Protocol[K_contra]):
-    """What sets deadlines, each under a key of its own kind; None where it has one deadline alone."""
+    """An object that sets timers, each under a key of its own; the key is None if it has only one timer."""
 
     def timer_fired(self, key: K_contra, /) -> None:
-        """The deadline under `key` has come; the key is free again."""
+        """Handle that the deadline of `key` has passed; the key may be set again."""
 
 
 class DeadlineHost(Protocol):
-    """What has a clock and sets deadlines: the runtime, and what stands in for it."""
+    """The clock and the timers that others use: the runtime, or a stand-in for it."""
 
     def now_ms(self) -> int: ...
     def set_timer(self, owner: TimerOwner[K], key: K, deadline_ms: int | None) -> None:
-        """Have `owner.timer_fired(key)` called at `deadline_ms`, and at no time set before; None: never."""
+        """Have `owner.timer_fired(key)` called at `deadline_ms`, replacing an earlier deadline; None cancels."""
 
 
 PURGE_INTERVAL: Final = 1000
-"""Completed operations that may stay on watch lists before those are swept. Each is a dead request."""
+"""The most completed operations on watch lists before the lists are swept. Each keeps a request in memory."""
 
 
 class KeyedTimer(TimerEntry):
-    """The deadline of one key."""
+    """The entry in the timing wheel for the deadline of one key."""
 
     __slots__ = ("_timers", "key")
 
@@ -59,7 +59,7 @@ class KeyedTimer(TimerEntry):
 
 
 class KeyedTimers:
-    """One deadline for each key. When it has come, the key is forgotten and `on_due(key, now_ms)` called."""
+    """One deadline for each key. When it has passed, the key is removed and `on_due(key, now_ms)` called."""
 
     def __init__(self, wheel: TimingWheel, on_due: Callable[[Hashable, int], None]) -> None:
         self._wheel = wheel
@@ -70,9 +70,9 @@ class KeyedTimers:
         return len(self._timers)
 
     def set(self, key: Hashable, deadline_ms: int | None) -> None:
-        """Have `key` come due at `deadline_ms` and at no time set before; None: never.
+        """Set the deadline of `key`, replacing an earlier one; None cancels it.
 
-        A deadline that has passed comes due when the wheel next advances, never within this call.
+        A deadline that has passed already is due when the wheel next advances, never within this call.
         """
         timer = self._timers.get(key)
         if deadline_ms is None:
@@ -93,7 +93,7 @@ class KeyedTimers:
         return None if timer is None else timer.deadline_ms
 
     def fire(self, timer: KeyedTimer, now_ms: int) -> None:
-        """Report a due `timer`, unless its key was set again or cancelled since it left the wheel."""
+        """Call `on_due` for a due `timer`, unless its key was set again or cancelled since it left the wheel."""
         if timer.is_pending or self._timers.get(timer.key) is not timer:
             return
         del self._timers[timer.key]
@@ -101,14 +101,14 @@ class KeyedTimers:
 
 
 class OwnedTimers:
-    """Deadlines of several owners, each with keys of its own. An owner is kept from its first deadline on."""
+    """Timers of several owners, each with its own keys. An owner is kept for good from its first timer on."""
 
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
         self._of_owner: dict[TimerOwner[Any], KeyedTimers] = {}
 
     def set(self, owner: TimerOwner[K], key: K, deadline_ms: int | None) -> None:
-        """Have `owner.timer_fired(key)` called at `deadline_ms` and at no time set before; None: never."""
+        """Have `owner.timer_fired(key)` called at `deadline_ms`, replacing an earlier deadline; None cancels."""
         timers = self._of_owner.get(owner)
         if timers is None:
             timers = self._of_owner[owner] = KeyedTimers(self._wheel, partial(_fire, owner))
@@ -120,7 +120,7 @@ def _fire(owner: TimerOwner[Any], key: Hashable, now_ms: int) -> None:
 
 
 class DelayedOperation(TimerEntry):
-    """Something that completes once: when it can, or when its deadline has come."""
+    """An operation that completes once: as soon as it can, or when its deadline has passed."""
 
     __slots__ = ("_purgatory", "is_completed")
 
@@ -131,17 +131,17 @@ class DelayedOperation(TimerEntry):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Look whether it can complete by now, and if so return `self.force_complete()`; else False."""
+        """Return `self.force_complete()` if the operation can complete by now, else False."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """The end of the operation, run exactly once: answer what waits for it."""
+        """Finish the operation, for example answer its request. Called exactly once."""
 
     def on_expiration(self) -> None:
-        """Run after `on_complete` if it was the deadline that completed the operation. Few care."""
+        """Called after `on_complete` if the deadline completed the operation. Does nothing by default."""
 
     def force_complete(self) -> bool:
-        """Complete now; return whether this call did it, which only the first can."""
+        """Complete now; return False if the operation had completed before."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -158,7 +158,7 @@ class DelayedOperation(TimerEntry):
         purgatory.delayed += 1
 
     def leave(self) -> None:
-        """No longer wait for the deadline, if it did."""
+        """Leave the purgatory, if parked there: cancel the deadline and lower `Purgatory.delayed`."""
         self.cancel()
         if self._purgatory is not None:
             self._purgatory.delayed -= 1
@@ -166,9 +166,9 @@ class DelayedOperation(TimerEntry):
 
 
 class Purgatory:
-    """Operations that wait for a key to be checked, or for their deadline.
+    """Operations that wait until one of their keys is checked and they can complete, or for their deadline.
 
-    `delayed` is how many wait; Kafka's metric NumDelayedOperations.
+    `delayed` is the number that wait; Kafka's metric NumDelayedOperations.
     """
 
     def __init__(self, wheel: TimingWheel, purge_interval: int = PURGE_INTERVAL) -> None:
@@ -180,16 +180,16 @@ class Purgatory:
 
     @property
     def watched(self) -> int:
-        """Entries of all watch lists, repeats and completed ones included; Kafka's metric PurgatorySize."""
+        """Number of entries of all watch lists, also of completed operations; Kafka's metric PurgatorySize."""
         return sum(map(len, self._watchers.values()))
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], now_ms: int
     ) -> bool:
-        """Complete `operation` if it can; else park it under `keys` until its deadline. True if it completed.
+        """Complete `operation` if it can; else park it under `keys` until its deadline. Return True if complete.
 
-        It is tried again once it is listed: what changed between the first try and the listing
-        completed nothing, what changes later will. One whose deadline has passed expires here.
+        It is tried again after it was listed under its keys: a change between the first try and the listing
+        could not complete it, a later change will. An operation whose deadline has passed expires here.
         """
         assert keys, "an operation that waits for nothing"
         if operation.try_complete():
@@ -205,9 +205,9 @@ class Purgatory:
         return False
 
     def check_and_complete(self, key: Hashable, now_ms: int) -> int:
-        """Something about `key` has changed: try what waits for it; return how many completed by that.
+        """Try the operations listed under `key`, after a change of it; return the number that completed.
 
-        What cannot complete, and is past its deadline at `now_ms`, expires without waiting for the wheel.
+        One that cannot complete, and is past its deadline at `now_ms`, expires without waiting for the wheel.
         """
         watchers = self._watchers.get(key)
         if watchers is None:
@@ -232,7 +232,7 @@ class Purgatory:
             self._purge()
 
     def _purge(self) -> None:
-        """Sweep completed operations from all watch lists."""
+        """Remove completed operations from all watch lists."""
         for key, watchers in list(self._watchers.items()):
             for operation in [each for each in watchers if each.is_completed]:
                 del watchers[operation]

@@ -1,24 +1,24 @@
-"""A hierarchical timing wheel: deadlines added and cancelled in constant time, and no ticking in between.
+"""A hierarchical timing wheel: deadlines are added and cancelled in constant time, and empty ticks cost nothing.
 
 Level 0 has buckets of one tick each; a bucket of the next level is as wide as `size` of the level below, and a
 level is made when a deadline first needs it: with 1000 ticks of 1 ms, two levels cover 16 minutes. A deadline goes
-to the finest level that reaches so far ahead. Only buckets that hold something exist, under their start; one that
-starts together with one of a finer level is the same bucket.
+to the finest level that reaches so far ahead. Only buckets with entries exist, keyed by the tick they start at;
+two buckets of different levels with the same start are the same bucket.
 
-A bucket is a plain list, and an entry knows its place in it. Cancelling moves the last of the list into the place
-that gets free, so a bucket holds what is pending and nothing else: no entry that was cancelled has to be skipped,
-or swept up, or keeps a request in memory. What is left of a bucket that lost all its entries is its start, dropped
-when it comes first or when its time has come; at most `size` + 1 are ahead in each level.
+A bucket is a plain list, and an entry knows its index in it. Cancelling moves the last entry of the list to the
+index that becomes free, so a bucket holds pending entries only: a cancelled entry need not be skipped
+or swept up, and keeps no request in memory. Of a bucket whose entries were all cancelled only its start remains,
+dropped when it is the first or when its time has come; at most `size` + 1 are ahead in each level.
 
-Each level costs an entry a move, and a bucket is emptied in one turn. So there are few levels, of more buckets
-than Kafka's 20: a session of 45 s moves once, together with what is due in the same second.
+Each level costs an entry one move, and a bucket is emptied in one `advance`. So there are few levels, with more
+buckets than Kafka's 20: a session of 45 s moves once, together with the entries due in the same second.
 
-One heap holds the start of each bucket. `advance` takes the buckets that have started by now: what is due
-comes out, what is not moves to a finer bucket. So the caller may sleep until `next_deadline_ms` whatever the
-level, and a jump over hours costs what the deadlines in it cost.
+One heap holds the start of each bucket. `advance` takes the buckets that have started by now: entries that are due
+are returned, others move to a finer bucket. So the caller may sleep until `next_deadline_ms` whatever the
+level, and a jump over hours costs no more than the deadlines in it.
 
-Inside, time is counted in ticks, deadlines rounded up: nothing is ever early, or late by a whole tick.
-The wheel knows no clock and runs nothing: `now_ms` is handed in, and what is due is handed out.
+Inside, time is counted in ticks, deadlines rounded up: no entry is ever early, or late by a whole tick.
+The wheel knows no clock and runs nothing: it is given `now_ms`, and returns the entries that are due.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from typing import Final
 
 TICK_MS: Final = 1
 SIZE: Final = 1000
-"""Buckets of a level: one second of them, then 16 minutes."""
+"""Number of buckets of a level: level 0 covers one second, level 1 16 minutes."""
 
 
 class TimerEntry(ABC):
-    """Something with a deadline, in monotonic milliseconds. It is in one wheel at most."""
+    """An entry of a timing wheel, with a deadline in monotonic milliseconds. It is in one wheel at most."""
 
     __slots__ = ("_bucket", "_index", "deadline_ms", "sequence")
 
-    _index: int  # In `_bucket`, while there is one.
+    _index: int  # Its index in `_bucket`, while it is in one.
     sequence: int  # Orders equal deadlines by when they were added.
 
     def __init__(self, deadline_ms: int) -> None:
@@ -47,18 +47,18 @@ class TimerEntry(ABC):
 
     @abstractmethod
     def fire(self, now_ms: int) -> None:
-        """The deadline has come, at `now_ms`. Called for each due entry when the wheel is advanced.
+        """Handle that the deadline has passed. Called at `now_ms` for each entry that `advance` returned.
 
-        An earlier entry of the same turn may have cancelled or replaced this one meanwhile: then do nothing.
+        Must do nothing if an earlier entry of the same `advance` has cancelled or replaced this one.
         """
 
     @property
     def is_pending(self) -> bool:
-        """Whether a wheel holds this entry: added, and neither cancelled nor due since."""
+        """Whether the entry is in a wheel: it was added, and neither cancelled nor returned as due since."""
         return self._bucket is not None
 
     def cancel(self) -> bool:
-        """Take the entry out of its wheel, if it is in one; return whether it was."""
+        """Remove the entry from its wheel; return whether it was in one."""
         bucket = self._bucket
         if bucket is None:
             return False
@@ -71,7 +71,7 @@ class TimerEntry(ABC):
 
 
 class TimingWheel:
-    """Entries by deadline. `start_ms` is the time it starts from; resolution is `tick_ms`."""
+    """Timer entries by deadline, from `start_ms` on, with a resolution of `tick_ms`."""
 
     def __init__(self, start_ms: int, tick_ms: int = TICK_MS, size: int = SIZE) -> None:
         self._tick_ms = tick_ms
@@ -80,25 +80,25 @@ class TimingWheel:
         self._sequence = 0
         self._buckets: dict[int, list[TimerEntry]] = {}
         self._starts: list[int] = []  # A heap: the keys of `_buckets`.
-        self._levels = [(size, 1)]  # How many ticks ahead each reaches, and how many its buckets are wide.
+        self._levels = [(size, 1)]  # Reach and bucket width of each level, in ticks.
 
     def add(self, entry: TimerEntry) -> bool:
-        """Hold `entry` until its deadline; False, and nothing done, if the wheel is already there."""
+        """Add `entry`; return False, without adding it, if its deadline has passed already."""
         if -(-entry.deadline_ms // self._tick_ms) <= self._clock:
             return False
         self.put(entry)
         return True
 
     def put(self, entry: TimerEntry) -> None:
-        """As `add`, but what is due already comes out of the next `advance`."""
+        """Add `entry`; if its deadline has passed already, the next `advance` returns it."""
         self._sequence = entry.sequence = self._sequence + 1
         due = -(-entry.deadline_ms // self._tick_ms)
         self._place(entry, due if due > self._clock else self._clock)
 
     def advance(self, now_ms: int) -> list[TimerEntry]:
-        """Turn to `now_ms`; return what is due by then in the order of deadlines, equal ones as added.
+        """Remove and return the entries due at `now_ms`, by deadline; equal deadlines in the order of adding.
 
-        Those entries are no longer in the wheel. Time that goes back changes nothing.
+        A `now_ms` before that of the last call changes nothing.
         """
         starts, tick_ms = self._starts, self._tick_ms
         clock = self._clock = max(self._clock, now_ms // tick_ms)
@@ -116,9 +116,9 @@ class TimingWheel:
         return due
 
     def next_deadline_ms(self) -> int | None:
-        """When to advance next: the start of the first bucket that holds anything; None if none does.
+        """Return when to advance next: the start of the first bucket with entries; None if there is none.
 
-        Nothing is due before; something may only move to a finer bucket then.
+        No entry is due before; at that time entries may also only move to a finer bucket.
         """
         starts = self._starts
         while starts:
@@ -145,7 +145,7 @@ class TimingWheel:
         bucket.append(entry)
 
     def _grow(self, ahead: int) -> int:
-        """Add levels until one reaches `ahead`, and return how wide its buckets are."""
+        """Add levels until one reaches `ahead` ticks, and return the width of its buckets in ticks."""
         reach, width = self._levels[-1]
         while ahead >= reach:
             reach, width = reach * self._size, reach

@@ -1,10 +1,10 @@
-"""The daemon's two times, read here and nowhere else.
+"""The daemon's monotonic and wall time, read here and nowhere else.
 
 `now_ms()` is monotonic and drives every deadline. It leaves out the time in which this process did
-not run (a paused VM, SIGSTOP, a long collection), so every deadline moves with it and no member is
-expired for our own sleep. The loop says by when it means to be awake again; what reads the clock long after
-that, be it for a request or a timer, is the first to see that there was a stall. `wall_ms()` is the time
-of day, for what is stored.
+not run (a paused VM, SIGSTOP, a long collection), so every deadline moves with it and no member
+expires because the daemon was stopped. The loop sets the time at which it will be awake again (`wake_by`); the
+first reading long after that, be it for a request or a timer, detects the stall. `wall_ms()` is the time
+of day, for stored times.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Callable
 from threading import Lock
 
 STALL_MS = 250
-"""Awake so much later than meant: held up by our own stop, not by load. A turn of the loop takes far less."""
+"""Lateness in ms from which the loop counts as stopped, not just busy: a turn of it takes far less."""
 
 NEVER_MS = 1 << 62
 
 
 class Clock:
-    """Monotonic milliseconds without our own stalls, and wall milliseconds. May be read on any thread.
+    """Monotonic milliseconds without stalls of this process, and wall milliseconds. May be read on any thread.
 
-    After a stall `now_ms` goes on from when the loop meant to be awake: back by less than `STALL_MS` at most.
+    After a stall `now_ms` continues from when the loop was to be awake: it goes back by less than `STALL_MS`.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Clock:
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Read those two; a simulation has its own."""
+        """Take the functions that read the system's clocks; a simulation passes its own."""
         self._monotonic_ns, self._wall_ns = monotonic_ns, wall_ns
         self._forgiven_ms = 0
         self._wake_ms = self._stalled_at_ms = NEVER_MS
@@ -49,22 +49,22 @@ class Clock:
 
     def now_ms(self) -> int:
         now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
-        return now_ms if now_ms < self._stalled_at_ms else self._forgive()
+        return now_ms if now_ms < self._stalled_at_ms else self._skip_stall()
 
     def wall_ms(self) -> int:
         return self._wall_ns() // 1_000_000
 
     def wake_by(self, wake_ms: int = NEVER_MS) -> None:
-        """The loop means to run by then; without a time it has nothing to wake up for."""
+        """Set the time at which the loop will be awake; by default it has nothing to wake up for."""
         with self._lock:
             self._wake_ms, self._stalled_at_ms = wake_ms, wake_ms + STALL_MS
 
     def take_stall_ms(self) -> int:
-        """How long the process did not run, since this was last asked; 0 for ordinary lateness."""
+        """Return for how many ms the process was stopped since the last call; 0 for ordinary lateness."""
         stall_ms, self._stall_ms = self._stall_ms, 0
         return stall_ms
 
-    def _forgive(self) -> int:
+    def _skip_stall(self) -> int:
         with self._lock:
             now_ms = self._monotonic_ns() // 1_000_000 - self._forgiven_ms
             if now_ms < self._stalled_at_ms:

@@ -1,8 +1,8 @@
-"""The runner of a shard of groups: as any other, and it takes the markers that end transactions there.
+"""The runner of a shard of groups: a `ShardRunner` that also writes the markers that end transactions.
 
-A transaction that committed offsets has its records in this log, and ends with a control batch in the same log. So
-the marker is written behind the batch that is open, replayed like a record, and is done when it is durable: from
-then on, and no sooner, answers show what it decided.
+A transaction that committed offsets has its records in this log, and ends with a control batch in the same log.
+The marker is appended after the open batch, replayed like a record, and is complete when it is durable: only
+then do answers show what it decided.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ MARKER_ANSWER: Final = dict.fromkeys(
     ),
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""What writes markers knows partitions, not their coordinators; it asks again on this one."""
+"""Errors as the sender of markers expects them: it knows partition leaders, and tries again on this error."""
 
 
 class GroupRunner(ShardRunner[Shard]):
     """Drives one shard of groups; all calls on the event-loop thread."""
 
     def write_marker(self, marker: Marker, done: OnDone) -> None:
-        """End the transaction of the marker's producer here; `done` is called when that is durable.
+        """Write a marker, which ends its producer's transaction here; call `done` when it is durable.
 
-        Errors: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and, to be tried again,
+        Errors: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; those on which to try again are
         NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
         """
         error = self._marker_error(marker)
@@ -64,7 +64,7 @@ class GroupRunner(ShardRunner[Shard]):
         assert self.shard is not None
         wall_ms = self._host.wall_ms()
         try:
-            self._open.cut(wall_ms)
+            self._open_batch.cut(wall_ms)
             batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
             self.durable_log.append(batch, wall_ms)
             self.shard.replay(marker, self.log.next_offset - 1)

@@ -1,4 +1,4 @@
-"""The shards of groups, on the partitions of `__consumer_offsets`, as a runner needs to know them."""
+"""The `ShardKind` of the shards of groups, which are on the partitions of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from coordinator.effects import Appendable, CommitRun, CoordinatorRecord
 from coordinator.groups.classic.records import encode_commit_run, encode_record
 from coordinator.offsets.prepared_commit import PreparedOffsets
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.runtime.loading import replay_batches
 from coordinator.runtime.shard_kind import ShardKind
 from coordinator.shard.error_responses import error_response, loading_answer
@@ -24,19 +24,19 @@ from protocol.records.run import RecordRun
 MAY_WRITE: Final = frozenset(
     {
         OffsetCommitRequest,
-        VerifiedCommit,
+        TransactionalCommit,
         JoinGroupRequest,
         LeaveGroupRequest,
         DeleteGroupsRequest,
         OffsetDeleteRequest,
     }
 )
-"""SyncGroup is not among them: a shard that stands still was just read from its log, and no group in it waits
-for an assignment."""
+"""The requests that may write records. SyncGroup is not among them: a shard whose log is paused was just read from
+it, so no group in it waits for an assignment."""
 
 
 def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | RecordRun]:
-    """A record, or the records of one commit, as they are written at `wall_ms`. Raises EncodeError."""
+    """Return the encoded record, or records of one commit, as written at `wall_ms`. Raises EncodeError."""
     if isinstance(entry, PreparedOffsets):
         return entry.encode(wall_ms)
     if isinstance(entry, CommitRun):
@@ -46,7 +46,7 @@ def encode(entry: Appendable, wall_ms: int) -> Sequence[LogRecord | RecordRun]:
 
 
 def group_shards(new_shard: Callable[[int], Shard]) -> ShardKind[Shard]:
-    """The kind of groups' shards that `new_shard` makes."""
+    """Return the `ShardKind` of groups; `new_shard(partition)` creates an empty shard."""
     return ShardKind(
         partition_name="offsets partition",
         state_name="offsets",

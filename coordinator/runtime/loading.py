@@ -1,4 +1,4 @@
-"""Reading a shard's state back from its log: the same replay that the living shard uses."""
+"""Loading a shard's state from its log, by the same replay that a serving shard uses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from storage.log.partition_log import PartitionLog
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[S]):
-    """A shard that was read from its log, and what bringing it to life asks for."""
+    """A shard that was read from its log, and the effects of `ShardCore.loaded`."""
 
     shard: S
     result: Result
     records: int
-    skipped: int  # Records among them of types that Muster does not keep.
+    skipped: int  # Number of records of types that Muster does not keep.
 
 
 def load_shard(
@@ -32,10 +32,10 @@ def load_shard(
     buffer_bytes: int,
     cut_back: bool,
 ) -> Loaded[S]:
-    """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard` and bring it to life.
+    """Replay the whole log, `buffer_bytes` at a time, into the fresh `shard`, and call its `loaded`.
 
-    Runs on a thread: nothing else has `shard` yet. With `cut_back` what is not durable is cut off first,
-    after a failed flush; if there is no room even for that, what is durable can be read all the same.
+    Runs on a thread: nothing else uses `shard` yet. With `cut_back`, after a failed flush, the end of the log that
+    is not durable is cut off first; if the disk is too full even for that, the durable part is read all the same.
     Raises StorageError, CorruptSegment, CorruptBatch or DecodeError: damage keeps the shard from loading
     past it.
     """
@@ -58,12 +58,12 @@ def _cut_back(partition_log: PartitionLog) -> None:
 
 
 def replay_batches(batches: Batches, shard: Shard) -> tuple[int, int]:
-    """Replay a whole log of groups into the fresh `shard`; how many records there were, how many unknown.
+    """Replay a whole log of groups into the fresh `shard`; return the numbers of records and of unknown ones.
 
-    What was committed in a transaction counts from its marker on. Raises CorruptBatch, DecodeError.
+    Raises CorruptBatch, DecodeError.
     """
     replay = BulkReplay(shard)
     for batch, data in batches:
-        replay.take(data, batch)
+        replay.replay_batch(data, batch)
     replay.finish()
     return replay.records, replay.skipped

@@ -1,8 +1,8 @@
-"""The loop: event -> shard -> append -> reply; and the one clock behind every deadline.
+"""The loop: event -> shard -> append -> reply; and the timing wheel behind every deadline.
 
-Owns the timing wheel, the shards' runners and the turn. What the handlers of one turn of the event
-loop gathered is cut and flushed at its end; one loop timer is armed for the wheel's next bucket, but no
-further ahead than a pulse, and none when the wheel is empty. Knows no sockets and no group rules.
+Owns the timing wheel and the shards' runners. The records that handlers wrote in one turn of the event
+loop are flushed at its end. One loop timer is armed for the wheel's next bucket, but no
+further ahead than PULSE_MS, and none when the wheel is empty. Knows no sockets and no rules of groups.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from storage.log.durable_log import LogHost
 log = structlog.get_logger("muster.runtime")
 
 PULSE_MS = 500
-"""While anything has a deadline the loop wakes up this often: how long the process was stopped is known no
-better than that, and a deadline loses no more to a stop."""
+"""While any timer is set the loop wakes up at least this often: the length of a stop of the process is known no
+more precisely than that, and so much of a stop may count against a deadline."""
 
 
 class Runtime:
-    """Carries events to shards and their effects out. All methods run on the event-loop thread."""
+    """The runners of all shards, with what they share: clock, timers, flushes, loading. Event-loop thread only."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Runtime:
         self.wheel = TimingWheel(clock.now_ms())
         self._timers = OwnedTimers(self.wheel)
         self.purgatory = Purgatory(self.wheel)
-        self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _no_markers
-        """Writes the markers of transactions, once there are topics."""
-        self.runners: list[GroupRunner] = []  # Of groups,
-        self.transaction_runners: list[ShardRunner[Any]] = []  # and of transactions.
+        self.write_markers: Callable[[MarkersWanted, Callable[[], None]], None] = _refuse_markers
+        """Writes the markers of transactions; set by the daemon once it has its topics."""
+        self.runners: list[GroupRunner] = []  # By partition of `__consumer_offsets`.
+        self.transaction_runners: list[ShardRunner[Any]] = []  # By partition of `__transaction_state`.
         self.now_ms = clock.now_ms
         self.wall_ms = clock.wall_ms
         self._loader = ShardLoader(self._loop, clock, load_buffer_bytes)
@@ -76,17 +76,17 @@ class Runtime:
         )
 
     def runner_for(self, group_id: str) -> GroupRunner:
-        """The shard that owns `group_id`."""
+        """Return the runner of the shard that owns `group_id`."""
         return self.runners[partition_for(group_id, len(self.runners))]
 
     def transaction_runner_for(self, transactional_id: str) -> ShardRunner[Any]:
-        """The shard that owns `transactional_id`."""
+        """Return the runner of the shard that owns `transactional_id`."""
         return self.transaction_runners[partition_for(transactional_id, len(self.transaction_runners))]
 
     # The turn.
 
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
-        """`runner` gathered records: flush them when this turn's events have all been handled."""
+        """Have `runner`'s new records flushed when all events of this turn have been handled."""
         if not self._dirty:
             self._loop.call_soon(self._end_turn)
         self._dirty[runner] = None
@@ -97,23 +97,23 @@ class Runtime:
             runner.end_turn()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Have `action` called in a later turn, when sockets have been looked at."""
+        """Have `action` called in a later turn of the loop, after sockets were read."""
         self._loop.call_soon(action)
 
     def run_aside(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
-        """Do `work` on a thread, and call `done` with its future on the loop. A load that is on comes first."""
+        """Run `work` on the loader's thread, after loads under way; call `done` with its future on the loop."""
         self._loader.run(work, done)
 
     # The clock.
 
     def set_timer(self, owner: TimerOwner[K], key: K, deadline_ms: int | None) -> None:
-        """At `deadline_ms` call `owner.timer_fired(key)`; a new deadline replaces it, None cancels."""
+        """Have `owner.timer_fired(key)` called at `deadline_ms`, replacing an earlier deadline; None cancels."""
         self._timers.set(owner, key, deadline_ms)
         if deadline_ms is not None:
             self.arm(deadline_ms)
 
     def arm(self, deadline_ms: int) -> None:
-        """Wake up by `deadline_ms` (monotonic) at the latest."""
+        """Arm the loop's timer so that the wheel turns at `deadline_ms` (monotonic) at the latest."""
         if self._is_stopped or (self._armed_ms is not None and self._armed_ms <= deadline_ms):
             return
         if self._alarm is not None:
@@ -125,7 +125,7 @@ class Runtime:
         self._alarm = self._loop.call_later(delay_ms / 1000, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        """Turn the wheel; after a stop of this process, let the sockets be read first."""
+        """Turn the wheel; after a stop of this process, only once sockets were read."""
         self._armed_ms = self._alarm = None
         self._clock.now_ms()  # Notices a stall, if no request did before.
         if stall_ms := self._clock.take_stall_ms():
@@ -154,22 +154,22 @@ class Runtime:
     def open_shards(
         self, runners: list[GroupRunner], transaction_runners: Sequence[ShardRunner[Any]] = ()
     ) -> None:
-        """Take over the partitions of groups, and of transactions, and begin to load them.
+        """Take over the runners of groups and of transactions, and begin to load their shards.
 
-        Those on empty logs serve at once.
+        Shards on empty logs serve at once.
         """
         self.runners, self.transaction_runners = runners, list(transaction_runners)
         for runner in (*self.runners, *self.transaction_runners):
             self._loader.open(runner)
 
     def reload(self, runner: ShardRunner[Any]) -> None:
-        """Cut what is not durable off `runner`'s log and read its state again, on a thread."""
+        """Cut off the end of `runner`'s log that is not durable, and load its shard again, on a thread."""
         self._loader.load(runner, cut_back=True)
 
     # The end.
 
     def stop(self) -> None:
-        """Answer what is parked, flush what was appended, and wait until it is on the disk. Blocks.
+        """Answer parked requests, flush appended records, and wait until they are on the disk. Blocks.
 
         From here on no timer fires and nothing is loaded.
         """
@@ -184,5 +184,5 @@ class Runtime:
         self._loader.stop()
 
 
-def _no_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
+def _refuse_markers(wanted: MarkersWanted, done: Callable[[], None]) -> None:
     raise AssertionError(f"nothing writes markers: {wanted}")

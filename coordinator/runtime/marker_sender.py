@@ -1,12 +1,13 @@
-"""Has the end of each transaction written to all its partitions, for as long as that takes.
+"""Writes the marker that ends a transaction to all its partitions, for as long as that takes.
 
-A partition that cannot take its marker now, because its disk is full or has its moods, is tried again; all
-those together once in a while. One that is gone needs none, nor does one whose producer has moved on. One that
-knows a later coordinator, in a log that Kafka wrote or by a marker from outside, is shown a later one
-yet: there is no other any more. After a restart the shards ask again for what was not finished.
+A partition that cannot take its marker now, because its disk is full or fails, is tried again, together with
+all others that failed. A deleted partition needs no marker, nor does one whose producer has a later epoch. A
+partition that has seen a later coordinator epoch, in a log that Kafka wrote or by WriteTxnMarkers of a client,
+gets a marker with a still later one: no other coordinator exists. After a restart the shards ask for unfinished
+markers again.
 
-A shard that failed and was read again asks again as well. What it asked for before is then given up: a marker of
-that which came late would end the producer's next transaction, which in the classic protocol has the same epoch.
+A shard that failed and was loaded again asks again as well. Its earlier requests are then dropped: a late marker
+of theirs would end the producer's next transaction, which in the classic protocol has the same epoch.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ NEEDS_NONE: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,  # A later epoch has ended it already.
     }
 )
-"""With these a partition is done."""
+"""Outcomes after which a partition needs no further attempt."""
 
 Write = Callable[[Marker, str, int, OnDone], None]
-"""Writes a marker to one partition, and reports the outcome when it is durable."""
+"""Writes a marker to a partition, by topic and index, and calls back with the outcome once it is durable."""
 
 
 LAST_EPOCH: Final = 2**31 - 1
-"""Of coordinators. What refuses this one as well has to wait, which cannot be."""
+"""The highest coordinator epoch; a partition that refuses this one as well is only tried again."""
 
 
 @dataclass(slots=True)
 class Sending:
-    """One transaction that is being ended, and how many partitions it still waits for."""
+    """One transaction whose markers are being written, and the number of partitions that lack theirs."""
 
     wanted: MarkersWanted
     done: Callable[[], None]
-    left: int
+    partitions_left: int
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """To write one partition's marker."""
+    """One attempt to write the marker of one partition; `number` counts from 1."""
 
     sending: Sending
     marker: Marker
@@ -64,15 +65,15 @@ class Attempt:
 
 
 class MarkerSender:
-    """All methods run on the event-loop thread."""
+    """Writes markers and tries again on failure. All methods run on the event-loop thread."""
 
     def __init__(self, write: Write, timers: DeadlineHost, post: Callable[[Callable[[], None]], Any]) -> None:
-        """`post` calls something in a later turn of the loop."""
+        """`post(action)` calls `action` in a later turn of the loop."""
         self._write = write
         self._timers = timers
         self._post = post
         self._failed: list[Attempt] = []
-        self._newest: dict[Any, Sending] = {}  # By `then`, which names the transaction.
+        self._newest: dict[Any, Sending] = {}  # By `MarkersWanted.then`, which identifies the transaction.
 
     def write(self, wanted: MarkersWanted, done: Callable[[], None]) -> None:
         """Call `done`, in a later turn, when the marker is on every partition that needs it."""
@@ -82,10 +83,10 @@ class MarkerSender:
             return
         self._newest[wanted.then] = sending
         for topic, index in wanted.partitions:
-            self._begin(Attempt(sending, wanted.marker, topic, index))
+            self._send(Attempt(sending, wanted.marker, topic, index))
 
-    def _begin(self, attempt: Attempt) -> None:
-        if not self._is_wanted(attempt.sending):
+    def _send(self, attempt: Attempt) -> None:
+        if not self._is_latest(attempt.sending):
             return
 
         def on_written(error: ErrorCode) -> None:
@@ -93,22 +94,22 @@ class MarkerSender:
 
         self._write(attempt.marker, attempt.topic, attempt.index, on_written)
 
-    def _is_wanted(self, sending: Sending) -> bool:
-        """Whether the shard has not asked again for the same transaction."""
+    def _is_latest(self, sending: Sending) -> bool:
+        """Whether this is the shard's latest request for its transaction."""
         return self._newest.get(sending.wanted.then) is sending
 
     def _on_written(self, attempt: Attempt, error: ErrorCode) -> None:
-        if not self._is_wanted(attempt.sending):
+        if not self._is_latest(attempt.sending):
             return
         epoch = attempt.marker.coordinator_epoch
         if error in NEEDS_NONE:
-            attempt.sending.left -= 1
-            if not attempt.sending.left:
+            attempt.sending.partitions_left -= 1
+            if not attempt.sending.partitions_left:
                 del self._newest[attempt.sending.wanted.then]
                 self._post(attempt.sending.done)
         elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and epoch < LAST_EPOCH:
             later = replace(attempt.marker, coordinator_epoch=2 * epoch + 1)
-            self._begin(replace(attempt, marker=later))
+            self._send(replace(attempt, marker=later))
         else:
             self._try_later(attempt, error)
 
@@ -122,7 +123,7 @@ class MarkerSender:
         self._failed.append(replace(attempt, number=attempt.number + 1))
 
     def timer_fired(self, key: None) -> None:
-        """Try again what failed."""
+        """Try all failed attempts again."""
         failed, self._failed = self._failed, []
         for attempt in failed:
-            self._begin(attempt)
+            self._send(attempt)

@@ -1,7 +1,7 @@
-"""The batch that is still open: what a shard's handlers wrote and the log does not have yet.
+"""The open batch of a log: records that a shard's handlers wrote and that are not appended yet.
 
-It is cut when its runner says so, or when the next records would make it too large. This knows neither the shard
-nor what becomes of the log: what that raises is its caller's.
+It is cut (encoded and appended as one batch) when its runner calls `cut`, or when the next records would make it
+too large. Nothing here knows the shard; errors of the log are raised to the caller.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from protocol.records.run import RecordRun
 from storage.log.durable_log import DurableLog
 
 RECORD_OVERHEAD_BYTES = 24
-"""At most so much does a record add to a batch beside its key and value (varints of lengths and deltas)."""
+"""The most bytes that a record adds to a batch beside its key and value (varints of lengths and deltas)."""
 
 BASE_SEQUENCE = 0
-"""Of every transactional batch, as Kafka writes it: a coordinator does not number its batches."""
+"""Base sequence of every transactional batch, as Kafka writes it: a coordinator does not number its batches."""
 
 
 class OpenBatch:
-    """Gathers records for one log."""
+    """Gathers records for one log, and appends them in batches."""
 
     def __init__(self, durable_log: DurableLog, max_batch_bytes: int, codec: Codec) -> None:
         self._durable_log = durable_log
         self._log = durable_log.log
-        self._max_batch_bytes = max_batch_bytes  # Before compression, and after.
+        self._max_batch_bytes = max_batch_bytes  # Both before and after compression.
         self._codec = codec
         self._gathered: list[Record | RecordRun] = []
-        self._count = 0  # Of records; a run is several.
+        self._count = 0  # Number of records gathered; a run is several.
         self._gathered_bytes = BATCH_OVERHEAD
         self._producer: ProducerAndEpoch | None = None
 
@@ -45,11 +45,11 @@ class OpenBatch:
         wall_ms: int,
         producer: ProducerAndEpoch | None = None,
     ) -> bool:
-        """Take `records`, all in one batch; False, and nothing is taken, if no batch can hold them.
+        """Gather `records`, all for one batch; return False, gathering none, if no batch can hold them.
 
-        Those of a `producer` are a part of its transaction: they share a batch with nothing else.
+        Records of a `producer`'s transaction share a batch with no others.
         """
-        size_bytes = count = 0  # A plain loop: most often there is one record, and each commit comes by here.
+        size_bytes = count = 0  # A plain loop: most often there is one record, and every commit runs this.
         for each in records:
             size_bytes += each.size_bytes
             count += each.count
@@ -65,11 +65,11 @@ class OpenBatch:
         return True
 
     def cut(self, wall_ms: int) -> None:
-        """Append what is gathered to the log, as one batch; nothing if there is nothing."""
+        """Append the gathered records, if any, to the log as one batch."""
         if not self._gathered:
             return
         batch = self._encode(self._codec)
-        if len(batch) > self._max_batch_bytes:  # Some things only grow when they are compressed.
+        if len(batch) > self._max_batch_bytes:  # Some data grows when it is compressed.
             batch = self._encode(Codec.NONE)
         self.forget()
         self._durable_log.append(batch, wall_ms)
@@ -88,6 +88,6 @@ class OpenBatch:
         )
 
     def forget(self) -> None:
-        """Drop what is gathered."""
+        """Drop the gathered records."""
         self._gathered, self._count = [], 0
         self._gathered_bytes, self._producer = BATCH_OVERHEAD, None

@@ -1,7 +1,7 @@
-"""What a runner has to know of the kind of its shard: how its records and refusals look, and how it is loaded.
+"""What a runner has to know of its kind of shard: its records, its error responses, and how it is loaded.
 
-A shard is a function of its events and its log; there are shards of groups and shards of transactions. All that
-drives them - batches, the disk, lives, loading - is the same for both, and what is not is named here.
+A shard is a function of its events and its log; there are shards of groups and shards of transactions. Their
+runners - batches, the disk, failures, loading - are the same for both; the differences are in `ShardKind`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class ShardCore(Protocol):
 
     @property
     def size(self) -> int:
-        """How many groups or transactional ids live here."""
+        """Number of groups or transactional ids in this shard."""
 
     def handle(self, event: Event, now_ms: int) -> Result:
-        """What `event` asks of the world."""
+        """Return the effects of `event`."""
 
     def replay(self, entry: Any, offset: int, producer: ProducerAndEpoch | None = None) -> None:
-        """Take in what the log has at `offset`, in order."""
+        """Apply the entry that the log has at `offset`, in order."""
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
-        """The whole log has been replayed; what bringing its state to life asks for."""
+        """Begin to serve after the whole log has been replayed; return the effects of that."""
 
     def resume(self, now_ms: int) -> Result:
-        """Writing is possible again, after a while in which timers and writing requests were kept away.
+        """Begin to write again, after a time in which writing requests were refused and timers held back.
 
-        Asks again for the records that `loaded` asked for, if they have not been written.
+        Returns again the records that `loaded` returned, if they have not been written.
         """
 
 
@@ -46,7 +46,7 @@ S = TypeVar("S", bound=ShardCore)
 
 
 class ShardTimer(NamedTuple):
-    """The key of a shard's timer, with the epoch of the log in which it was set."""
+    """The key under which a runner sets its shard's timer: with the epoch of the log at that time."""
 
     epoch: int
     key: TimerKey
@@ -54,18 +54,18 @@ class ShardTimer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardKind(Generic[S]):
-    """One kind of shards."""
+    """A kind of shards: the functions and names that a runner needs."""
 
-    partition_name: str  # For the log lines: one partition of theirs,
-    state_name: str  # and what is in it.
-    new_shard: Callable[[int], S]  # By the number of the partition.
+    partition_name: str  # What log lines call one of its partitions, such as "offsets partition".
+    state_name: str  # What log lines call the state in it, such as "offsets".
+    new_shard: Callable[[int], S]  # Creates an empty shard for a partition's number.
     replay_batches: Callable[[Batches, S], tuple[int, int]]
-    """Replay a whole log into a fresh shard; how many records, how many of them unknown. Raises CorruptBatch,
-    DecodeError."""
+    """Replays a whole log into a fresh shard; returns the numbers of records and of unknown ones. Raises
+    CorruptBatch, DecodeError."""
     encode: Callable[[Any, int], Sequence[LogRecord | RecordRun]]
-    """What a shard of theirs appends, as it is written at a time of day. Raises EncodeError."""
+    """Encodes an entry of `Result.records`, as written at a wall time in ms. Raises EncodeError."""
     error_response: Callable[[Any, ErrorCode, int], Any]
-    """The reply to a request of theirs, in an API version, that says one error of the log or the runner's."""
-    loading_answer: Callable[[Any], ErrorCode]  # To a request that comes while the log is read.
+    """Returns the error response to a request, in an API version."""
+    loading_answer: Callable[[Any], ErrorCode]  # Returns the error for a request during loading.
     may_write: frozenset[type]
-    """The requests that a shard does not take on while there is no room on the disk."""
+    """The classes of requests that are refused while the log is paused for want of disk space."""

@@ -1,8 +1,8 @@
 """Shards are read from their logs here, on a thread of their own: at the start, and again after a failure.
 
-Each serves as soon as it has been read, whatever becomes of the others; one that cannot be read serves nothing
-until its log is tried again. Meanwhile the interpreter is handed on
-more often than usual, so that requests do not wait for the loader.
+Each shard serves as soon as it has been read, whatever happens to the others; one that cannot be read does not
+serve until its log is tried again. During a load Python switches threads more often than usual, so that requests
+do not wait for the loader.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from storage.files import StorageError
 log = structlog.get_logger("muster.runtime")
 
 LOADER_THREADS = 1
-"""Shards that are read from the log at a time. A second one only takes turns with the first on the interpreter:
-the load takes as long, costs a third more CPU, and requests wait for two."""
+"""Number of shards that are read at a time. A second thread only takes turns with the first on the interpreter:
+the load takes as long, costs a third more CPU, and requests wait for both."""
 
 LOADING_SWITCH_S = 0.0005
-"""While shards load, the thread that holds the interpreter hands it on after so long: a request waits for the
-loader about as long. With Python's 5 ms the median was seven."""
+"""Python's thread switch interval, in seconds, while shards load: about as long a request waits for the
+loader. With Python's default of 5 ms the median was 7 ms."""
 
 USUAL_SWITCH_S = sys.getswitchinterval()
-"""Read before anything loads: a loader that is dropped half-way leaves the short one behind."""
+"""The usual switch interval, read at import: a loader that is dropped half-way leaves the short one set."""
 
 
 class ShardLoader:
-    """All methods run on the event-loop thread, which is `loop`'s."""
+    """Loads shards on a thread. All methods run on the thread of `loop`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, buffer_bytes: int) -> None:
         self._loop = loop
         self._clock = clock
         self._buffer_bytes = buffer_bytes
         self._threads = ThreadPoolExecutor(LOADER_THREADS, thread_name_prefix="shard-loader")
-        self._loading: Counter[str] = Counter()  # How many shards of each kind,
-        self._records: Counter[str] = Counter()  # what they had in their logs,
-        self._skipped: Counter[str] = Counter()  # and how much of it we do not keep.
+        self._loading: Counter[str] = Counter()  # Number of shards being loaded, by `state_name`.
+        self._records: Counter[str] = Counter()  # Number of records read, by `state_name`.
+        self._skipped: Counter[str] = Counter()  # Number of these of unknown types.
         self._is_stopped = False
 
     def run(self, work: Callable[[], object], done: Callable[[Any], None]) -> None:
-        """Other work that may block, on the same thread."""
+        """Run other `work` that may block on the loader's thread; call `done` with its future on the loop."""
         self._loop.run_in_executor(self._threads, work).add_done_callback(done)
 
     def open(self, runner: ShardRunner[Any]) -> None:
-        """Begin to load `runner`'s shard; on an empty log it serves at once."""
+        """Begin to load `runner`'s shard; a shard on an empty log serves at once."""
         partition_log = runner.log
         if partition_log.failure is None and partition_log.next_offset == partition_log.log_start_offset:
             runner.start(self._reading(runner, cut_back=False)())
@@ -64,7 +64,7 @@ class ShardLoader:
             self.load(runner, cut_back=False)
 
     def load(self, runner: ShardRunner[Any], *, cut_back: bool) -> None:
-        """Read the state of `runner`'s shard; `cut_back` cuts what is not durable off its log first."""
+        """Begin to load `runner`'s shard; `cut_back` first cuts off the end of its log that is not durable."""
         if self._is_stopped:
             return
         self._loading[runner.kind.state_name] += 1
@@ -96,7 +96,7 @@ class ShardLoader:
             sys.setswitchinterval(USUAL_SWITCH_S)
 
     def stop(self) -> None:
-        """Load nothing any more; waits for what is being read."""
+        """Start no further load, and wait for the one under way."""
         self._is_stopped = True
         self._threads.shutdown(cancel_futures=True)
         sys.setswitchinterval(USUAL_SWITCH_S)

@@ -1,13 +1,13 @@
-"""One shard and its log: carries out what the shard asks for, and keeps replies behind the disk.
+"""One shard and its log: carries out the shard's effects, and holds replies until the log is durable.
 
-The records of all events of a turn gather into one batch; it is cut when the log begins a flush, so nothing
-waits for a fixed linger. State is replayed at once; a reply leaves when the log is durable up to what its handler
-had seen, or is an error when that takes too long. A failure of the log, or a bug in the shard, ends the log's
-epoch (`DurableLog`): all that waits is answered with the mapped error, and the state is read again from the log.
+The records of all events of a turn gather into one batch; it is cut when the log begins a flush, so there is
+no fixed linger. Records are replayed at once; a reply is sent when the log is durable up to the last record its
+handler had seen, or as an error when that takes too long. A failure of the log, or a bug in the shard, ends the
+log's epoch (`DurableLog`): all waiting requests get the mapped error, and the state is read again from the log.
 
-While the log is paused for want of disk space, requests that may write are refused before they are looked at,
-and timers wait. So no handler has to know, and nothing is forgotten that could not be written. Heartbeats,
-fetches and whatever else only reads go on.
+While the log is paused for want of disk space, requests that may write are refused before they are handled,
+and timers are held back. So no handler has to know of the pause, and none changes state that could not be
+written. Heartbeats, fetches and other requests that only read are served.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from storage.log.log_states import NoSuchTransition
 log = structlog.get_logger("muster.shard")
 
 NO_ROOM_ANSWER: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""The code that clients repeat with the same member id and generation, after another look for the coordinator
-(which finds us). So is NOT_COORDINATOR, but that would say there is another one."""
+"""The answer while the log cannot be written. Clients then look for the coordinator, find this daemon again, and
+repeat the request with the same member id and generation. NOT_COORDINATOR would do, but suggests another one."""
 
 
 class RunnerHost(Protocol):
@@ -69,7 +69,7 @@ class RunnerHost(Protocol):
 
 
 class ShardState(Enum):
-    """Of a runner: whether it has a shard, and why not."""
+    """The state of a runner: whether it has a shard, and if not, why."""
 
     LOADING = auto()  # The log is read: the first time, or again after a failure.
     ACTIVE = auto()  # There is a shard; there is none in any other state.
@@ -78,7 +78,7 @@ class ShardState(Enum):
 
 
 class ShardTrigger(Enum):
-    """What happens to a runner."""
+    """What moves a runner to another state."""
 
     LOADED = auto()
     LOAD_FAILED = auto()
@@ -100,14 +100,14 @@ TRANSITIONS: Final = {
     (
         FAILED,
         ShardTrigger.LOG_FAILED,
-    ): FAILED,  # Another attempt: its clients look for a coordinator meanwhile.
+    ): FAILED,  # The log is read again, but clients are still answered NOT_COORDINATOR.
     **{(state, ShardTrigger.STOPPED): CLOSED for state in ShardState},
     **{(CLOSED, trigger): CLOSED for trigger in ShardTrigger},
 }
 
 
 class PendingRequest(NamedTuple):
-    """A request, kept while it is unanswered: an error reply has the shape of its request."""
+    """An unanswered request, kept because an error response depends on its request and version."""
 
     reply_to: Any
     request: Any
@@ -135,13 +135,13 @@ class ShardRunner(Generic[S]):
         self.state = LOADING
         self.shard: S | None = None
         self._host = host
-        self._open = OpenBatch(durable_log, max_batch_bytes, codec)
-        # Request and API version of what is parked. Weak, so nothing in it may name the key: a request whose
+        self._open_batch = OpenBatch(durable_log, max_batch_bytes, codec)
+        # Request and API version of each parked request. Weak, so no value may refer to its key: a request whose
         # connection is gone, and that no member holds any more, needs no answer.
         self._parked: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
         self._current: PendingRequest | None = None
-        # What came while not serving, or not writing; as many as topics can be deleted meanwhile, or
-        # transactions were being ended before.
+        # Events that came while the shard did not serve or write. Bounded by the topics that can be deleted
+        # meanwhile, and by the transactions whose markers were being written before.
         self._missed: list[TopicDeleted | MarkersWritten] = []
         self._late_timers: dict[TimerKey, None] = {}
         durable_log.claim(self, commit_timeout_ms)
@@ -149,7 +149,7 @@ class ShardRunner(Generic[S]):
     # Events in.
 
     def request(self, request: Any, context: RequestContext) -> None:
-        """Handle one request of what lives here; it is answered through `context.reply_to`."""
+        """Handle one request for this shard; it is answered through `context.reply_to`."""
         pending = new_tuple(PendingRequest, (context.reply_to, request, context.api_version))
         if self.state is not ACTIVE:
             is_loading = self.state is LOADING
@@ -166,7 +166,7 @@ class ShardRunner(Generic[S]):
             self._parked[unanswered.reply_to] = (unanswered.request, unanswered.api_version)
 
     def request_prepared(self, event: PreparedCommitReceived) -> None:
-        """Handle a commit that is current, so that this shard serves and may write."""
+        """Handle a prepared commit; the caller has checked that it is current and that this shard may write."""
         commit, _, reply_to, _ = event
         self._current = new_tuple(PendingRequest, (reply_to, commit.request, commit.api_version))
         self._handle(event)
@@ -178,7 +178,7 @@ class ShardRunner(Generic[S]):
 
     @property
     def may_write(self) -> bool:
-        """Whether the log takes what the shard appends."""
+        """Whether the shard may append to its log, which is neither paused nor failed."""
         return self.durable_log.state is LOG_ACTIVE
 
     def _fail_one(self, pending: PendingRequest, error: ErrorCode) -> None:
@@ -198,19 +198,19 @@ class ShardRunner(Generic[S]):
         if self.may_write:
             self._handle(deleted)
         else:
-            self._missed.append(deleted)  # The log will bring offsets of the topic back, or is paused.
+            self._missed.append(deleted)  # Loading the log brings the offsets back, or the log is paused.
 
     def _handle(self, event: Event) -> None:
         shard = self.shard
         if shard is None:
-            return  # Of an epoch that has ended: what the log holds of it will be read again.
+            return  # The epoch has ended: its events are dropped, and the log will be read again.
         try:
             self._carry_out(shard.handle(event, self._host.now_ms()))
         except Exception as error:
             self._fail_on(error, event)
 
     def _fail_on(self, error: Exception, event: object) -> None:
-        """End the epoch: by a fault of the disk, or by a bug, after which the soft state is not to be trusted."""
+        """End the log's epoch, after an error of the disk or a bug; after a bug the soft state may be wrong."""
         if not isinstance(error, StorageError):
             shard_event = repr(event)[:500]
             log.exception("shard failed on an event", partition=self.partition, shard_event=shard_event)
@@ -245,9 +245,9 @@ class ShardRunner(Generic[S]):
             self.durable_log.when_durable(self.position, finish)
 
     def _want_markers(self, epoch: int, wanted: MarkersWanted) -> None:
-        """Begin when all that was written so far is durable, however long that takes.
+        """Ask the host for the markers once all records written so far are durable, however long that takes.
 
-        If it never will be the log is read again, and a shard that still needs them asks again.
+        If they never become durable, the log is read again, and a shard that still needs markers asks again.
         """
         self.durable_log.when_durable(
             self.position, lambda outcome: self._begin_markers(epoch, wanted, outcome)
@@ -261,7 +261,7 @@ class ShardRunner(Generic[S]):
 
     def _markers_written(self, epoch: int, then: Any) -> None:
         if epoch != self.durable_log.epoch:
-            return  # The shard has asked again since, if its log still says so.
+            return  # The shard was loaded since, and has asked again if the markers are still needed.
         written = MarkersWritten(then, self._host.wall_ms())
         if self.may_write:
             self._handle(written)
@@ -275,7 +275,7 @@ class ShardRunner(Generic[S]):
         return ErrorCode.NONE
 
     def _append(self, records: Records, producer: ProducerAndEpoch | None = None) -> ErrorCode:
-        """Gather and replay `records`; what is too large is refused before it is appended."""
+        """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""
         assert self.durable_log.state is LOG_ACTIVE, "a shard writes nothing while its log is paused"
         wall_ms = self._host.wall_ms()
         try:
@@ -284,10 +284,10 @@ class ShardRunner(Generic[S]):
                 encoded = encode(records[0], wall_ms)
             else:
                 encoded = [each for record in records for each in encode(record, wall_ms)]
-        except EncodeError:  # A text of a client's that is longer than a record's can be.
+        except EncodeError:  # A client sent a string that is too long for a record.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        offset = self._open.position  # Of the first of them, whether `add` cuts what is before them or not.
-        if not self._open.add(encoded, wall_ms, producer):
+        offset = self._open_batch.position  # Of the first record, whether `add` cuts before it or not.
+        if not self._open_batch.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
         shard = self.shard
         assert shard is not None
@@ -300,19 +300,19 @@ class ShardRunner(Generic[S]):
     @property
     def position(self) -> int:
         """The offset that the next record gets: everything below has been replayed."""
-        return self._open.position
+        return self._open_batch.position
 
     def _reply(self, reply: Reply, error: ErrorCode) -> None:
         reply_to, response, reveals_stored = reply
         pending = self._current
         if pending is not None and pending.reply_to is reply_to:
             self._current = None
-            if error:  # Replies to others do not speak of what was refused.
+            if error:  # Replies to other requests do not show the records that were refused.
                 self._fail_one(pending, error)
                 return
         else:
             pending = PendingRequest(reply_to, *self._parked.pop(reply_to))
-        position, durable_log = self._open.position, self.durable_log
+        position, durable_log = self._open_batch.position, self.durable_log
         if reveals_stored and position > durable_log.durable_offset:
             durable_log.when_durable(position, partial(self._answer, pending, response))
         else:
@@ -327,23 +327,23 @@ class ShardRunner(Generic[S]):
     # The log.
 
     def end_turn(self) -> None:
-        """Flush what this turn gathered, unless a flush is under way: then it goes with the next."""
+        """Flush the records of this turn, or with the next flush if one is under way."""
         self.durable_log.flush()
 
     def stage(self) -> None:
-        """A flush begins: cut what is gathered."""
+        """Cut the open batch, as a flush begins."""
         try:
-            self._open.cut(self._host.wall_ms())
+            self._open_batch.cut(self._host.wall_ms())
         except Exception as error:
             self._fail_on(error, "cut")
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
-        """The log's epoch has ended: forget the state.
+        """Drop the shard after the log's epoch has ended; return the error for all that waits.
 
-        What is not durable by now is cut off the log, as if it had never been.
+        Records that are not durable by now are cut off the log, as if never written.
         """
         self._transition(ShardTrigger.LOG_FAILED)
-        self._open.forget()
+        self._open_batch.forget()
         self._late_timers.clear()
         self._missed = [missed for missed in self._missed if isinstance(missed, TopicDeleted)]
         if error is None:
@@ -356,7 +356,7 @@ class ShardRunner(Generic[S]):
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def recover(self, answer: ErrorCode) -> None:
-        """Answer what is parked, and have the log cut back and read again."""
+        """Answer all parked requests with `answer`, and have the log cut back and read again."""
         current = self._take_current()
         if current is not None:
             self._fail_one(current, answer)
@@ -365,7 +365,7 @@ class ShardRunner(Generic[S]):
             self._host.reload(self)
 
     def on_resumed(self) -> None:
-        """There is disk space: go on where it stopped; the shard learns that it may write again."""
+        """Go on after a pause of the log: call the shard's `resume`, and handle the events held back."""
         assert self.shard is not None, "a log that is paused has been read"
         try:
             self._carry_out(self.shard.resume(self._host.now_ms()))
@@ -378,26 +378,26 @@ class ShardRunner(Generic[S]):
     def start(self, loaded: Loaded[S]) -> None:
         """Serve with a shard into which the whole log has been replayed.
 
-        While the log is paused it writes nothing: `resume` asks again for the records that bring it to life.
+        While the log is paused, the records that `loaded` asked for are not written: `resume` asks again.
         """
         if self.state is CLOSED:
             return
         self.shard = loaded.shard
         self._transition(ShardTrigger.LOADED)
-        failure = self.log.failure  # Another than for want of space ends the epoch with the first append.
+        failure = self.log.failure  # Unless it is want of space, the first append ends the epoch.
         self.durable_log.recovered(failure if failure is not None and failure.is_no_room else None)
         self._carry_out(loaded.result if self.may_write else loaded.result._replace(records=()))
         if self.may_write:
             self._catch_up()
 
     def on_load_failed(self, error: BaseException) -> None:
-        """The log could not be read: this shard answers NOT_COORDINATOR; the others go on."""
+        """Answer NOT_COORDINATOR from now on, as the log could not be read; other shards are not affected."""
         if self.state is not CLOSED:
             self._transition(ShardTrigger.LOAD_FAILED)
             self.durable_log.recovered(error)
 
     def _catch_up(self) -> None:
-        """Handle what came while this shard did not serve, or not write."""
+        """Handle the timers and events that came while this shard did not serve or write."""
         late, self._late_timers = self._late_timers, {}
         for key in late:
             self._handle(TimerFired(key, self._host.wall_ms()))
@@ -406,9 +406,9 @@ class ShardRunner(Generic[S]):
             self._handle(event)
 
     def stop(self) -> None:
-        """Serve no more: what is still parked is answered NOT_COORDINATOR, to look for another (3.73).
+        """Stop serving: parked requests are answered NOT_COORDINATOR, so clients look for another (3.73).
 
-        What has been appended is still flushed, and its replies go out; but nothing follows from it any more.
+        Appended records are still flushed and their replies sent, but no further events are handled.
         """
         self._transition(ShardTrigger.STOPPED)
         self._fail_parked(ErrorCode.NOT_COORDINATOR)
@@ -420,7 +420,7 @@ class ShardRunner(Generic[S]):
             self._fail_one(pending, error)
 
     def _transition(self, trigger: ShardTrigger) -> None:
-        """Move along TRANSITIONS; the only code that assigns `state`. A shard is let go of with its state."""
+        """Move along TRANSITIONS; the only code that assigns `state`. Drops the shard unless ACTIVE."""
         try:
             self.state = TRANSITIONS[self.state, trigger]
         except KeyError:

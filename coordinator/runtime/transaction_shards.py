@@ -1,4 +1,4 @@
-"""The shards of transactions, on the partitions of `__transaction_state`, as a runner needs to know them."""
+"""The `ShardKind` of the shards of transactions, which are on the partitions of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAY_WRITE: Final = frozenset(
 
 
 def transaction_shards(new_shard: Callable[[int], TransactionShard]) -> ShardKind[TransactionShard]:
-    """The kind of transactions' shards that `new_shard` makes."""
+    """Return the `ShardKind` of transactions; `new_shard(partition)` creates an empty shard."""
     return ShardKind(
         partition_name="transaction partition",
         state_name="transactions",
@@ -38,17 +38,17 @@ def transaction_shards(new_shard: Callable[[int], TransactionShard]) -> ShardKin
 
 
 def encode(record: CoordinatorRecord, wall_ms: int) -> Sequence[LogRecord]:
-    """A record as it is written at `wall_ms`. Raises EncodeError."""
+    """Return the encoded record, as written at `wall_ms`. Raises EncodeError."""
     return (LogRecord(*encode_record(record), timestamp_ms=wall_ms),)
 
 
 def loading_answer(request: Any) -> ErrorCode:
-    """Clients come again, whatever they asked for."""
+    """Return the error for any request while its shard loads: clients try again."""
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def replay_batches(batches: Batches, shard: TransactionShard) -> tuple[int, int]:
-    """Replay a whole log into the fresh `shard`; how many records there were, how many unknown.
+    """Replay a whole log into the fresh `shard`; return the numbers of records and of unknown ones.
 
     Raises CorruptBatch, DecodeError.
     """

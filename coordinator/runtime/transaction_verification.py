@@ -1,4 +1,4 @@
-"""The transaction coordinator as partitions ask it: each question is an AddPartitionsToTxn of ours.
+"""How partitions verify transactions with the coordinator: each question is an internal AddPartitionsToTxn.
 
 Where another broker would send that request over the wire, here it goes straight to the shard that owns
 the transactional id.
@@ -24,18 +24,18 @@ VERSION: Final = 5
 CLIENT: Final = "muster"
 
 
-class Question:
-    """Stands in for a client's pending request towards the shard."""
+class VerificationRequest:
+    """The `reply_to` of an internal AddPartitionsToTxn: calls `done` with each partition's error."""
 
     def __init__(self, done: OnVerified) -> None:
         self._done = done
 
     def reply(self, response: AddPartitionsToTxnResponse) -> None:
-        """As a client would see it; one that asks knows a partition that was not added by another name."""
+        """Call `done` with the errors; TRANSACTION_ABORTABLE (a partition not added) as INVALID_TXN_STATE."""
         (result,) = response.results_by_transaction
         self._done(
             {
-                TopicPartition(topic.name, each.partition_index): _as_asked(
+                TopicPartition(topic.name, each.partition_index): _verification_error(
                     ErrorCode(each.partition_error_code)
                 )
                 for topic in result.topic_results
@@ -44,7 +44,7 @@ class Question:
         )
 
 
-def _as_asked(error: ErrorCode) -> ErrorCode:
+def _verification_error(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
 
 
@@ -54,7 +54,7 @@ class CoordinatorVerifier:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.is_enabled = True
-        """Whether clients that add partitions themselves are checked for it; may change at run time."""
+        """Whether partitions that classic clients have to add are verified; may change at run time."""
 
     def verify(
         self,
@@ -65,7 +65,10 @@ class CoordinatorVerifier:
         add: bool,
         done: OnVerified,
     ) -> None:
-        """As the protocol has it; taken at its word where that is not to be verified."""
+        """Verify, or with `add` add, `partitions`; call `done` with their errors, NONE while not enabled.
+
+        Adding is done also while verification is not enabled.
+        """
         if not add and not self.is_enabled:
             done(dict.fromkeys(partitions, ErrorCode.NONE))
             return
@@ -79,6 +82,6 @@ class CoordinatorVerifier:
             verify_only=not add,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
         )
-        context = RequestContext(Question(done), VERSION, CLIENT, "")
+        context = RequestContext(VerificationRequest(done), VERSION, CLIENT, "")
         runner = self._runtime.transaction_runner_for(transactional_id)
         runner.request(AddPartitionsToTxnRequest(transactions=[transaction]), context)

@@ -15,7 +15,7 @@ from uuid import uuid4
 from coordinator.data.transaction_verifier import TransactionVerifier
 from coordinator.effects import PreparedCommitReceived, new_tuple
 from coordinator.groups.classic.heartbeat import Heartbeat
-from coordinator.offsets.transactional_commit import VerifiedCommit, adds, verification_answer
+from coordinator.offsets.transactional_commit import TransactionalCommit, adds_partition, verification_answer
 from coordinator.runtime.group_runner import GroupRunner
 from coordinator.runtime.shard_runner import ShardRunner, ShardState
 from coordinator.server.api_table import Handler
@@ -156,13 +156,13 @@ class GroupApis:
         shard = runner.shard
         verification = None if shard is None else shard.begin_verification(request)
         if verification is None:
-            runner.request(VerifiedCommit(request), context)
+            runner.request(TransactionalCommit(request), context)
             return
         partition = TopicPartition(GROUP_METADATA_TOPIC, runner.partition)
 
         def verified(outcome: dict[TopicPartition, ErrorCode]) -> None:
             error = verification_answer(outcome[partition], pending.api_version)
-            runner.request(VerifiedCommit(request, error, verification), context)
+            runner.request(TransactionalCommit(request, error, verification), context)
 
         assert self._verifier is not None
         self._verifier.verify(
@@ -170,7 +170,7 @@ class GroupApis:
             request.producer_id,
             request.producer_epoch,
             [partition],
-            adds(pending.api_version),
+            adds_partition(pending.api_version),
             verified,
         )
 

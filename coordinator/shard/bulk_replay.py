@@ -1,9 +1,9 @@
-"""The replay of a whole log: only the newest commit of each partition is looked at closely.
+"""The replay of a whole log: of each partition only the newest commit is kept, mostly as bytes.
 
-A commit's key ends with its partition, and what stands before that comes again and again: it is decoded once, and
-then found by its bytes. A value that says no more than an offset is copied into the row in which it is kept. All
-else goes the long way, through `decode_record`.
-What a record means is still `Shard`'s to say, and a test holds this and `Shard.replay` equal.
+A commit's key ends with its partition, and the bytes before that are the same in many keys: they are decoded once,
+and then looked up. A value with an offset and no metadata or expiry is copied into the row in which it is kept.
+All other records are decoded by `decode_record`.
+What a record means is defined by `Shard.replay`; a test compares both ways of replaying.
 """
 
 from __future__ import annotations
@@ -25,65 +25,65 @@ from protocol.records.records import CorruptBatch, iter_payload, payload_of, rea
 from protocol.records.varint import read_varint
 
 MAX_INFLATED_BYTES: Final = 256 << 20
-"""One batch of the offsets log cannot honestly inflate beyond this: it was cut at message.max.bytes."""
+"""The most bytes that one batch of the offsets log may inflate to: batches are cut at message.max.bytes."""
 
-NO_OFFSET: Final = -1  # Of what a whole log has left: it comes from many places.
+NO_OFFSET: Final = -1  # `NewestCommits` come from many offsets of the log, so they are replayed without one.
 PARTITION: Final = Struct(">i")
 LOG_OFFSET: Final = Struct(">q")
-OFFSET_COMMIT_LEAD: Final = OFFSET_COMMIT.to_bytes(2, "big")  # How the key of a commit begins.
+OFFSET_COMMIT_LEAD: Final = OFFSET_COMMIT.to_bytes(2, "big")  # The first bytes of a commit's key.
 PLAIN_END: Final = Struct(">i3s21s20s")
-"""How a record ends that commits an offset and nothing else: partition, length and version of the value, the
-row's part of it, the tagged topic id with the number of headers."""
-PLAIN_LEAD: Final = b"\x54\x00\x04"  # 42 bytes, of version 4.
-NO_METADATA: Final = 1  # Its compact length; a row has it behind offset and leader epoch.
+"""The end of a record that commits an offset without metadata or expiry: partition, length and version of the
+value, its part that is copied to the row, and the tagged topic id with the number of headers."""
+PLAIN_LEAD: Final = b"\x54\x00\x04"  # A value of 42 bytes, version 4.
+NO_METADATA: Final = 1  # Compact length of empty metadata; a row has it after offset and leader epoch.
 METADATA_AT: Final = 12
 TOPIC_ID_LEAD: Final = b"\x01\x00\x10"  # One tagged field: number 0, 16 bytes.
 NO_HEADERS: Final = b"\x00"
 PLAIN_BYTES: Final = PLAIN_END.size
 UNUSUAL: Final = ~0x3FFE
-"""The bits of a zigzag number that is negative or needs more than the two bytes that are looked at."""
+"""Mask of the bits that show a zigzag varint to be negative or longer than two bytes."""
 
 
 class BulkReplay:
-    """Replays a log, from its start, into a fresh shard; `finish` before the shard is used."""
+    """Replays a log, from its start, into a fresh shard; `finish` has to be called before the shard is used."""
 
     def __init__(self, shard: Shard) -> None:
         self.records = 0
-        self.skipped = 0  # Of types that Muster does not keep.
+        self.skipped = 0  # Records of types that Muster does not keep.
         self._shard = shard
         self._transactions = shard.offsets.transactions
-        self._by_prefix: dict[bytes, NewestOffsets] = {}  # The key before its partition, its length included.
-        self._by_key: dict[bytes, NewestOffsets] = {}  # The same without the length.
+        self._by_prefix: dict[bytes, NewestOffsets] = {}  # By the key up to its partition, with its length.
+        self._by_key: dict[bytes, NewestOffsets] = {}  # By the key up to its partition, without its length.
         self._by_name: dict[tuple[str, str], NewestOffsets] = {}
-        self._shared: dict[str | bytes, Any] = {}  # Texts and topic ids that many have in common.
+        self._shared: dict[str | bytes, Any] = {}  # Equal names and topic ids, kept as one object.
 
-    def take(self, buffer: Buffer, batch: Batch) -> None:
+    def replay_batch(self, buffer: Buffer, batch: Batch) -> None:
         """Replay the next batch. Raises CorruptBatch, DecodeError."""
         self.records += batch.record_count
         if batch.is_transactional or batch.is_control:
-            self._take_of_transaction(buffer, batch)
+            self._replay_transactional(buffer, batch)
             return
         data = payload_of(buffer, batch, MAX_INFLATED_BYTES)
         try:
-            end = self._take(data, batch)
+            end = self._replay_records(data, batch)
         except IndexError:
             raise CorruptBatch("records end too early") from None
         if end != len(data):
             raise CorruptBatch(f"{len(data) - end} bytes after the last record")
 
     def finish(self) -> None:
-        """Hand what was gathered to the shard, and let go of it bit by bit.
+        """Replay the newest commits into the shard, freeing them one group and topic at a time.
 
-        In one go that would hold the interpreter for milliseconds; and garbage that waits for the collector (a
-        cycle would do it) has the loop wait a tenth of a second.
+        Freeing all at once would hold the interpreter for milliseconds; and if they were in a cycle, the garbage
+        collector would hold up the loop for a tenth of a second.
         """
         self._by_prefix.clear()
         self._by_key.clear()
         for name in list(self._by_name):
             self._shard.replay(NewestCommits(*name, self._by_name.pop(name)), NO_OFFSET)
 
-    def _take(self, data: bytes, batch: Batch) -> int:
-        """Read the records; return where the last one ends. All in one place: this is the loop of a load."""
+    def _replay_records(self, data: bytes, batch: Batch) -> int:
+        """Replay a batch's records; return where the last one ends. The hot loop of a load, hence one method."""
         base_offset, limit, end = batch.base_offset, len(data), 0
         by_prefix, unpack_end, pack_offset = self._by_prefix, PLAIN_END.unpack_from, LOG_OFFSET.pack
         for number in range(batch.record_count):
@@ -92,74 +92,77 @@ class BulkReplay:
             if size > 0x7F:
                 size, at = size & 0x7F | data[at] << 7, at + 1
             end = at + (size >> 1)
-            at += 1  # The attributes, of which there are none.
-            if data[at] > 0x7F:  # The timestamp, which is not kept.
+            at += 1  # Skip the attributes, of which there are none.
+            if data[at] > 0x7F:  # Skip the timestamp, which is not kept.
                 at = read_varint(data, at)[1] - 1
             delta, at = data[at + 1], at + 2
             if delta > 0x7F:
                 delta, at = delta & 0x7F | data[at] << 7, at + 1
             tail = end - PLAIN_BYTES
             prefix = data[at:tail]
-            found = by_prefix.get(prefix) or self._learn(prefix)
+            found = by_prefix.get(prefix) or self._newest_by_prefix(prefix)
             if found is not None and at < tail and end <= limit and not (size | delta) & UNUSUAL:
                 partition, lead, row, rest = unpack_end(data, tail)
                 if rest == found.plain_end and lead == PLAIN_LEAD and row[METADATA_AT] == NO_METADATA:
                     found.newest[partition] = row + pack_offset(base_offset + (delta >> 1))
                     continue
-            end = self._take_slowly(data, batch, start, number)
+            end = self._replay_one(data, batch, start, number)
         return end
 
-    def _learn(self, prefix: bytes) -> NewestOffsets | None:
-        """Who is meant by a key that begins so and ends with a partition; None if no commit's key does."""
+    def _newest_by_prefix(self, prefix: bytes) -> NewestOffsets | None:
+        """Return the newest offsets of the group and topic in `prefix`; None if no commit's key begins with it.
+
+        `prefix` is a key with its length before it, up to the partition.
+        """
         if len(prefix) < 2:
             return None
         size, start = read_varint(prefix, 0)
         key = prefix[start:]
         if size != len(key) + PARTITION.size:
             return None
-        found = self._found(key)
+        found = self._newest_by_key(key)
         if found is not None:
             self._by_prefix[prefix] = found
         return found
 
-    def _found(self, key: bytes) -> NewestOffsets | None:
-        """As `_learn`, for a key without its length."""
+    def _newest_by_key(self, key: bytes) -> NewestOffsets | None:
+        """Return the newest offsets of the group and topic in `key`, which is without length and partition."""
         found = self._by_key.get(key)
         if found is None and key.startswith(OFFSET_COMMIT_LEAD):
             whole = key + PARTITION.pack(0)
             try:
                 record = decode_record(whole, None)
             except DecodeError:
-                return None  # Whatever it is, it is refused when all of it is looked at.
+                return None  # `decode_record` of the whole key will raise.
             assert record is not None
-            if encode_record(record)[0] == whole:  # There may be bytes behind a key, which mean nothing.
-                found = self._by_key[key] = self._named(record.key.group, record.key.topic)
+            if encode_record(record)[0] == whole:  # False if meaningless bytes follow the key's fields.
+                found = self._by_key[key] = self._newest_by_name(record.key.group, record.key.topic)
         return found
 
-    def _named(self, group_id: str, topic: str) -> NewestOffsets:
+    def _newest_by_name(self, group_id: str, topic: str) -> NewestOffsets:
         found = self._by_name.get((group_id, topic))
         if found is None:
             names = self._shared.setdefault(group_id, group_id), self._shared.setdefault(topic, topic)
             found = self._by_name[names] = NewestOffsets()
         return found
 
-    def _take_slowly(self, data: bytes, batch: Batch, start: int, number: int) -> int:
-        """Replay record `number`, which begins at `start`, whatever it is; return where it ends."""
+    def _replay_one(self, data: bytes, batch: Batch, start: int, number: int) -> int:
+        """Replay one record of any kind, the batch's record `number`, at `start`; return where it ends."""
         record = next(iter_payload(data, batch, start, number))
         key, value = record.key, record.value
-        found = None if key is None or value is None else self._found(key[: -PARTITION.size])
+        found = None if key is None or value is None else self._newest_by_key(key[: -PARTITION.size])
         if key is not None and value is not None and found is not None:
             partition = PARTITION.unpack_from(key, len(key) - PARTITION.size)[0]
-            self._keep(found, partition, decode_value(OffsetCommitValue, value), record.offset)
+            self._put_value(found, partition, decode_value(OffsetCommitValue, value), record.offset)
         elif (typed := decode_record(key, value)) is None:
             self.skipped += 1
         else:
-            self._replay(typed, record.offset)
+            self._replay_decoded(typed, record.offset)
         size, at = read_varint(data, start)
         return at + size
 
-    def _take_of_transaction(self, buffer: Buffer, batch: Batch) -> None:
-        """What its records commit is held in the shard until the marker; if there is none, it stays there."""
+    def _replay_transactional(self, buffer: Buffer, batch: Batch) -> None:
+        """Replay a transactional or control batch; offsets are held in the shard until their marker comes."""
         for record in read_records(buffer, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
             if batch.is_control:
                 self._end_transaction(batch, record.key, record.value)
@@ -172,34 +175,39 @@ class BulkReplay:
     def _hold(self, producer_id: int, record: CoordinatorRecord, log_offset: int) -> None:
         key = record.key
         if record.value is None or isinstance(key, GroupMetadataKey):
-            self._replay(record, log_offset)
+            self._replay_decoded(record, log_offset)
         else:
             held = HeldKey(key.group, key.topic, key.partition)
             self._transactions.hold(producer_id, held, committed_from_record(record.value, log_offset))
 
     def _end_transaction(self, batch: Batch, key: bytes | None, value: bytes | None) -> None:
-        """Count what was held, unless a later commit has counted already (O2); or drop it. Raises DecodeError."""
+        """Put the offsets that a commit marker ends in force, unless a later commit did (O2); or drop them.
+
+        Raises DecodeError.
+        """
         kind = control_type(key)
         if kind is None:
-            return  # Of raft, say: nothing that ends a transaction.
+            return  # Another control record (of raft, say), which ends no transaction.
         is_commit = kind is ControlType.COMMIT
         marker = Marker(batch.producer_id, batch.producer_epoch, coordinator_epoch(value), is_commit)
         for held, committed in self._transactions.end(marker).items():
-            found = self._named(held.group_id, held.topic)
+            found = self._newest_by_name(held.group_id, held.topic)
             known = found.newest.get(held.partition)
             if is_commit and (known is None or log_offset_of(known) < committed.log_offset):
                 self._put(found, held.partition, committed)
 
-    def _replay(self, record: CoordinatorRecord, log_offset: int) -> None:
+    def _replay_decoded(self, record: CoordinatorRecord, log_offset: int) -> None:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._shard.replay(record, log_offset)
         else:
             if record.value is None:
                 self._transactions.forget(HeldKey(key.group, key.topic, key.partition))
-            self._keep(self._named(key.group, key.topic), key.partition, record.value, log_offset)
+            self._put_value(
+                self._newest_by_name(key.group, key.topic), key.partition, record.value, log_offset
+            )
 
-    def _keep(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
+    def _put_value(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
         if value is None:
             found.newest[partition] = None
         else:

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): remove groups without members, and every offset they hold."""
+"""DeleteGroups (key 42): remove groups without members, with all their offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 def delete_groups(
     shard: ShardOffsets, request: DeleteGroupsRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Delete each group that has no members; the others stay untouched.
+    """Delete each group named that has no members; the others stay unchanged.
 
     Errors, per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """

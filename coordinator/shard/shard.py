@@ -1,9 +1,9 @@
-"""One partition of the offsets topic: its groups and offsets, and who handles which event.
+"""One partition of the offsets topic: its groups and offsets, and the handler of each event.
 
-Two kinds of state live here. What the log says (`stored`, `offsets`) changes in `replay` alone, after each
+It has two kinds of state. Stored state (`stored`, `offsets`) changes in `replay` alone, after each
 append and again at start-up. The living groups are built from it once, by `loaded`, and then changed by
-handlers; of them `replay` touches one thing only: a commit for a group that is not there makes it (O5).
-It knows no socket, no file and no clock.
+handlers; `replay` changes them in one case only: a commit for a group that does not exist creates it (O5).
+Nothing here knows a socket, a file or a clock.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from coordinator.groups.classic.timers import (
     PendingMemberTimer,
     SessionTimer,
     SyncTimer,
-    expect_heartbeats,
+    arm_session_timers,
 )
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.groups.record_schemas import GroupMetadataKey, GroupMetadataValue
@@ -66,7 +66,11 @@ from coordinator.offsets.open_transactions import HeldKey
 from coordinator.offsets.prepared_commit import PreparedCommit, PreparedOffsets, prepare_commit
 from coordinator.offsets.shard_offsets import CommitVerification, ShardOffsets
 from coordinator.offsets.topic_offsets import NewestCommits, TopicOffsets
-from coordinator.offsets.transactional_commit import VerifiedCommit, begin_verification, commit_in_transaction
+from coordinator.offsets.transactional_commit import (
+    TransactionalCommit,
+    begin_verification,
+    commit_in_transaction,
+)
 from coordinator.shard.delete_groups import delete_groups
 from coordinator.topic_catalog import TopicCatalog
 from protocol.errors import ErrorCode
@@ -96,16 +100,16 @@ HANDLERS: Final[dict[type, Handler]] = {
     DescribeGroupsRequest: describe_groups,
     DeleteGroupsRequest: delete_groups,
     OffsetDeleteRequest: delete_offsets,
-    VerifiedCommit: commit_in_transaction,
+    TransactionalCommit: commit_in_transaction,
 }
-"""What handles each request, by its class."""
+"""The handler of each request, by the request's class."""
 
 
 GroupTimer: TypeAlias = SessionTimer | PendingMemberTimer | JoinTimer | SyncTimer
-"""The timers of one group; without the group there is nothing to do."""
+"""The timers of one group; they do nothing once the group is gone."""
 
 GroupStored: TypeAlias = AssignmentStored | StaticMemberStored
-"""What is handed back to one group when its append has finished."""
+"""The kinds of `Result.then` that are handed back to a group when its append has finished."""
 
 
 class Shard:
@@ -123,7 +127,7 @@ class Shard:
         self._sweep = OffsetSweep(partition, settings)
 
     def handle(self, event: Event, now_ms: int) -> Result:
-        """What `event` asks of the world; append and replay its records before the next event."""
+        """Return the effects of `event`; the caller appends and replays its records before the next event."""
         match event:
             case RequestReceived(request, context, wall_ms):
                 return HANDLERS[type(request)](self._state, request, context, Moment(now_ms, wall_ms))
@@ -135,7 +139,7 @@ class Shard:
             case AppendFinished(then, error, wall_ms):
                 return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
             case MarkersWritten():
-                return NOTHING  # Groups end no transactions.
+                return NOTHING  # Only shards of transactions ask for markers.
             case TopicDeleted(topic, topic_id, _):
                 return delete_topic_offsets(self.offsets, topic, topic_id)
 
@@ -144,15 +148,15 @@ class Shard:
         return len(self.groups)
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> Heartbeat:
-        """The whole of a Heartbeat, for callers that build the reply themselves: it asks for nothing else."""
+        """Return the function that handles a Heartbeat, for callers that build the reply themselves."""
         return prepare_heartbeat(self.groups, request)
 
     def prepare_commit(self, request: OffsetCommitRequest, api_version: int) -> PreparedCommit | None:
-        """All of an OffsetCommit but its offsets, for `PreparedCommitReceived`; None if it has to be decoded."""
+        """Return the prepared commit of a request, for `PreparedCommitReceived`; None if it is not worth it."""
         return prepare_commit(self._state, request, api_version)
 
     def begin_verification(self, request: TxnOffsetCommitRequest) -> CommitVerification | None:
-        """What to hand back with the answer of the transaction's coordinator; None if it need not be asked."""
+        """Register and return a verification by the transaction coordinator; None if the commit needs none."""
         return begin_verification(self._state, request)
 
     def replay(
@@ -161,11 +165,11 @@ class Shard:
         offset: int,
         producer: ProducerAndEpoch | None = None,
     ) -> None:
-        """Take in what the log has at `offset`, in order. Stored state changes here alone.
+        """Apply the entry that the log has at `offset`, in order. Stored state changes here alone.
 
-        An entry is a record, the records of one commit in a form of their own, or a marker; in a load also what a
-        whole log has left of one group and topic, which a test holds equal to record by record. What a
-        `producer`'s transaction commits is held until its marker comes.
+        An entry is a record, the records of one commit as a run or prepared, or a marker; in a load also the
+        newest commits of one group and topic, which a test compares with a replay of each record. Offsets of
+        a `producer`'s transaction are held until its marker comes.
         """
         if isinstance(entry, CoordinatorRecord):
             self._replay_record(entry, offset, producer)
@@ -173,7 +177,7 @@ class Shard:
             entry.apply(self.offsets, offset)
         elif isinstance(entry, CommitRun):
             self.offsets.put_run(entry, offset)
-            self._expect_group(entry.group_id)
+            self._ensure_group(entry.group_id)
         elif isinstance(entry, Marker):
             self._end_transaction(entry)
         else:
@@ -188,8 +192,8 @@ class Shard:
         key = record.key
         if isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, record.value)
-        # Counts at once in a transaction too, as in Kafka, which only commits in one.
         elif record.value is None:
+            # In force at once in a transaction too, as in Kafka, whose transactions only commit offsets.
             self.offsets.remove(key.group, key.topic, key.partition)
         else:
             committed = committed_from_record(record.value, offset)
@@ -198,14 +202,14 @@ class Shard:
             else:
                 held = HeldKey(key.group, key.topic, key.partition)
                 self.offsets.transactions.hold(producer[0], held, committed)
-            self._expect_group(key.group)
+            self._ensure_group(key.group)
 
     def _end_transaction(self, marker: Marker) -> None:
         self.offsets.end_transaction(marker)
         for verification in self.verifications:
             verification.is_outdated |= verification.producer_id == marker.producer_id
 
-    def _expect_group(self, group_id: str) -> None:
+    def _ensure_group(self, group_id: str) -> None:
         if self.is_loaded and group_id not in self.groups:
             self.groups[group_id] = Group(group_id)
 
@@ -216,7 +220,7 @@ class Shard:
             self.offsets.put_all(newest.group_id, newest.topic, offsets)
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
-        """The log has been read: bring the groups to life, and give every member a full session (3.65).
+        """Begin to serve after the log has been read: build the groups, with a full session per member (3.65).
 
         Takes time in proportion to the members; the shard handles no event before it returns.
         """
@@ -231,13 +235,13 @@ class Shard:
         return combine([deleted, self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
-        """Give every member a full session from now on, as after a load: no request of theirs could be stored.
+        """Begin to write again: give every member a full session from now, as their requests were refused.
 
-        Offsets of topics that have gone are removed now if there was no room for that when the shard was loaded.
+        Also removes the offsets of deleted topics, if a full disk prevented that when the shard was loaded.
         """
         timers: list[SetTimer] = []
         for group in self.groups.values():
-            timers += expect_heartbeats(group.group_id, group.members.values(), now_ms)
+            timers += arm_session_timers(group.group_id, group.members.values(), now_ms)
         return delete_offsets_of_deleted_topics(self.offsets, self.topics) + Result(timers=tuple(timers))
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
@@ -249,7 +253,7 @@ class Shard:
     def _revive(self, group: Group, at: Moment) -> Result:
         if group.state is EMPTY:
             return NOTHING
-        timers = expect_heartbeats(group.group_id, group.members.values(), at.now_ms)
+        timers = arm_session_timers(group.group_id, group.members.values(), at.now_ms)
         count_partitions(group, self.topics)
         restarted = new_event(group, at, Cause(CauseKind.COORDINATOR_RESTARTED), came_from=DEAD)
         result = Result(timers=timers, history=(restarted,))

@@ -1,1 +1,1 @@
-"""Transactions: who writes under a transactional id, what its transaction touches, how it ends (KIP-98, 890)."""
+"""Transactions: a transactional id's producer, its transaction's partitions, and its end (KIP-98, 890)."""

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): what a transaction touches (KIP-98, 890).
+"""AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): add partitions to a transaction (KIP-98, 890).
 
-The first partition begins the transaction. A client adds before it produces; from protocol v2 on the partitions
-add themselves, for several transactions at once, or only ask whether they are part of one. If one
-partition cannot be added none is.
+The first partition begins the transaction. A classic client adds a partition before it produces to it; from
+protocol v2 on the partition's broker asks for that, for several transactions at once, or only asks whether the
+partition is part of one. If one partition cannot be added none is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coordinator.effects import NOTHING, Moment, Reply, RequestContext, Result, 
 from coordinator.transactions import steps
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
-from coordinator.transactions.timers import expect_end
+from coordinator.transactions.timers import arm_transaction_timer
 from coordinator.transactions.transaction import Transaction, by_topic
 from coordinator.transactions.transaction_settings import RECORD_RESERVE_BYTES
 from protocol.error_responses import error_response, known_error
@@ -32,38 +32,40 @@ from protocol.messages.add_partitions_to_txn import (
 from protocol.topic_partition import TopicPartition
 
 BATCHED_SINCE: Final = 4
-"""AddPartitionsToTxn of several transactions: the version of brokers."""
+"""First version of AddPartitionsToTxn with several transactions, which brokers send."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
-"""Clients may not name them; their offsets they add through AddOffsetsToTxn."""
+"""Topics that clients may not add to a transaction; `__consumer_offsets` is added by AddOffsetsToTxn."""
 
 CLASSIC_VERSION: Final = 0
 """The version of the transaction protocol that is stored for clients that add partitions by themselves."""
 
 TOPIC_OVERHEAD_BYTES: Final = 12
-"""At most so much does a topic of the record take beside its name and its partitions of 4 bytes each."""
+"""The most bytes that a topic takes in the record beside its name and 4 bytes for each partition."""
 
 
 def add_partitions(
     shard: ShardTransactions, request: AddPartitionsToTxnRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Errors, per partition: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-    CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED (another's fault),
-    TOPIC_AUTHORIZATION_FAILED (an internal topic), UNKNOWN_SERVER_ERROR (too many for one record), and for
-    those that only ask TRANSACTION_ABORTABLE.
+    """Add partitions to one or several transactions, or verify that they are part of them.
+
+    Errors, per partition: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+    CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED (another partition failed),
+    TOPIC_AUTHORIZATION_FAILED (an internal topic), UNKNOWN_SERVER_ERROR (too many for one record), and with
+    `verify_only` TRANSACTION_ABORTABLE.
     """
     if context.api_version < BATCHED_SINCE:
-        results, result = _one(shard, _only_transaction(request), context.api_version, at)
+        results, result = _handle_one(shard, _only_transaction(request), context.api_version, at)
         response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     else:
         response, result = AddPartitionsToTxnResponse(), NOTHING
         seen: set[str] = set()
         for transaction in request.transactions:
             if transaction.transactional_id in seen:
-                continue  # The records of the first are not replayed yet.
+                continue  # A repeated id: the records of its first entry are not replayed yet.
             seen.add(transaction.transactional_id)
-            results, more = _one(shard, transaction, context.api_version, at)
+            results, more = _handle_one(shard, transaction, context.api_version, at)
             result = combine((result, more))
             answer = AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id, topic_results=results
@@ -75,7 +77,11 @@ def add_partitions(
 def add_offsets(
     shard: ShardTransactions, request: AddOffsetsToTxnRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Add where the group keeps its offsets. Errors: as above, without those of partitions."""
+    """Add the group's partition of `__consumer_offsets`.
+
+    Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+    UNKNOWN_SERVER_ERROR (too many partitions for one record).
+    """
     partition = TopicPartition(OFFSETS_TOPIC, shard.deps.offsets_partition(request.group_id))
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.transactional_id,
@@ -89,10 +95,10 @@ def add_offsets(
     return outcome + Result(replies=(Reply(context.reply_to, AddOffsetsToTxnResponse()),))
 
 
-def _one(
+def _handle_one(
     shard: ShardTransactions, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
 ) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
-    """The answers for one transaction, and what adding to it asks for."""
+    """Handle one transaction of the request; return its partitions' errors, and the effects."""
     wrong = _wrong_partitions(shard, asked.topics, api_version)
     if wrong:
         rest = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -100,10 +106,10 @@ def _one(
     if asked.verify_only:
         verified = _verify(shard, asked)
         return _topic_results(asked.topics, lambda *which: verified[TopicPartition(*which)]), NOTHING
-    return _added(shard, asked, api_version, at)
+    return _add_and_answer(shard, asked, api_version, at)
 
 
-def _added(
+def _add_and_answer(
     shard: ShardTransactions, asked: AddPartitionsToTxnTransaction, api_version: int, at: Moment
 ) -> tuple[list[AddPartitionsToTxnTopicResult], Result]:
     is_batched = api_version >= BATCHED_SINCE
@@ -121,7 +127,7 @@ def _add(
     client_version: int,
     at: Moment,
 ) -> Result | ErrorCode:
-    before = _find(shard, asked)
+    before = _transaction_for(shard, asked)
     if isinstance(before, ErrorCode):
         return before
     if before.state is ONGOING and partitions <= before.partitions:
@@ -129,12 +135,14 @@ def _add(
     after = steps.add_partitions(before, partitions, client_version, at.wall_ms)
     if _record_bytes(after) > shard.settings.max_record_bytes - RECORD_RESERVE_BYTES:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    begun = () if before.state is ONGOING else (expect_end(after, at.now_ms),)
-    return Result(records=(shard.transactions.store(after),), timers=begun)
+    begun = () if before.state is ONGOING else (arm_transaction_timer(after, at.now_ms),)
+    return Result(records=(shard.transactions.new_record(after),), timers=begun)
 
 
-def _find(shard: ShardTransactions, asked: AddPartitionsToTxnTransaction) -> Transaction | ErrorCode:
-    """The transaction to add to, or why this producer may not."""
+def _transaction_for(
+    shard: ShardTransactions, asked: AddPartitionsToTxnTransaction
+) -> Transaction | ErrorCode:
+    """Return the transaction to add to, or the error why this producer may not."""
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST
     found = shard.transactions.get(asked.transactional_id)
@@ -148,7 +156,7 @@ def _find(shard: ShardTransactions, asked: AddPartitionsToTxnTransaction) -> Tra
 def _verify(
     shard: ShardTransactions, asked: AddPartitionsToTxnTransaction
 ) -> dict[TopicPartition, ErrorCode]:
-    """NONE for each partition that is part of the transaction, else an error; nothing changes."""
+    """Return, by partition, NONE if it is part of the transaction, else an error; changes nothing."""
     found = shard.transactions.get(asked.transactional_id)
     error = _verification_error(found, asked)
     part_of = frozenset() if found is None else found.partitions
@@ -161,7 +169,7 @@ def _verify(
 def _wrong_partitions(
     shard: ShardTransactions, topics: list[AddPartitionsToTxnTopic], api_version: int
 ) -> dict[TopicPartition, ErrorCode]:
-    """The partitions that no transaction can have, each with its error."""
+    """Return the partitions that no transaction may have, each with its error."""
     wrong = {}
     for topic in topics:
         count = shard.deps.partition_count(topic.name) or 0
@@ -174,7 +182,7 @@ def _wrong_partitions(
 
 
 def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
-    """What a client asks for, in the form of later versions."""
+    """Return the one transaction of a request of version 3 or older, in the form of later versions."""
     return AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -186,7 +194,7 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnT
 def _topic_results(
     topics: list[AddPartitionsToTxnTopic], error_of: Callable[[str, int], ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """The rows that answer `topics`, with the error of each (topic, index)."""
+    """Return the response's rows for `topics`; `error_of(topic, index)` gives each partition's error."""
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -224,7 +232,7 @@ def _verification_error(found: Transaction | None, asked: AddPartitionsToTxnTran
 
 
 def _record_bytes(transaction: Transaction) -> int:
-    """The most bytes that `transaction` takes in the log."""
+    """Return an upper bound of the bytes that `transaction` takes in the log."""
     topics = by_topic(transaction.partitions)
     names = sum(len(topic.topic.encode()) + TOPIC_OVERHEAD_BYTES for topic in topics)
     return len(transaction.transactional_id.encode()) + names + 4 * len(transaction.partitions)

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): how the transactions of some transactional ids stand (KIP-664)."""
+"""DescribeTransactions (key 65): the state of the transactions of given transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from protocol.messages.describe_transactions import (
 def describe_transactions(
     shard: ShardTransactions, request: DescribeTransactionsRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Errors, per transactional id: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND."""
+    """Describe each transactional id named. Errors, per id: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND."""
     described = [_describe(shard.transactions, each) for each in request.transactional_ids]
     response = DescribeTransactionsResponse(transaction_states=described)
     return Result(replies=(Reply(context.reply_to, response),))

@@ -1,8 +1,8 @@
 """EndTxn (key 26): commit or abort (KIP-98), in the classic protocol and in transactions v2 (KIP-890).
 
-A classic producer keeps its epoch, so the state alone shows whether a request is repeated. In v2 each end
-raises the epoch: the old one says that the request is repeated, the present one that it is about the next
-transaction, which an unsure client may abort before it began.
+A classic producer keeps its epoch, so the state alone shows whether a request is repeated. In v2 each end of a
+transaction raises the epoch: a request with the old epoch is a repetition, one with the present epoch is about
+the next transaction, which a client that is not sure whether it has begun may abort.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPING_SINCE: Final = 5
-"""The version of clients that speak transactions v2."""
+"""First version of EndTxn of clients that use transactions v2."""
 
 
 class Outcome(Enum):
-    """What a valid request leads to; the rest is INVALID_TXN_STATE."""
+    """What a valid request does; any other gets INVALID_TXN_STATE."""
 
     END = auto()
-    ENDED = auto()  # The same request has ended it before.
+    ALREADY_ENDED = auto()  # The same request has ended it before.
 
 
-CLASSIC: Final[dict[tuple[TransactionStatus, bool], Outcome]] = {
+CLASSIC_OUTCOMES: Final[dict[tuple[TransactionStatus, bool], Outcome]] = {
     (ONGOING, True): Outcome.END,
     (ONGOING, False): Outcome.END,
-    (COMPLETE_COMMIT, True): Outcome.ENDED,
-    (COMPLETE_ABORT, False): Outcome.ENDED,
+    (COMPLETE_COMMIT, True): Outcome.ALREADY_ENDED,
+    (COMPLETE_ABORT, False): Outcome.ALREADY_ENDED,
 }
-"""By the state and whether it is to commit."""
+"""Classic protocol: the outcome by state and whether to commit."""
 
-BUMPING: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
+BUMPING_OUTCOMES: Final[dict[tuple[TransactionStatus, bool, bool], Outcome]] = {
     (ONGOING, True, False): Outcome.END,
     (ONGOING, False, False): Outcome.END,
     (EMPTY, False, False): Outcome.END,
     (COMPLETE_COMMIT, False, False): Outcome.END,
     (COMPLETE_ABORT, False, False): Outcome.END,
-    (COMPLETE_COMMIT, True, True): Outcome.ENDED,
-    (COMPLETE_ABORT, False, True): Outcome.ENDED,
+    (COMPLETE_COMMIT, True, True): Outcome.ALREADY_ENDED,
+    (COMPLETE_ABORT, False, True): Outcome.ALREADY_ENDED,
 }
-"""By the state, whether it is to commit, and whether the request is repeated."""
+"""Transactions v2: the outcome by state, whether to commit, and whether the request is repeated."""
 
 
 def end_txn(shard: ShardTransactions, request: EndTxnRequest, context: RequestContext, at: Moment) -> Result:
-    """End the transaction; answered when the outcome is certain, while its markers are yet to be written.
+    """End the transaction; the answer waits until the outcome is durable, not for the markers.
 
-    Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (it is being
-    ended), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no next producer id just now).
+    Errors: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (its end is
+    under way), INVALID_TXN_STATE, COORDINATOR_LOAD_IN_PROGRESS (no producer id available).
     """
     version = context.api_version
     outcome = _end(shard, request, version, at)
@@ -79,7 +79,7 @@ def end_txn(shard: ShardTransactions, request: EndTxnRequest, context: RequestCo
 def _end(
     shard: ShardTransactions, request: EndTxnRequest, api_version: int, at: Moment
 ) -> tuple[Result, Transaction] | ErrorCode:
-    """What ending asks for, and the producer as it may go on; or why it is refused."""
+    """Return the effects of ending, and the transaction with the producer's next epoch; or the error."""
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     found = shard.transactions.get(request.transactional_id)
@@ -89,7 +89,7 @@ def _end(
     outcome = _bumping_outcome(found, request) if is_bumping else _classic_outcome(found, request)
     if isinstance(outcome, ErrorCode):
         return outcome
-    if outcome is Outcome.ENDED:
+    if outcome is Outcome.ALREADY_ENDED:
         return Result(), found
     client_version = steps.BUMPING_VERSION if is_bumping else CLASSIC_VERSION
     ended = end_transaction(shard, found, at, is_commit=request.committed, client_version=client_version)
@@ -106,7 +106,7 @@ def _classic_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | Er
         return ErrorCode.PRODUCER_FENCED
     if found.state in PREPARING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    return CLASSIC.get((found.state, request.committed), ErrorCode.INVALID_TXN_STATE)
+    return CLASSIC_OUTCOMES.get((found.state, request.committed), ErrorCode.INVALID_TXN_STATE)
 
 
 def _bumping_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | ErrorCode:
@@ -118,11 +118,11 @@ def _bumping_outcome(found: Transaction, request: EndTxnRequest) -> Outcome | Er
     has_ended = found.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
     if not (is_repeated and has_ended) and found.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    return BUMPING.get((found.state, request.committed, is_repeated), ErrorCode.INVALID_TXN_STATE)
+    return BUMPING_OUTCOMES.get((found.state, request.committed, is_repeated), ErrorCode.INVALID_TXN_STATE)
 
 
 def _is_repeated(found: Transaction, request: EndTxnRequest) -> bool:
-    """Whether the producer does not know yet that its epoch was raised, or that it has another id."""
+    """Whether the request has the epoch before the last raise, or the producer id before the present one."""
     is_raised = found.producer_epoch == request.producer_epoch + 1
     if is_raised and found.producer_id == request.producer_id:
         return True

@@ -1,7 +1,7 @@
 """How a transaction ends: the outcome is stored, then its markers are written, then it is complete.
 
-From the first record on the outcome is certain: after a restart a transaction that was preparing asks for its
-markers again. Markers are written for as long as it takes; a marker that is written twice does no harm.
+From the first record on the outcome is final: after a restart, the markers of a transaction in a Prepare state
+are asked for again. Writing them is tried for as long as it takes; a marker that is written twice does no harm.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from coordinator.effects import NOTHING, MarkersWanted, Moment, Result
 from coordinator.transactions import steps
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARE_COMMIT, PREPARING
-from coordinator.transactions.timers import stop_expecting
+from coordinator.transactions.timers import cancel_transaction_timer
 from coordinator.transactions.transaction import NO_PRODUCER_ID, Transaction
 from coordinator.transactions.transactions import Transactions
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 
 COORDINATOR_EPOCH = 0
-"""In every marker: one node coordinates for ever, so there is no other epoch."""
+"""Coordinator epoch in every marker: the coordinator never moves to another node, so there is one epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMarked:
-    """The markers of a transaction are written. It names the producer: another may have come since."""
+    """`MarkersWanted.then` of a transaction; with its producer, as another one may have begun since."""
 
     transactional_id: str
     producer_id: int
@@ -39,9 +39,9 @@ def end_transaction(
     is_commit: bool,
     client_version: int = steps.BUMPING_VERSION,
 ) -> tuple[Result, Transaction] | ErrorCode:
-    """Store the outcome and ask for the markers; also return what is stored.
+    """Return the effects of storing the outcome and writing the markers, and the transaction as stored.
 
-    COORDINATOR_LOAD_IN_PROGRESS: the epochs of the producer id are used up and there is no other just now.
+    COORDINATOR_LOAD_IN_PROGRESS: the producer id's epochs are used up and no new id is available now.
     """
     next_producer_id: int | None = NO_PRODUCER_ID
     if client_version >= steps.BUMPING_VERSION and before.is_exhausted:
@@ -55,13 +55,13 @@ def end_transaction(
         next_producer_id=next_producer_id,
         wall_ms=at.wall_ms,
     )
-    timers = (stop_expecting(before),) if before.state is ONGOING else ()
-    record = shard.transactions.store(after)
+    timers = (cancel_transaction_timer(before),) if before.state is ONGOING else ()
+    record = shard.transactions.new_record(after)
     return Result(records=(record,), timers=timers, markers=(markers_of(after),)), after
 
 
 def markers_of(transaction: Transaction) -> MarkersWanted:
-    """What a transaction that is preparing to end waits for."""
+    """Return the markers that a transaction in a Prepare state needs."""
     assert transaction.state in PREPARING
     marker = Marker(
         producer_id=transaction.producer_id,
@@ -77,10 +77,10 @@ def markers_of(transaction: Transaction) -> MarkersWanted:
 
 
 def on_marked(transactions: Transactions, marked: TransactionMarked, at: Moment) -> Result:
-    """The transaction is complete, unless that is known already."""
+    """Complete the transaction once its markers are written, unless it is complete or another has begun."""
     before = transactions.get(marked.transactional_id)
     if before is None or before.state not in PREPARING:
         return NOTHING
     if (before.producer_id, before.producer_epoch) != (marked.producer_id, marked.producer_epoch):
         return NOTHING
-    return Result(records=(transactions.store(steps.complete(before, at.wall_ms)),))
+    return Result(records=(transactions.new_record(steps.complete(before, at.wall_ms)),))

@@ -1,6 +1,6 @@
-"""Transactional ids that were not used for long are forgotten, in slices that do not hold up the loop.
+"""The sweep that removes expired transactional ids, in slices that do not hold up the loop.
 
-They lie in the order in which they were last used, so the sweep ends at the first that is too young.
+Ids are kept in the order in which they were last used, so the sweep ends at the first that is too young.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from coordinator.transactions.transaction_settings import TransactionSettings
 from coordinator.transactions.transactions import Transactions
 
 SLICE: Final = 1_000
-"""Transactional ids that are forgotten before the sweep yields to other events: a few ms of work."""
+"""Number of ids removed before the sweep yields to other events: a few ms of work."""
 
 
 class ExpirySweep:
-    """The sweep over the transactional ids of one shard."""
+    """The sweep over the transactional ids of one shard: its timer and its handler."""
 
     def __init__(self, partition: int, settings: TransactionSettings) -> None:
         self._key = ExpiryTimer(partition)
         self._settings = settings
 
     def schedule(self, now_ms: int) -> Result:
-        """Set the next round."""
+        """Return the timer of the next round."""
         interval_ms = self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
         return Result(timers=(SetTimer(self._key, now_ms + interval_ms),))
 
     def on_timer(self, transactions: Transactions, at: Moment) -> Result:
-        """Tombstones for the next slice, and then for the rest or in the next round."""
+        """Return tombstones for the next slice of expired ids, and the timer of the next slice or round."""
         youngest_ms = at.wall_ms - self._settings.transactional_id_expiration_ms
 
         def is_old(transaction: Transaction) -> bool:

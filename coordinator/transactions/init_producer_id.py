@@ -1,8 +1,8 @@
-"""InitProducerId (key 22) with a transactional id: who writes under it from now on (KIP-98, 360, 588, 890).
+"""InitProducerId (key 22) with a transactional id: begin as its producer (KIP-98, 360, 588, 890).
 
-A producer that begins raises the epoch and so fences the one before it. If that one had a transaction under way it
-is aborted first, and the client is to try again. A producer that names the id and epoch it has (KIP-360) goes on
-after an error, unless another one has come in between.
+A new producer raises the epoch and so fences the one before it. If that one had a transaction under way, the
+transaction is aborted first, and the client has to try again. A producer that names its id and epoch (KIP-360)
+continues after an error, unless another producer has begun in between.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from protocol.messages.init_producer_id import InitProducerIdRequest, InitProduc
 def init_producer_id(
     shard: ShardTransactions, request: InitProducerIdRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Give the producer its id and epoch.
+    """Answer with a producer id and epoch for the transactional id.
 
-    Errors: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS (an earlier transaction is
-    being ended: come again), PRODUCER_FENCED, COORDINATOR_LOAD_IN_PROGRESS (no producer id just now),
+    Errors: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS (the end of an earlier
+    transaction is under way), PRODUCER_FENCED, COORDINATOR_LOAD_IN_PROGRESS (no producer id available),
     UNKNOWN_SERVER_ERROR (a retry of a producer whose epochs are used up), COORDINATOR_NOT_AVAILABLE (there are
     too many transactional ids, and all have a transaction under way).
     """
@@ -48,33 +48,34 @@ def init_producer_id(
         return Result(
             replies=(Reply(context.reply_to, error_response(request, outcome, context.api_version)),)
         )
-    made_room = _make_room(shard.transactions, outcome.transactional_id)
+    made_room = _tombstones_to_make_room(shard.transactions, outcome.transactional_id)
     answer = InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
     return Result(
-        records=(*made_room, shard.transactions.store(outcome)), replies=(Reply(context.reply_to, answer),)
+        records=(*made_room, shard.transactions.new_record(outcome)),
+        replies=(Reply(context.reply_to, answer),),
     )
 
 
 def _init(
     shard: ShardTransactions, request: InitProducerIdRequest, at: Moment
 ) -> Transaction | Result | ErrorCode:
-    """The producer as it begins; or what ends the transaction that is in its way; or why neither."""
-    if error := _error(request, shard.settings):
+    """Return the transactional id's next state, or the effects of aborting its transaction, or an error."""
+    if error := _request_error(request, shard.settings):
         return error
     before = shard.transactions.get(request.transactional_id or "")
     if before is None:
-        return _begin(shard, request, at)
+        return _new_producer(shard, request, at)
     if before.state in PREPARING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if not _may_go_on(before, request):
+    if not _may_continue(before, request):
         return ErrorCode.PRODUCER_FENCED
     if before.state is ONGOING:
         ended = end_transaction(shard, before, at, is_commit=False)
         return ended if isinstance(ended, ErrorCode) else ended[0]
-    return _begin_again(before, request, shard.deps, at)
+    return _next_producer(before, request, shard.deps, at)
 
 
-def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
+def _request_error(request: InitProducerIdRequest, settings: TransactionSettings) -> ErrorCode:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if not request.transactional_id:
@@ -84,8 +85,10 @@ def _error(request: InitProducerIdRequest, settings: TransactionSettings) -> Err
     return ErrorCode.NONE
 
 
-def _begin(shard: ShardTransactions, request: InitProducerIdRequest, at: Moment) -> Transaction | ErrorCode:
-    """A transactional id that is not known gets a fresh producer, even where the request names one."""
+def _new_producer(
+    shard: ShardTransactions, request: InitProducerIdRequest, at: Moment
+) -> Transaction | ErrorCode:
+    """Return the state of an unknown transactional id: with a new producer id, whatever the request names."""
     known = shard.transactions
     if len(known) >= MAX_TRANSACTIONAL_IDS and known.longest_at_rest() is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -97,8 +100,10 @@ def _begin(shard: ShardTransactions, request: InitProducerIdRequest, at: Moment)
     return steps.init_producer(fresh, producer_id, 0, NO_EPOCH, timeout_ms, at.wall_ms)
 
 
-def _make_room(transactions: Transactions, transactional_id: str) -> tuple[CoordinatorRecord, ...]:
-    """Forget the one at rest for longest, as if it had expired, if one more would be too many."""
+def _tombstones_to_make_room(
+    transactions: Transactions, transactional_id: str
+) -> tuple[CoordinatorRecord, ...]:
+    """If `transactional_id` would be one too many, return the tombstone of the id at rest for longest."""
     if transactions.get(transactional_id) is not None or len(transactions) < MAX_TRANSACTIONAL_IDS:
         return ()
     forgotten = transactions.longest_at_rest()
@@ -106,17 +111,17 @@ def _make_room(transactions: Transactions, transactional_id: str) -> tuple[Coord
     return (transaction_tombstone(forgotten.transactional_id),)
 
 
-def _may_go_on(before: Transaction, request: InitProducerIdRequest) -> bool:
-    """Whether no other producer has begun since this one got what it names, as far as its id shows."""
+def _may_continue(before: Transaction, request: InitProducerIdRequest) -> bool:
+    """Whether the producer id that the request names, if any, is the present or the exhausted previous one."""
     if request.producer_id in (NO_PRODUCER_ID, before.producer_id):
         return True
     return request.producer_id == before.previous_producer_id and is_exhausted(request.producer_epoch)
 
 
-def _begin_again(
+def _next_producer(
     before: Transaction, request: InitProducerIdRequest, deps: TransactionDeps, at: Moment
 ) -> Transaction | ErrorCode:
-    """With the next epoch; with a new id if there is none; with the same again for a request that is repeated."""
+    """Return the state with the next epoch, or a new id if epochs are used up; a repeat changes neither."""
     timeout_ms, epoch = request.transaction_timeout_ms, before.producer_epoch
     is_resumed = request.producer_id != NO_PRODUCER_ID
     if before.is_exhausted and (not is_resumed or request.producer_epoch == epoch):
@@ -134,7 +139,7 @@ def _begin_again(
 
 
 def _next_epochs(before: Transaction, request: InitProducerIdRequest) -> tuple[int, int] | None:
-    """The epoch and the one before it; None for a producer that has been fenced."""
+    """Return the producer's epoch and its last epoch; None for a producer that has been fenced."""
     epoch = before.producer_epoch
     if request.producer_id == NO_PRODUCER_ID:
         return epoch + 1, NO_EPOCH

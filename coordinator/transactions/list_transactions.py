@@ -22,7 +22,10 @@ STATES_BY_NAME = {name: state for state, name in STATE_NAMES.items()}
 def list_transactions(
     shard: ShardTransactions, request: ListTransactionsRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Errors: INVALID_REGULAR_EXPRESSION. A state that there is not is named, and matches nothing."""
+    """List the transactions that pass every filter; an unknown state in a filter is reported.
+
+    Errors: INVALID_REGULAR_EXPRESSION.
+    """
     try:
         passes = _filter(request, at.wall_ms)
         states = [_listed(transaction) for transaction in shard.transactions if passes(transaction)]
@@ -35,12 +38,12 @@ def list_transactions(
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:
-    """The filters that name no state, each once, in the order of the request."""
+    """Return the state filters that name no known state, each once, in the order of the request."""
     return list(dict.fromkeys(name for name in request.state_filters if name not in STATES_BY_NAME))
 
 
 def _filter(request: ListTransactionsRequest, wall_ms: int) -> Callable[[Transaction], bool]:
-    """Raises InvalidPattern."""
+    """Return whether a transaction passes every filter, as a function. Raises InvalidPattern."""
     states = {STATES_BY_NAME[name] for name in request.state_filters if name in STATES_BY_NAME}
     producer_ids = set(request.producer_id_filters)
     pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None

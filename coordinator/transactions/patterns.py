@@ -1,8 +1,8 @@
-"""Whether a whole text matches a client's regular expression, in time and memory that no expression can stretch.
+"""Matching a client's regular expression against whole texts, in bounded time and memory.
 
-RE2 matches in time linear in the text, and what a byte costs at most grows with the compiled size of the
-expression. So three bounds are enough: on the expression's length, on RE2's memory, and on size times bytes over
-all texts. Kafka uses RE2/J, which has nearly the same syntax; docs/apis.md names the differences.
+RE2 matches in time linear in the text, and the greatest cost of a byte grows with the compiled size of the
+expression. So three bounds are enough: on the expression's length, on RE2's memory, and on compiled size times
+bytes of text. Kafka uses RE2/J, which has nearly the same syntax; docs/apis.md names the differences.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from functools import lru_cache
 from typing import Any, Final
 
 MAX_PATTERN_BYTES: Final = 1_000
-"""Of the expression in UTF-8. The dearest that have so many, full of Unicode classes, take 40 ms to be refused."""
+"""Longest expression, in UTF-8. The slowest of that length, full of Unicode classes, takes 40 ms to be refused."""
 
 MAX_MEMORY_BYTES: Final = 256 << 10
-"""Of a compiled expression and the states that RE2 keeps while it matches. Smaller is quicker where an expression
-has more states than can be kept: RE2 sees earlier that it has to do without."""
+"""Most memory of a compiled expression and the states that RE2 caches while it matches. A smaller bound is quicker
+for an expression with more states than fit: RE2 sees earlier that it has to match without the cache."""
 
 MAX_WORK: Final = 20_000_000
-"""Compiled size times bytes of text, over all texts of one request to one shard. The dearest take 14 ns for one,
-so 300 ms in all. `.*name.*` has a size of 24: the 10,000 ids of a full shard may have 80 bytes each."""
+"""Most work of one request on one shard: compiled size times bytes of all texts. The slowest expressions take
+14 ns per unit, so 300 ms in all. `.*name.*` has size 24: the 10,000 ids of a full shard may have 80 bytes each."""
 
 
 class InvalidPattern(ValueError):
-    """The text is no regular expression, or one that is too large or may cost too much to match."""
+    """The text is not a regular expression, or it is too large or may cost too much to match."""
 
 
 class Pattern:
-    """One expression. Raises InvalidPattern, also of `matches` where it may cost too much."""
+    """One compiled expression. Creating it raises InvalidPattern, and so does `matches` beyond MAX_WORK."""
 
     def __init__(self, text: str) -> None:
         compiled = _compiled(text)
@@ -38,7 +38,7 @@ class Pattern:
         self._work = 0
 
     def matches(self, text: str) -> bool:
-        """Whether all of `text` is what the expression describes."""
+        """Whether the expression matches the whole of `text`. Raises InvalidPattern beyond MAX_WORK."""
         encoded = text.encode()
         self._work += self._size * len(encoded)
         if self._work > MAX_WORK:
@@ -48,9 +48,9 @@ class Pattern:
 
 @lru_cache(maxsize=1)
 def _compiled(text: str) -> Any:
-    """RE2's form of the expression, or the InvalidPattern that says why there is none.
+    """Return the expression compiled by RE2, or (not raised) the InvalidPattern that says why it cannot be.
 
-    One is kept, refused ones too: all shards are asked with the same expression, one after the other.
+    The last result is cached, be it an error: all shards get the same expression, one after the other.
     """
     import re2  # Only here: it takes 10 ms, and most daemons never see an expression.
 
@@ -65,4 +65,4 @@ def _compiled(text: str) -> Any:
     except re2.error as error:
         return InvalidPattern(str(error))
     finally:
-        re2.purge()  # It would keep the last 128.
+        re2.purge()  # Empty RE2's own cache, which would keep the last 128 expressions.

@@ -14,14 +14,14 @@ TRANSACTION_LOG: Final = 0
 
 @data(versions="0", flexible="none")
 class TransactionLogKey:
-    """One transactional id."""
+    """The key of a record: one transactional id."""
 
     transactional_id: str
 
 
 @struct
 class PartitionsSchema:
-    """Partitions of one topic."""
+    """The partitions of one topic that are part of a transaction."""
 
     topic: str
     partition_ids: list[Int32]
@@ -29,7 +29,7 @@ class PartitionsSchema:
 
 @data(versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """How the transaction of one transactional id stands. Times are ms since the epoch, -1 for none."""
+    """The state of one transactional id. Times are ms since the epoch, -1 for none."""
 
     producer_id: Int64
     previous_producer_id: Int64 = since(1, tag=0, default=-1, ignorable=True)

@@ -1,6 +1,6 @@
 """The bytes of the records of `__transaction_state`: key type and body, value version and body.
 
-The value version is that of transactions v2, which this daemon serves; the older one is only read.
+Values are written in version 1, that of transactions v2; version 0 is only read.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 def decode_record(
     key: bytes | memoryview | None, value: bytes | memoryview | None
 ) -> CoordinatorRecord | None:
-    """Read one record; None where it is of a type we do not know, which is skipped.
+    """Return one decoded record; None for an unknown record type, which is skipped.
 
     Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of such a
     record nothing may be guessed, so the shard that meets it fails.
     """
     if key is None:
         raise DecodeError("a record of the transaction log has no key")
-    if _prefix(key, "key type") != TRANSACTION_LOG:
+    if _read_prefix(key, "key type") != TRANSACTION_LOG:
         return None
     decoded_key = decode(TransactionLogKey, _KEY_VERSION, key, _PREFIX.size)
     return CoordinatorRecord(decoded_key, None if value is None else _decode_value(value))
 
 
 def _decode_value(value: bytes | memoryview) -> TransactionLogValue:
-    version = _prefix(value, "value version")
+    version = _read_prefix(value, "value version")
     newest = spec(TransactionLogValue).max_version
     if not 0 <= version <= newest:
         raise DecodeError(f"TransactionLogValue of version {version}, known are up to {newest}")
     return decode(TransactionLogValue, version, value, _PREFIX.size)
 
 
-def _prefix(buffer: bytes | memoryview, name: str) -> int:
+def _read_prefix(buffer: bytes | memoryview, name: str) -> int:
     if len(buffer) < _PREFIX.size:
         raise DecodeError(f"{len(buffer)} bytes cannot hold a {name}")
     number: int = _PREFIX.unpack_from(buffer)[0]

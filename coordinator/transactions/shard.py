@@ -1,7 +1,7 @@
-"""One partition of `__transaction_state`: its transactional ids, and who handles which event.
+"""One partition of `__transaction_state`: its transactional ids, and the handler of each event.
 
-What the log says changes in `replay` alone, after each append and again at start-up. From it follows all the
-rest: who has a deadline, and whose markers are to be written. It knows no socket, no file and no clock.
+Stored state changes in `replay` alone, after each append and again at start-up. Deadlines and the
+markers to be written follow from it. Nothing here knows a socket, a file or a clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from coordinator.transactions.list_transactions import list_transactions
 from coordinator.transactions.shard_transactions import ShardTransactions
 from coordinator.transactions.states import ONGOING, PREPARING
 from coordinator.transactions.timeouts import on_transaction_timer
-from coordinator.transactions.timers import ExpiryTimer, TransactionTimer, expect_end
+from coordinator.transactions.timers import ExpiryTimer, TransactionTimer, arm_transaction_timer
 from coordinator.transactions.transaction import Transaction
 from coordinator.transactions.transaction_settings import TransactionDeps, TransactionSettings
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -56,7 +56,7 @@ HANDLERS: Final[dict[type, Handler]] = {
     DescribeTransactionsRequest: describe_transactions,
     ListTransactionsRequest: list_transactions,
 }
-"""What handles each request, by its class."""
+"""The handler of each request, by the request's class."""
 
 
 class TransactionShard:
@@ -74,7 +74,7 @@ class TransactionShard:
         return len(self.transactions)
 
     def handle(self, event: Event, now_ms: int) -> Result:
-        """What `event` asks of the world; append and replay its records before the next event."""
+        """Return the effects of `event`; the caller appends and replays its records before the next event."""
         match event:
             case RequestReceived(request, context, wall_ms):
                 return HANDLERS[type(request)](self._state, request, context, Moment(now_ms, wall_ms))
@@ -84,14 +84,14 @@ class TransactionShard:
                 assert isinstance(then, TransactionMarked), then
                 return on_marked(self.transactions, then, Moment(now_ms, wall_ms))
             case AppendFinished() | TopicDeleted():
-                return NOTHING  # A topic that is gone takes no marker: that is all there is.
+                return NOTHING  # `MarkerSender` handles deleted topics: their partitions need no marker.
             case PreparedCommitReceived():
                 raise AssertionError("transactions are ended, not committed to")
 
     def replay(
         self, record: CoordinatorRecord, offset: int, producer: ProducerAndEpoch | None = None
     ) -> None:
-        """Take in one record of the log, in order. Only here does stored state change."""
+        """Apply one record of the log, in order. Stored state changes here alone."""
         assert producer is None, "only shards of groups write transactional batches"
         if record.value is None:
             self.transactions.remove(record.key.transactional_id)
@@ -99,17 +99,17 @@ class TransactionShard:
             self.transactions.put(record.key.transactional_id, record.value)
 
     def loaded(self, now_ms: int, wall_ms: int) -> Result:
-        """The log has been read: go on where it stopped.
+        """Begin to serve after the log has been read: return the timers and markers of open transactions.
 
-        A transaction that was under way has what is left of its time, by the time of day; one whose outcome was
-        certain wants its markers, whether or not some of them have been written.
+        An ongoing transaction has the rest of its timeout, by wall time. One in a Prepare state asks for all its
+        markers, whether or not some of them have been written.
         """
         at = Moment(now_ms, wall_ms)
         revived = [self._revive(transaction, at) for transaction in self.transactions]
         return combine([self._sweep.schedule(now_ms), *revived])
 
     def resume(self, now_ms: int) -> Result:
-        """Writing is possible again: the runner hands in the deadlines and markers that came meanwhile."""
+        """Begin to write again: nothing to do, as the runner passes on the events that came meanwhile."""
         return NOTHING
 
     def _revive(self, transaction: Transaction, at: Moment) -> Result:
@@ -118,7 +118,7 @@ class TransactionShard:
         if transaction.state is not ONGOING:
             return NOTHING
         elapsed_ms = max(at.wall_ms - transaction.start_wall_ms, 0)
-        return Result(timers=(expect_end(transaction, at.now_ms, elapsed_ms),))
+        return Result(timers=(arm_transaction_timer(transaction, at.now_ms, elapsed_ms),))
 
     def _on_timer(self, key: TimerKey, at: Moment) -> Result:
         if isinstance(key, ExpiryTimer):

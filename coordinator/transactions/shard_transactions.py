@@ -1,4 +1,4 @@
-"""What the handlers of transaction requests work on: the transactional ids of one shard, and what they look up."""
+"""The state that handlers of transaction requests work on: one shard's transactional ids and its settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coordinator.transactions.transactions import Transactions
 
 
 class ShardTransactions:
-    """The transactions of one shard, with the settings of its daemon and what it asks of the rest of it."""
+    """The transactions of one shard, its settings, and the functions it calls in the rest of the daemon."""
 
     def __init__(self, settings: TransactionSettings, deps: TransactionDeps) -> None:
         self.transactions = Transactions()

@@ -1,7 +1,7 @@
-"""The states of a transaction, the numbers the log knows them by, and which may follow which (KIP-98, KIP-890).
+"""The states of a transaction, their numbers in the log, and which may follow which (KIP-98, KIP-890).
 
-All of it is data: a step that VALID_PREVIOUS does not have is a bug of ours, never the client's fault. Nothing
-here knows a request.
+All of it is data: a transition that VALID_PREVIOUS does not have is a bug of ours, never the client's fault.
+Nothing here knows a request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class TransactionStatus(IntEnum):
-    """The value is what the log stores."""
+    """The state of a transaction; the value is the number that the log stores."""
 
     EMPTY = 0
     ONGOING = 1
@@ -45,10 +45,10 @@ STATE_NAMES: Final[dict[TransactionStatus, str]] = {
 """The names of the states as Describe- and ListTransactions show them."""
 
 AT_REST: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
-"""No transaction is under way: one may begin, and the transactional id may expire."""
+"""The states without a transaction under way: one may begin, and the transactional id may expire."""
 
 PREPARING: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-"""The outcome is decided and its markers are being written: clients are to try again."""
+"""The states in which the outcome is decided and markers are being written: clients have to try again."""
 
 VALID_PREVIOUS: Final[dict[TransactionStatus, frozenset[TransactionStatus]]] = {
     EMPTY: AT_REST,
@@ -65,10 +65,10 @@ assert VALID_PREVIOUS.keys() == STATE_NAMES.keys() == set(TransactionStatus)
 
 
 class IllegalTransactionStep(Exception):
-    """A step that VALID_PREVIOUS does not have."""
+    """A transition that VALID_PREVIOUS does not have."""
 
 
 def check_transition(transactional_id: str, before: TransactionStatus, after: TransactionStatus) -> None:
-    """Raises IllegalTransactionStep where `after` may not follow `before`."""
+    """Raise IllegalTransactionStep if the state `after` may not follow `before`."""
     if before not in VALID_PREVIOUS[after]:
         raise IllegalTransactionStep(f"{transactional_id}: {STATE_NAMES[after]} after {STATE_NAMES[before]}")

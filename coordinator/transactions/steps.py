@@ -1,7 +1,7 @@
-"""The steps of a transaction: what is stored after each, as a function of what was before (KIP-98, 360, 890).
+"""The steps of a transaction: the state after each, as a function of the state before (KIP-98, 360, 890).
 
-A step makes a new value and changes nothing. Whether a client may ask for it is decided by the handlers; here
-only what must never happen is an error.
+A step returns a new Transaction and changes nothing. Whether a client may ask for it is decided by the handlers;
+here only a transition that must never happen is an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from coordinator.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, NO_TI
 from protocol.topic_partition import TopicPartition
 
 BUMPING_VERSION: Final = 2
-"""The version of the transaction protocol from which every transaction raises the epoch."""
+"""First version of the transaction protocol in which every transaction raises the epoch (transactions v2)."""
 
 
 def _step(before: Transaction, state: TransactionStatus, wall_ms: int, **changes: Any) -> Transaction:
-    """Raises IllegalTransactionStep."""
+    """Return `before` moved to `state`, with `changes`. Raises IllegalTransactionStep."""
     check_transition(before.transactional_id, before.state, state)
     return replace(
         before, state=state, update_wall_ms=wall_ms, previous_producer_id=before.producer_id, **changes
@@ -38,7 +38,7 @@ def _step(before: Transaction, state: TransactionStatus, wall_ms: int, **changes
 def init_producer(
     before: Transaction, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, wall_ms: int
 ) -> Transaction:
-    """A producer begins, or begins again, with this id and epoch."""
+    """Return the state after a producer begins, or begins again, with this id and epoch."""
     return _step(
         before,
         EMPTY,
@@ -55,7 +55,7 @@ def init_producer(
 def add_partitions(
     before: Transaction, partitions: Iterable[TopicPartition], client_version: int, wall_ms: int
 ) -> Transaction:
-    """`partitions` are part of the transaction, which begins with the first of them."""
+    """Return the state with `partitions` added; the first ones begin the transaction."""
     return _step(
         before,
         ONGOING,
@@ -69,9 +69,9 @@ def add_partitions(
 def prepare_end(
     before: Transaction, *, is_commit: bool, client_version: int, next_producer_id: int, wall_ms: int
 ) -> Transaction:
-    """The outcome is decided; from protocol v2 on with the next epoch, so nothing late can follow.
+    """Return the state with the outcome decided; from v2 on with the next epoch, which fences late writes.
 
-    Ends also what has not begun, as of now: a client of v2 need not know.
+    A transaction that has not begun may be aborted too, as if begun now: a client of v2 need not know.
     """
     epoch, last_epoch = before.producer_epoch, before.last_producer_epoch
     if client_version >= BUMPING_VERSION:
@@ -89,7 +89,7 @@ def prepare_end(
 
 
 def complete(before: Transaction, wall_ms: int) -> Transaction:
-    """The markers are written; a producer whose epochs are used up goes on under its next id."""
+    """Return the state once all markers are written; with the next producer id, if one was given."""
     producer_id, epoch = before.producer_id, before.producer_epoch
     if before.client_version >= BUMPING_VERSION and before.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = before.next_producer_id, 0
@@ -105,5 +105,5 @@ def complete(before: Transaction, wall_ms: int) -> Transaction:
 
 
 def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
-    """A transactional id that was never used: not in the log before its first `init_producer`."""
+    """Return the state of a new transactional id, to which `init_producer` is applied before it is stored."""
     return Transaction(transactional_id, producer_id, NO_EPOCH, timeout_ms)

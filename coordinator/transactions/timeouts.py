@@ -1,4 +1,4 @@
-"""A producer that does not end its transaction in time: it is aborted, and the producer fenced (KIP-98)."""
+"""Transaction timeout: a transaction not ended in time is aborted, and its producer fenced (KIP-98)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coordinator.transactions.timers import TransactionTimer
 from protocol.errors import ErrorCode
 
 TRY_AGAIN_MS: Final = 1_000
-"""After so long, if there was no producer id for one whose epochs are used up."""
+"""Pause before the abort is tried again, if it needed a new producer id and there was none."""
 
 
 def on_transaction_timer(shard: ShardTransactions, key: TransactionTimer, at: Moment) -> Result:
-    """Abort, unless it has ended; the timer of an earlier transaction was replaced by that of a later one."""
+    """Abort the transaction if it is still ongoing; a later transaction has replaced the timer of an earlier."""
     transaction = shard.transactions.get(key.transactional_id)
     if transaction is None or transaction.state is not ONGOING:
         return NOTHING

@@ -1,6 +1,6 @@
-"""One transactional id: its producer and how its transaction stands. A value: each step makes another.
+"""One transactional id: its producer and the state of its transaction. A value: each step returns a new one.
 
-The steps themselves are in `steps`; here is what there is to know, and its form in the log.
+The steps are in `steps`; here are the fields, and their form in the log.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
-"""The epoch with which a coordinator fences; those of producers end one before."""
+"""The last epoch, with which a coordinator fences a producer; a producer's own epochs end one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id as the log has it, but for `last_producer_epoch`."""
+    """The state of one transactional id, as the log has it except for `last_producer_epoch`."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     state: TransactionStatus = EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()  # While preparing: all that began it, marked or not.
+    partitions: frozenset[TopicPartition] = frozenset()  # In a Prepare state: all, with or without marker.
     start_wall_ms: int = NO_TIME
     update_wall_ms: int = NO_TIME
-    previous_producer_id: int = NO_PRODUCER_ID  # Before the latest step: often the same.
-    next_producer_id: int = NO_PRODUCER_ID  # Given when this one's epochs end with this transaction.
+    previous_producer_id: int = NO_PRODUCER_ID  # The id before the latest step, often the same.
+    next_producer_id: int = NO_PRODUCER_ID  # Set if this producer id's epochs end with this transaction.
     client_version: int = (
         0  # Of the transaction protocol: 2 raises the epoch with every transaction (KIP-890).
     )
     last_producer_epoch: int = NO_EPOCH
-    """What a producer that repeats its request may still believe to have. The log does not keep it."""
+    """The epoch before the last raise, which a repeated request may still have. Not kept in the log."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether this producer id has no epoch left to give."""
+        """Whether the present producer id has no epoch left for its producer."""
         return is_exhausted(self.producer_epoch)
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether no epoch is left to give: one is kept back, to fence the producer with the last."""
+    """Whether no epoch follows for the producer: the very last is kept to fence it."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
 def transaction_record(transaction: Transaction) -> CoordinatorRecord:
-    """The whole of `transaction`, for the log."""
+    """Return the record of `transaction`."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -71,20 +71,20 @@ def transaction_record(transaction: Transaction) -> CoordinatorRecord:
 
 
 def transaction_tombstone(transactional_id: str) -> CoordinatorRecord:
-    """The transactional id is forgotten."""
+    """Return the tombstone record of a transactional id."""
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
-    """`partitions` as the log has them, in order."""
+    """Return `partitions` grouped by topic, sorted, in the form of the log."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
     return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
 
 
-def transaction_from(transactional_id: str, value: TransactionLogValue, last_epoch: int) -> Transaction:
-    """What the record with `value` says. Raises DecodeError for a state that there is not."""
+def transaction_from_value(transactional_id: str, value: TransactionLogValue, last_epoch: int) -> Transaction:
+    """Return the transaction in a record's `value`. Raises DecodeError for an unknown state."""
     try:
         state = TransactionStatus(value.transaction_status)
     except ValueError:

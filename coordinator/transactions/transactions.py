@@ -1,8 +1,8 @@
-"""All transactional ids of one partition of the log, the one that was touched longest ago first.
+"""All transactional ids of one partition of the log, the least recently changed first.
 
-What the log says changes in `put` and `remove` alone, which the shard calls in its replay. Beside it lives the one
-thing that the log does not keep: the epoch that a producer had before the last raise. Kafka forgets it in a
-failover as we do in a restart; all it serves is to know a repeated request for what it is.
+Stored state changes in `put` and `remove` alone, which the shard calls in its replay. Beside it is the one
+field that the log does not keep: the epoch that a producer had before the last raise. Kafka loses it in a
+failover, as Muster does in a restart; it only serves to recognise a repeated request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from coordinator.effects import CoordinatorRecord
 from coordinator.transactions.record_schemas import TransactionLogValue
 from coordinator.transactions.states import AT_REST
-from coordinator.transactions.transaction import NO_EPOCH, Transaction, transaction_from, transaction_record
+from coordinator.transactions.transaction import (
+    NO_EPOCH,
+    Transaction,
+    transaction_from_value,
+    transaction_record,
+)
 
 
 class Transactions:
@@ -32,8 +37,8 @@ class Transactions:
     def get(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
 
-    def store(self, after: Transaction) -> CoordinatorRecord:
-        """The record of a step; the epoch that it does not hold is kept beside."""
+    def new_record(self, after: Transaction) -> CoordinatorRecord:
+        """Return the record of `after`, and remember its `last_producer_epoch`, which the record lacks."""
         if after.last_producer_epoch == NO_EPOCH:
             self._last_epochs.pop(after.transactional_id, None)
         else:
@@ -41,9 +46,9 @@ class Transactions:
         return transaction_record(after)
 
     def put(self, transactional_id: str, value: TransactionLogValue) -> None:
-        """Replay a record of the log."""
+        """Replay a record of the log: set the transaction of this id, as the most recently changed."""
         last_epoch = self._last_epochs.get(transactional_id, NO_EPOCH)
-        self._by_id[transactional_id] = transaction_from(transactional_id, value, last_epoch)
+        self._by_id[transactional_id] = transaction_from_value(transactional_id, value, last_epoch)
         self._by_id.move_to_end(transactional_id)
 
     def remove(self, transactional_id: str) -> None:
@@ -52,5 +57,5 @@ class Transactions:
         self._last_epochs.pop(transactional_id, None)
 
     def longest_at_rest(self) -> Transaction | None:
-        """The one that was touched longest ago, of those without a transaction under way."""
+        """Return the least recently changed id without a transaction under way, or None."""
         return next((transaction for transaction in self if transaction.state in AT_REST), None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.shard.error_responses import error_response, loading_answer
 from coordinator.shard.shard import HANDLERS
 from protocol.codec.codec import encode, spec
@@ -57,7 +57,7 @@ FETCH_GROUPS = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name)
 OFFSET_DELETE = OffsetDeleteRequest(group_id="g", topics=[])
 DESCRIBE = DescribeGroupsRequest(groups=["g", "h"])
 LIST = ListGroupsRequest()
-TXN_COMMIT = VerifiedCommit(
+TXN_COMMIT = TransactionalCommit(
     TxnOffsetCommitRequest(
         transactional_id="t",
         group_id="g",

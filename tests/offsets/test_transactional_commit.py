@@ -10,7 +10,7 @@ from coordinator.effects import TopicDeleted
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.offsets.shard_offsets import CommitVerification
 from coordinator.offsets.transactional_commit import (
-    VerifiedCommit,
+    TransactionalCommit,
     verification_answer,
 )
 from harness.doubles.topics import topic_id_of
@@ -73,11 +73,11 @@ def in_transaction(
     return TxnOffsetCommitRequest(**fields | kwargs)
 
 
-def verified(driver: Driver, request: TxnOffsetCommitRequest) -> VerifiedCommit:
-    """The commit as the shard gets it once the transaction's coordinator has verified it."""
+def verified(driver: Driver, request: TxnOffsetCommitRequest) -> TransactionalCommit:
+    """As it comes to the shard when the transaction's coordinator knows of it."""
     verification = CommitVerification(request.producer_id)
     driver.shard.verifications.add(verification)
-    return VerifiedCommit(request, ErrorCode.NONE, verification)
+    return TransactionalCommit(request, ErrorCode.NONE, verification)
 
 
 def hold(driver: Driver, *args: Any, version: int = 5, **kwargs: Any) -> int:
@@ -343,7 +343,7 @@ def test_the_coordinator_is_asked_only_before_a_transaction_is_open_here(driver:
 
 
 def test_what_the_coordinator_refuses_is_not_stored(driver: Driver) -> None:
-    refused = VerifiedCommit(in_transaction(), ErrorCode.CONCURRENT_TRANSACTIONS)
+    refused = TransactionalCommit(in_transaction(), ErrorCode.CONCURRENT_TRANSACTIONS)
     reply = driver.call(refused, 5)
     assert reply.topics[0].partitions[0].error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert driver.log == []

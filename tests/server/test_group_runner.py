@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.offsets.shard_offsets import CommitVerification
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS, Asker
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
@@ -44,7 +44,7 @@ def hold(world: ShardWorld, offset: int, producer_id: int = PRODUCER, epoch: int
     verification = CommitVerification(producer_id)
     assert world.runner.shard is not None
     world.runner.shard.verifications.add(verification)
-    return world.ask(VerifiedCommit(request, ErrorCode.NONE, verification), TXN)
+    return world.ask(TransactionalCommit(request, ErrorCode.NONE, verification), TXN)
 
 
 def end(world: ShardWorld, is_commit: bool = True, **changed: Any) -> list[ErrorCode]:

@@ -10,7 +10,7 @@ from coordinator.data.markers import Markers
 from coordinator.effects import MarkersWanted, RequestContext
 from coordinator.groups.partitioning import partition_for
 from coordinator.offsets.shard_offsets import CommitVerification
-from coordinator.offsets.transactional_commit import VerifiedCommit
+from coordinator.offsets.transactional_commit import TransactionalCommit
 from coordinator.runtime.marker_sender import MarkerSender
 from coordinator.runtime.shard_runner import ShardRunner
 from coordinator.runtime.transaction_shards import transaction_shards
@@ -152,7 +152,7 @@ class TransactionCrashWorld(CrashWorld):
         assert shard is not None
         verification = CommitVerification(request.producer_id)
         shard.verifications.add(verification)
-        verified = VerifiedCommit(request, ErrorCode.NONE, verification)
+        verified = TransactionalCommit(request, ErrorCode.NONE, verification)
         return self.group_request(request.group_id, verified, CLASSIC)
 
     def _ask(self, request: Any, version: int, on_reply: Callable[[Any], None] = lambda _: None) -> Any:

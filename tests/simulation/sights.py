@@ -186,7 +186,7 @@ class Sights:
             self._marks.reach("loaded_with_open_transaction")
             if self._loaded > len(self._server.logs):
                 self._marks.reach("shard_failed_with_open_transaction")
-        if list(shard.offsets.of_topics_with(self._server.topics.was_deleted)):
+        if list(shard.offsets.offsets_with_topic_id(self._server.topics.was_deleted)):
             self._marks.reach("topic_deletion_found_at_load")
         if self._witness.deadlines.has_parked(JoinGroupRequest):
             self._marks.reach("shard_loaded_while_join_parked")

@@ -220,7 +220,7 @@ class Simulation:
                 return
             if runner.shard.offsets.transactions.group_ids():
                 yield f"partition {runner.partition} holds offsets of an open transaction"
-            if any(True for _ in runner.shard.offsets.of_topics_with(self.topics.was_deleted)):
+            if any(True for _ in runner.shard.offsets.offsets_with_topic_id(self.topics.was_deleted)):
                 yield f"partition {runner.partition} holds offsets of a topic that has gone"
         if self.server.runtime is not None and self.server.runtime.outages.is_full:
             yield "a log waits for room, which is there"

@@ -1,4 +1,4 @@
-"""The replies of JoinGroup and SyncGroup to a member of the group, as each version wants them.
+"""The JoinGroup and SyncGroup responses to a member of the group, in the form of each API version.
 
 Who gets which answer is decided elsewhere.
 """
@@ -24,7 +24,10 @@ def join_answer(
     with_members: bool | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The generation as `member` is to see it; by default the leader alone gets the members (3.19)."""
+    """Return the JoinGroup response that shows `member` the present generation.
+
+    The list of members goes to the leader alone unless `with_members` says otherwise (docs/kafka.md 3.19).
+    """
     if with_members is None:
         with_members = member.member_id == group.leader
     return JoinGroupResponse(
@@ -39,7 +42,7 @@ def join_answer(
 
 
 def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
-    """The member's assignment, and what protocol it is written in (3.46)."""
+    """Return the SyncGroup response: the member's assignment, and the protocol it is written in (3.46)."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )
@@ -59,5 +62,5 @@ def _members_for_leader(group: Group) -> list[JoinGroupResponseMember]:
 
 
 def _protocol_name(name: str | None, api_version: int) -> str | None:
-    """A protocol whose name is empty is shown as none at all, as Kafka does."""
+    """Return the name as the API version shows it: without a protocol, or with an empty name, null or ""."""
     return name or ("" if api_version < NULL_PROTOCOL_SINCE else None)

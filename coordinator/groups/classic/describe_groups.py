@@ -1,6 +1,6 @@
-"""DescribeGroups (key 15): classic groups in full. A group that is not there is shown as Dead.
+"""DescribeGroups (key 15): classic groups with all their members. A group that does not exist is shown as Dead.
 
-What members offered is shown while the group is Stable only: at other times no protocol is settled.
+The metadata of members is shown only while the group is Stable: in other states no protocol is chosen.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
-NOT_FOUND_SINCE: Final = 6  # KIP-1043; before, an absent group is no error.
+NOT_FOUND_SINCE: Final = 6  # KIP-1043; in earlier versions an absent group is not an error.
 GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
-"""What every client may do to a group without an authorizer: read, delete, describe, and both kinds of configs."""
+"""Bit field of the operations that any client may do on a group, as there is no authorizer: read, delete,
+describe, describe configs and alter configs."""
 
 
 def describe_groups(
     shard: ShardGroups, request: DescribeGroupsRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Describe each group named. Errors, per group: GROUP_ID_NOT_FOUND."""
+    """Describe each group that the request names. Errors, per group: GROUP_ID_NOT_FOUND."""
     described = [
         _describe(
             shard.groups.get(group_id), group_id, request.include_authorized_operations, context.api_version

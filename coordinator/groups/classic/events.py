@@ -1,4 +1,4 @@
-"""The events of a classic group's history: what people read of a step, made of the group and its cause.
+"""The events of a classic group's history: a change as people read it, built from the group and the cause.
 
 An event shows the group as it is after the step. Nothing here decides what happens.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from coordinator.groups.classic.states import GroupState
 
 REMOVED_IDS_MAX: Final = 10
-"""Members that one event names of those it removes; all are counted."""
+"""The most removed members that one event names; its `removed_count` counts them all."""
 
 
 def new_event(group: Group, at: Moment, cause: Cause, came_from: GroupState | None = None) -> GroupEvent:
-    """An event of something that happened to `group`, in the state it is in unless it `came_from` another one."""
+    """Return an event that shows `group` as it is, coming from `came_from` (default: the present state)."""
     return GroupEvent(
         group_id=group.group_id,
         generation_id=group.generation_id,
@@ -43,7 +43,10 @@ def new_event(group: Group, at: Moment, cause: Cause, came_from: GroupState | No
 def transition_event(
     group: Group, before: GroupState, at: Moment, cause: Cause, *, is_phase_complete: bool
 ) -> GroupEvent:
-    """The event of a move from `before`: how long that state lasted, and what of a rebalance has ended with it."""
+    """Return the event of a transition from the state `before`, with the time spent in it, in ms.
+
+    Where a rebalance ends with it, also the rebalance's cause and the time spent in each of its phases.
+    """
     elapsed_ms = 0 if group.state_since_ms is None else at.now_ms - group.state_since_ms
     event = replace(new_event(group, at, cause, before), phase_ms={before.value: elapsed_ms})
     if is_phase_complete:
@@ -52,7 +55,7 @@ def transition_event(
 
 
 def _with_last_arrival(event: GroupEvent, group: Group) -> GroupEvent:
-    """Add the last member to come to a phase that waited for members and is complete; the next begins without."""
+    """Return `event` with the last member that arrived in the completed phase; forget it for the next phase."""
     last, group.last_arrival = group.last_arrival, None
     if last is None:
         return event
@@ -66,7 +69,10 @@ def _with_last_arrival(event: GroupEvent, group: Group) -> GroupEvent:
 
 
 def _with_rebalance(event: GroupEvent, group: Group, before: GroupState, elapsed_ms: int) -> GroupEvent:
-    """Add up the phases of a rebalance, however often it is cut short, and add them to the event that ends it."""
+    """Add `elapsed_ms` to the rebalance's phases; return `event`, with their sums if it ends the rebalance.
+
+    The sums cover every attempt, as a rebalance may begin again before it completes.
+    """
     if before.is_rebalancing:
         group.rebalance_ms[before.value] = group.rebalance_ms.get(before.value, 0) + elapsed_ms
     elif group.state.is_rebalancing:

@@ -1,8 +1,8 @@
-"""The living group: its members, its generation, and the questions one may ask of them.
+"""The living group: its members, its generation, and what can be asked about them.
 
-Here is bookkeeping only: counts and indexes that follow the members, so that no question costs more
-than a look-up. What a change of membership leads to is `rebalance`; what the log holds of the group is
-`stored`. It knows no request and sets no timer.
+This is bookkeeping only: counts and indexes that follow the members, so that no question costs more
+than a look-up. What a change of membership leads to is in `rebalance`; what the log holds of the group is
+in `stored`. Nothing here knows a request or sets a timer.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from protocol.consumer import decode_subscription
 from protocol.errors import DecodeError, ErrorCode
 
 PENDING_MEMBERS_MAX: Final = 10_000
-"""Member ids one group may have handed out and not yet seen again (entries of about 150 bytes).
+"""The most member ids of one group that were handed out and are not used yet (about 150 bytes each).
 
-Kafka sets no bound. Ids expire with their session timeout, so only a faulty client gets here.
+Kafka sets no bound. Ids expire with their session timeout, so only a faulty client reaches this one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """The slices by which a group that leaves Empty waits for more members (3.11, 3.12); all in ms."""
+    """How long a group that left Empty waits for more members, slice by slice (3.11, 3.12); all in ms."""
 
-    first_slice_ms: int  # The delay as it was set; no later slice is longer.
+    first_slice_ms: int  # `group.initial.rebalance.delay.ms`; no later slice is longer.
     slice_ms: int
     remaining_ms: int
     member_came: bool = False  # A member joined during this slice, so there will be another one.
@@ -38,7 +38,7 @@ class InitialDelay:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentStored:
-    """Handed back with the outcome of storing the leader's assignment: its generation, and each member's part."""
+    """`Result.then` of storing the leader's assignment: its generation, and the assignment of each member."""
 
     group_id: str
     generation_id: int
@@ -47,7 +47,7 @@ class AssignmentStored:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A member that came to a phase, and when on the monotonic clock."""
+    """A member that arrived in the present phase of a rebalance, and when (monotonic ms)."""
 
     member_id: str
     client_id: str
@@ -62,30 +62,30 @@ class Group:
     group_id: str
     state: GroupState = EMPTY
     generation_id: int = 0
-    protocol_type: str | None = None  # None: a simple group, that only holds offsets.
+    protocol_type: str | None = None  # None: a simple group, which only has offsets.
     protocol_name: str | None = None
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # Instance id to member id.
     pending_members: set[str] = field(default_factory=set)  # Ids handed out with MEMBER_ID_REQUIRED.
-    pending_sync: set[str] = field(default_factory=set)  # Members whose SyncGroup is yet to come.
+    pending_sync: set[str] = field(default_factory=set)  # Ids of members that have not sent their SyncGroup.
     subscribed_topics: frozenset[str] | None = None  # None: not known.
     state_since_ms: int | None = None
-    state_wall_ms: int | None = None  # Stored with the group; its offsets age from here (O18).
-    initial_delay: InitialDelay | None = None  # Set while the group prepares out of Empty.
+    state_wall_ms: int | None = None  # When it took its state, as stored; offsets may age from then (O18).
+    initial_delay: InitialDelay | None = None  # Set during a join phase that began in Empty.
     join_deadline_ms: int = 0
     sync_deadline_ms: int = 0
     storing: AssignmentStored | None = None  # The append that would make this generation Stable.
-    last_arrival: Arrival | None = None  # The last member to come to the phase that is on.
-    rebalance_cause: str | None = None  # What began the rebalance that is on.
-    rebalance_ms: dict[str, int] = field(default_factory=dict)  # What it has spent in each phase that ended.
+    last_arrival: Arrival | None = None  # The last member that arrived in the present phase.
+    rebalance_cause: str | None = None  # Slug of the cause that began the present rebalance.
+    rebalance_ms: dict[str, int] = field(default_factory=dict)  # Time spent in each of its phases that ended.
     assigned_counts: dict[str, int | None] = field(default_factory=dict)  # Kept by `partition_counts`.
     joined_count: int = 0  # Members with a parked JoinGroup.
     protocol_counts: Counter[str] = field(default_factory=Counter)  # How many members offer each protocol.
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member is parked in JoinGroup and no id that was handed out is still open."""
+        """Whether every member is parked in JoinGroup and every id that was handed out has been used."""
         return self.joined_count == len(self.members) and not self.pending_members
 
     @property
@@ -99,7 +99,7 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def membership_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE for a member under its right instance id; else FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        """Return NONE for a member with its own instance id; else FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is not None and holder != member_id:
@@ -109,7 +109,7 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member may join with these: the group's own type, and one protocol that all members offer."""
+        """Whether a member may join with these: the group's protocol type, and a protocol all members offer."""
         if self.state is EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         is_shared = any(self.protocol_counts[name] == len(self.members) for name in names)
@@ -121,14 +121,14 @@ class Group:
         if self.state is EMPTY:
             return True
         if self.state is PREPARING_REBALANCE:
-            # Those parked are counted, not the members: a group over its size sheds the last to rejoin.
+            # Parked members are counted, not all members: a group over its size rejects the last to rejoin.
             return (member is not None and member.awaiting_join is not None) or (
                 self.joined_count < group_max_size
             )
         return member is not None or len(self.members) < group_max_size
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take `member` in; the first one leads, and sets the group's protocol type."""
+        """Add `member`; the first one becomes leader, and sets the group's protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -140,7 +140,7 @@ class Group:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member; if it led, the longest-standing one leads."""
+        """Remove a member; if it was the leader, the member that has been in the group longest becomes leader."""
         member = self.members.pop(member_id)
         self.joined_count -= member.awaiting_join is not None
         self._uncount_protocols(member)
@@ -151,7 +151,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member a new id; it keeps its assignment, and the lead if it had it."""
+        """Give a static member a new member id; it keeps its assignment, and stays leader if it was."""
         old_id = member.member_id
         del self.members[old_id]
         member.member_id = member_id
@@ -170,27 +170,27 @@ class Group:
         member.protocols = protocols
         self.protocol_counts.update(member.protocol_names())
 
-    def arrive(self, member: Member, now_ms: int) -> None:
-        """Record that `member` has come to the phase that is on, as the last one so far."""
+    def record_arrival(self, member: Member, now_ms: int) -> None:
+        """Record that `member` has arrived in the present phase, as the last one so far."""
         self.last_arrival = Arrival(member.member_id, *member.origin, now_ms)
 
     def park_join(self, member: Member, parked: Parked, now_ms: int) -> tuple[ReplyTo, ...]:
-        """Let `member` wait for the join phase to end; returns the older request this one replaces."""
+        """Park the member's JoinGroup until the join phase ends; return the parked request it replaces, if any."""
         before, member.awaiting_join = member.awaiting_join, parked
-        self.arrive(member, now_ms)
+        self.record_arrival(member, now_ms)
         if before is None:
             self.joined_count += 1
             return ()
         return (before.reply_to,)
 
     def take_join(self, member: Member) -> Parked | None:
-        """The member's parked JoinGroup, to be answered now; None if it has none."""
+        """Remove and return the member's parked JoinGroup, for the caller to answer; None if it has none."""
         parked, member.awaiting_join = member.awaiting_join, None
         self.joined_count -= parked is not None
         return parked
 
     def elect_joined_leader(self) -> bool:
-        """Leave the lead with a member that joined; False if none did (3.18)."""
+        """Keep a leader that joined, else elect a member that did; return False if none joined (3.18)."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is None:
@@ -199,20 +199,20 @@ class Group:
         return self.members[self.leader].awaiting_join is not None
 
     def vote(self) -> str:
-        """The protocol that most members prefer of those that all offer; a tie goes to the first one voted for."""
+        """Return the protocol that most members prefer, of those that all offer; in a tie, the first voted for."""
         everyone = len(self.members)
         candidates = {name for name, count in self.protocol_counts.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether `topic` is still read; consumers whose subscription is not readable may read anything (O21)."""
+        """Whether members read `topic`; consumers whose subscription cannot be decoded may read any (O21)."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def compute_subscribed_topics(self) -> None:
-        """Decode which topics the members of this generation subscribe to."""
+        """Set `subscribed_topics` from the subscriptions of this generation's members."""
         self.subscribed_topics = self._read_subscriptions()
 
     def _read_subscriptions(self) -> frozenset[str] | None:

@@ -1,8 +1,8 @@
-"""Heartbeat (key 12): a member is alive, and learns whether it has to join again.
+"""Heartbeat (key 12): a member shows that it is alive, and learns whether it has to join again.
 
-The one request that comes all the time: two look-ups, one integer stored. No timer is touched: the
-session timer finds the deadline moved on when it fires, and is armed again (`session`). Members send the same
-request again and again, so it is prepared: made into a function of the time, which is called each time.
+It is the most frequent request, so it costs two look-ups and one stored integer. No timer is touched: when the
+session timer fires it finds a later deadline, and is armed again (`session`). Members send the same
+request again and again, so it is prepared: made into a function of the time, which is called for each one.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 Heartbeat: TypeAlias = Callable[[int], ErrorCode]
-"""One heartbeat at `now_ms`: moves the member's session deadline, and says what to answer."""
+"""Handles one heartbeat at `now_ms`: moves the member's session deadline, and returns the error to answer."""
 
 
 def heartbeat(shard: ShardGroups, request: HeartbeatRequest, context: RequestContext, at: Moment) -> Result:
-    """Answer one heartbeat at once: it shows nothing that is stored. Errors: as below."""
+    """Answer one heartbeat, without waiting for the disk. Errors: those of `prepare_heartbeat`."""
     error = prepare_heartbeat(shard.groups, request)(at.now_ms)
     reply = Reply(context.reply_to, HeartbeatResponse(error_code=error), reveals_stored=False)
     return Result(replies=(reply,))
 
 
 def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> Heartbeat:
-    """The heartbeat that `request` is, to be sent any number of times; what it finds is looked up each time.
+    """Return the function that handles each repetition of `request`; group and member are looked up each time.
 
     Errors: INVALID_GROUP_ID, FENCED_INSTANCE_ID (KIP-345), UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS (the session is refreshed all the same), COORDINATOR_NOT_AVAILABLE.
@@ -39,7 +39,7 @@ def prepare_heartbeat(groups: dict[str, Group], request: HeartbeatRequest) -> He
 
     def at_time(now_ms: int) -> ErrorCode:
         group = groups.get(group_id)
-        if not group_id:  # Offsets may be kept under it, members may not.
+        if not group_id:  # A group with an empty id may have offsets, but no members.
             return ErrorCode.INVALID_GROUP_ID
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

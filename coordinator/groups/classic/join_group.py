@@ -2,8 +2,8 @@
 
 The checks run in Kafka's order (docs/kafka.md 2.2). A newcomer is handed an id first and comes back with it;
 a known member is answered at once if nothing changed, and otherwise is parked until the join phase ends.
-Static members that come back without their id are `static_membership`'s, ids not yet used are
-`pending_members`'.
+Static members that come back without their member id are handled in `static_membership`, ids that were handed
+out and not used yet in `pending_members`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from coordinator.groups.classic.states import (
     transition,
 )
 from coordinator.groups.classic.static_membership import replace_static_member
-from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from coordinator.groups.classic.timers import arm_session_timer, cancel_session_timer
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
@@ -48,13 +48,13 @@ MEMBER_ID_REQUIRED_SINCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GroupCreated:
-    """Handed back with the outcome of storing the record that creates a group."""
+    """`Result.then` of storing the record that creates a group."""
 
     group_id: str
 
 
 def join_group(shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Result:
-    """Let a member join; makes the group if the member is new to it.
+    """Let a member join; a new member's join creates the group if there is none.
 
     Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (KIP-394), FENCED_INSTANCE_ID (KIP-345).
@@ -72,7 +72,7 @@ def join_group(shard: ShardGroups, request: JoinGroupRequest, context: RequestCo
 def on_group_created(
     groups: dict[str, Group], stored: Container[str], created: GroupCreated, error: ErrorCode, at: Moment
 ) -> Result:
-    """Remove a new group that the log would not take; each JoinGroup parked in it is answered the error."""
+    """Remove a new group whose record could not be stored; answer each JoinGroup parked in it with the error."""
     if error is ErrorCode.NONE or created.group_id in stored or created.group_id not in groups:
         return NOTHING
     group = groups.pop(created.group_id)
@@ -86,7 +86,7 @@ def on_group_created(
 
 
 def _join_new_group(groups: dict[str, Group], join: Join) -> Result:
-    """The first join makes the group, and a record of it, even if the join itself is refused (3.1, 3.64)."""
+    """Create the group, with a record of it, and join it; it stays even if the join is refused (3.1, 3.64)."""
     group = Group(join.request.group_id, state_since_ms=join.at.now_ms, state_wall_ms=join.at.wall_ms)
     groups[group.group_id] = group
     record = new_empty_group_metadata_record(group.group_id, join.at.wall_ms)
@@ -109,7 +109,7 @@ def _join_existing_group(group: Group, join: Join) -> Result:
 
 
 def _reject_full_group(group: Group, join: Join) -> Result:
-    """The group is full: forget the id, be it pending or the last to rejoin a group over its size (3.31).
+    """Refuse a join because the group is full, and remove the member or the pending id that asked (3.31).
 
     Kafka then waits for the rebalance timeout although all members have joined; here that completes the phase.
     """
@@ -121,13 +121,13 @@ def _reject_full_group(group: Group, join: Join) -> Result:
         group.remove(member_id)
         cause = join.cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
         event = new_event(group, join.at, replace(cause, removed=(member_id,)))
-        result += Result(timers=stop_expecting(group.group_id, member), history=(event,))
+        result += Result(timers=cancel_session_timer(group.group_id, member), history=(event,))
     return result + maybe_complete_join(group, join.at)
 
 
 def _join_newcomer(group: Group, join: Join) -> Result:
-    """A new member: since version 4 it has to come back with an id; static and old ones join at once."""
-    if not join.can_be_named:  # Kafka adds some of them, and can then answer no member of the group.
+    """Let a new member join; a dynamic one is first handed an id to come back with (version 4 and later)."""
+    if not join.new_member_id_fits:  # Kafka adds some of these, and can then answer no member of the group.
         return join.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     instance_id = join.request.group_instance_id
     if instance_id in group.static_members:
@@ -151,7 +151,7 @@ def _add_member(group: Group, member_id: str, join: Join) -> Result:
         group.initial_delay = replace(group.initial_delay, member_came=True)
     group.add(member, join.request.protocol_type)
     group.park_join(member, join.parked, join.at.now_ms)
-    timers = expect_heartbeat(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    timers = arm_session_timer(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
     cause = join.cause(member, CauseKind.MEMBER_JOINED)
     if group.state is EMPTY:
         delay_ms = join.settings.group_initial_rebalance_delay_ms
@@ -173,7 +173,7 @@ def _new_member(member_id: str, join: Join) -> Member:
 
 
 def _rejoin(group: Group, member: Member, join: Join) -> Result:
-    """A known member joins again: only what may change the assignment costs a rebalance (3.24, 3.25)."""
+    """Handle a join of a known member; only what may change the assignment costs a rebalance (3.24, 3.25)."""
     unchanged = member.protocols == join.protocols
     leads = member.member_id == group.leader
     if unchanged and (group.state is COMPLETING_REBALANCE or (group.state is STABLE and not leads)):
@@ -183,7 +183,7 @@ def _rejoin(group: Group, member: Member, join: Join) -> Result:
 
 
 def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
-    """Why a member rejoins. A leader may see what no metadata shows, such as new partitions; then so do we."""
+    """Return why a member rejoins: changed metadata, changed partition counts, or neither (only a leader)."""
     if not unchanged:
         return join.cause(member, CauseKind.MEMBER_METADATA_CHANGED)
     if changes := partition_changes(group, join.topics):
@@ -196,6 +196,6 @@ def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> Resul
     member.session_timeout_ms = join.request.session_timeout_ms
     group.update_protocols(member, join.protocols)
     superseded = group.park_join(member, join.parked, join.at.now_ms)
-    if group.state is PREPARING_REBALANCE:  # A rejoin is expected then: no new cause.
+    if group.state is PREPARING_REBALANCE:  # A rejoin is expected in this state: no new cause.
         return Result(superseded=superseded) + maybe_complete_join(group, join.at)
     return Result(superseded=superseded) + maybe_prepare_rebalance_or_complete_join(group, join.at, cause)

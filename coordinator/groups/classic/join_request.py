@@ -1,6 +1,6 @@
-"""One JoinGroup on its way: the request as the core reads it, and the checks that need no group.
+"""One JoinGroup being handled: the request as the core reads it, and the checks that need no group.
 
-Handlers of all kinds of joins (new, pending, known, static) take this and nothing else.
+The handlers of all kinds of joins (new, pending, known, static) take a `Join`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from protocol.error_responses import response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-REBALANCE_TIMEOUT_SINCE: Final = 1  # Before: the session timeout stands for it (3.10).
+REBALANCE_TIMEOUT_SINCE: Final = 1  # In version 0 the session timeout is used for it (3.10).
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request, who sent it, and when."""
+    """A JoinGroup request, with the client that sent it and the time."""
 
     request: JoinGroupRequest
     context: RequestContext
@@ -36,33 +36,33 @@ class Join:
 
     @property
     def parked(self) -> Parked:
-        """The request as a member keeps it while it waits."""
+        """This request as the member keeps it until it is answered."""
         return Parked(self.context.reply_to, self.context.api_version)
 
     def refuse(self, error: ErrorCode, member_id: str = "") -> Result:
-        """Answer `error` now; some errors echo the member's id."""
+        """Return a Result that answers `error` now, with `member_id` in the response."""
         refusal = response_with_error(JoinGroupResponse, error, self.context.api_version)
         refusal.member_id = member_id
         return Result(replies=(Reply(self.context.reply_to, refusal),))
 
     def cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
-        """This join as a cause, with the client that joins now: a static member may have been another one."""
+        """Return this join as a cause, with its own client: a static member's may have been another before."""
         cause = Cause.by(member, kind, detail, self.request.reason)
         return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)
 
     @property
-    def can_be_named(self) -> bool:
-        """Whether a new member's id would fit the protocol; client and instance ids may be too long."""
+    def new_member_id_fits(self) -> bool:
+        """Whether the id of a new member fits into a string of the protocol; long client ids may not."""
         return len(self.new_member_id().encode()) <= MAX_STRING_BYTES
 
     def new_member_id(self) -> str:
-        """A member id that tools show well: the instance's or the client's name, and a UUID (3.2, 3.7)."""
+        """Return a member id as Kafka builds it: instance id or else client id, "-", and a UUID (3.2, 3.7)."""
         instance_id = self.request.group_instance_id
         return f"{self.context.client_id if instance_id is None else instance_id}-{self.context.new_uuid}"
 
 
 def new_join(shard: ShardGroups, request: JoinGroupRequest, context: RequestContext, at: Moment) -> Join:
-    """Read a request; what its version does not have is filled in."""
+    """Return the `Join` of a request, with fields that its version lacks filled in."""
     protocols = tuple(OfferedProtocol(p.name, bytes(p.metadata)) for p in request.protocols)
     has_rebalance_timeout = context.api_version >= REBALANCE_TIMEOUT_SINCE
     rebalance_timeout_ms = (
@@ -72,7 +72,7 @@ def new_join(shard: ShardGroups, request: JoinGroupRequest, context: RequestCont
 
 
 def join_request_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
-    """What is wrong with the request whatever the group's state, or NONE."""
+    """Return the error of a request that is wrong whatever the group's state, or NONE."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms

@@ -1,7 +1,7 @@
-"""LeaveGroup (key 13): members go of their own will, or an admin removes them by their instance ids.
+"""LeaveGroup (key 13): members leave, or an admin removes them by their instance ids.
 
-A batch costs one rebalance, however many leave (3.61). Version 2 and older name one member and know one
-error; from 3 on each has its own, and the request's is left for what concerns all.
+A request costs one rebalance, however many members leave (3.61). Up to version 2 it names one member and the
+response has one error; from version 3 on each member has its own error, beside the one for the whole request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH_SINCE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Departure:
-    """How it went for one member that wanted to leave."""
+    """The outcome for one member that is to leave."""
 
     error: ErrorCode
     result: Result = NOTHING
@@ -38,7 +38,7 @@ class _Departure:
 def leave_group(
     shard: ShardGroups, request: LeaveGroupRequest, context: RequestContext, at: Moment
 ) -> Result:
-    """Remove the members named; where one was, the others are called to join again.
+    """Remove the members that the request names; if any was removed, the group rebalances.
 
     Errors: INVALID_GROUP_ID; per member UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID (KIP-345).
     """
@@ -55,7 +55,7 @@ def leave_group(
     for departure in departures:
         result += departure.result
     if any(departure.error is ErrorCode.NONE for departure in departures):
-        result += maybe_prepare_rebalance_or_complete_join(group, at, _cause(departures))
+        result += maybe_prepare_rebalance_or_complete_join(group, at, _combined_cause(departures))
     return result
 
 
@@ -77,7 +77,7 @@ def _depart(group: Group, identity: MemberIdentity, context: RequestContext) -> 
 
 
 def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: RequestContext) -> _Departure:
-    """An admin knows the instance, not the id it has at present (3.41)."""
+    """Remove the static member with this instance id: an admin does not know its present member id (3.41)."""
     member_id = group.static_members.get(identity.group_instance_id or "")
     if identity.group_instance_id is None or member_id is None:
         return _Departure(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -87,8 +87,8 @@ def _remove_by_instance_id(group: Group, identity: MemberIdentity, context: Requ
     return _Departure(ErrorCode.NONE, remove_member(group, member), cause)
 
 
-def _cause(departures: list[_Departure]) -> Cause:
-    """The first member to go stands for all of them; all are counted."""
+def _combined_cause(departures: list[_Departure]) -> Cause:
+    """Return one cause for all departures: that of the first member removed, with the count of all."""
     causes = [departure.cause for departure in departures if departure.cause is not None]
     first = next((cause for cause in causes if cause.removed), causes[0])
     if len(causes) == 1:

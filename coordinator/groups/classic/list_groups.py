@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups of one shard; the server asks all shards and joins what they say."""
+"""ListGroups (key 16): the groups of one shard; the server asks all shards and joins their responses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One member of a group: what it offers, what it was given, and what it waits for.
+"""One member of a group: the protocols it offers, its assignment, and the requests it has parked.
 
-A member that waits in JoinGroup or SyncGroup is parked: the request is kept as a name to reply to and
-the version to reply in, never as a future. Its deadline is one integer that heartbeats push forward;
-the timer behind it is left where it is and re-armed when it fires too early.
+A member whose JoinGroup or SyncGroup is not answered yet is parked: of the request, the token to reply to and
+the version to reply in are kept, never a future. Its session deadline is one integer that heartbeats push
+forward; the timer is left where it is, and armed again when it fires too early.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator.effects import ReplyTo
 
 
 class OfferedProtocol(NamedTuple):
-    """One protocol a member speaks (an assignor, for consumers) and what it says there, opaque to us."""
+    """A protocol that a member offers (an assignor, for consumers) and its metadata, opaque to the coordinator."""
 
     name: str
     metadata: bytes
@@ -23,7 +23,7 @@ class OfferedProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A request that waits on the member: whom to answer, and in which version."""
+    """An unanswered request of a member: the token to reply to, and the API version to reply in."""
 
     reply_to: ReplyTo
     api_version: int
@@ -41,41 +41,41 @@ class Member:
     session_timeout_ms: int
     protocols: tuple[OfferedProtocol, ...]  # In its order of preference.
     assignment: bytes = b""
-    is_new: bool = False  # Never yet in a generation: it can expire while parked (3.27).
+    is_new: bool = False  # Was in no generation yet: it can expire while parked (3.27).
     awaiting_join: Parked | None = None
     awaiting_sync: Parked | None = None
     session_deadline_ms: int = 0
-    session_timer_ms: int | None = None  # Where the timer is armed; never after the deadline.
+    session_timer_ms: int | None = None  # When the session timer will fire; never after the deadline.
     taken_over_by: tuple[str, str] | None = (
-        None  # Client id and host of the process that is it now, if static.
+        None  # Static members: client id and host of the process that last took over the instance id.
     )
 
     @property
     def is_parked(self) -> bool:
-        """Waiting on our account: it cannot be late (3.55)."""
+        """Whether the member waits for the coordinator's answer; its session cannot expire then (3.55)."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     @property
     def is_static(self) -> bool:
-        """Known by an instance id that outlives its connections (KIP-345)."""
+        """Whether the member has an instance id, which outlives its member id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def origin(self) -> tuple[str, str]:
-        """Client id and host of the process that is this member now, for people who look for it.
+        """Client id and host of the process that is this member now, for the history that people read.
 
-        Kafka goes on to describe, and store, those of the process that was it first.
+        DescribeGroups and the log keep those of the first process under the instance id, as Kafka's do.
         """
         return self.taken_over_by or (self.client_id, self.client_host)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it offers under `protocol_name`, which must be one of its own."""
+        """Return the member's metadata for `protocol_name`, which must be a protocol it offers."""
         return next(offered.metadata for offered in self.protocols if offered.name == protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate it likes best; the candidates must be protocols that every member speaks."""
+        """Return the candidate that the member prefers; it must offer at least one of them."""
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
     def protocol_names(self) -> set[str]:
-        """The names it offers, each once even if it was sent twice."""
+        """Return the names of the protocols that the member offers, each once even if it was sent twice."""
         return {offered.name for offered in self.protocols}

@@ -1,8 +1,8 @@
-"""How many partitions the topics of a group had when it was last assigned, to see why a leader joins again.
+"""Partition counts of a group's topics at its last assignment, to see why a leader joins again.
 
-The protocol does not say that a topic has grown: the leader sees it in the topic's metadata and joins again with
-nothing changed. We know our topics as well, and so can see what is different; that it is why the leader
-came is our guess. Soft state: after a restart the counts are those of the restart.
+The protocol does not say that a topic has grown: the leader sees it in the topic's metadata and joins again
+unchanged. The daemon knows its topics as well, so it can see what changed since; that this is why the leader
+rejoined is a guess. Soft state: after a restart the counts are those of the restart.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from coordinator.groups.classic.group import Group
 from coordinator.topic_catalog import TopicCatalog
 
 TOPICS_MAX: Final = 200
-"""Topics of one group that are watched (entries of about 100 bytes, their names shared); the first by name."""
+"""The most topics of one group whose counts are kept, the first by name (about 100 bytes each, names shared)."""
 
 NAMED_MAX: Final = 3
-"""Changed topics that a reason names."""
+"""The most changed topics that one reason names."""
 
 
 def count_partitions(group: Group, topics: TopicCatalog) -> None:
-    """Note the partitions of the topics the group reads; none where its subscriptions cannot be read."""
+    """Set `group.assigned_counts` for the topics it subscribes to; empty if subscriptions cannot be decoded."""
     watched = sorted(group.subscribed_topics or ())[:TOPICS_MAX]
     group.assigned_counts = {topic: topics.partition_count(topic) for topic in watched}
 
 
 def partition_changes(group: Group, topics: TopicCatalog) -> str:
-    """What is different since `count_partitions`, as in "orders from 4 to 6"; "" if nothing is."""
+    """Return what changed since `count_partitions`, as in "orders from 4 to 6"; "" if nothing did."""
     changes = [
-        f"{topic} from {_shown(before)} to {_shown(now)}"
+        f"{topic} from {_count_text(before)} to {_count_text(now)}"
         for topic, before in group.assigned_counts.items()
         if (now := topics.partition_count(topic)) != before
     ]
@@ -36,5 +36,5 @@ def partition_changes(group: Group, topics: TopicCatalog) -> str:
     return ", ".join(changes[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
 
 
-def _shown(count: int | None) -> str:
+def _count_text(count: int | None) -> str:
     return "no topic" if count is None else str(count)

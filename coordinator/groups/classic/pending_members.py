@@ -1,7 +1,7 @@
-"""Member ids that were handed out and not yet used (KIP-394).
+"""Member ids that were handed out and are not used yet (KIP-394).
 
-A client without an id gets one and must come back with it, so that one that has given up leaves no
-member behind. Until then the id holds up the join phase and counts for nothing else (3.5, 3.32).
+A client without a member id gets one and must join again with it, so that a client that gave up leaves no
+member behind. Until then the join phase waits for the id, which counts for nothing else (3.5, 3.32).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 def hand_out_member_id(group: Group, join: Join) -> Result:
-    """MEMBER_ID_REQUIRED with a new id, good for one session timeout."""
+    """Answer MEMBER_ID_REQUIRED with a new member id, which expires after one session timeout."""
     if len(group.pending_members) >= PENDING_MEMBERS_MAX:
         return join.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # Clients back off and ask again.
     member_id = join.new_member_id()
@@ -29,13 +29,13 @@ def hand_out_member_id(group: Group, join: Join) -> Result:
 
 
 def forget_pending_member(group: Group, member_id: str) -> Result:
-    """The id was used, given back, or refused: it is open no longer."""
+    """Remove a pending member id (it was used, left, or was refused) and cancel its timer."""
     group.pending_members.remove(member_id)
     return Result(timers=(SetTimer(PendingMemberTimer(group.group_id, member_id), None),))
 
 
 def on_pending_member_timer(group: Group, member_id: str, at: Moment) -> Result:
-    """The id was not used in time: a later join with it gets 25, and no join phase waits for it (3.4)."""
+    """Remove an id that was not used in time; a later join with it gets UNKNOWN_MEMBER_ID (3.4)."""
     if member_id not in group.pending_members:
         return NOTHING
     group.pending_members.remove(member_id)

@@ -1,10 +1,10 @@
-"""A rebalance, from the first change of membership to the answer of every JoinGroup.
+"""A rebalance, from the first change of membership until every JoinGroup is answered.
 
-Preparing waits for members to join again: until all have, or the longest rebalance timeout is over, or -
-out of Empty - until the initial delay and its extensions are. Completing begins a new generation: members that did
-not come are dropped, the leader and the protocol are settled, every parked JoinGroup is answered, and the
-sync timer watches that the SyncGroups follow. Storing the assignment is `sync_group`'s.
-It knows no request: handlers name what changed, with the cause that people will read.
+PreparingRebalance waits for members to join again: until all have, or the longest rebalance timeout is over, or
+(for a group that was Empty) until the initial delay and its extensions are. CompletingRebalance begins a new
+generation: members that did not join are removed, leader and protocol are chosen, every parked JoinGroup is
+answered, and the sync timer waits for the SyncGroups. Storing the assignment is in `sync_group`.
+Nothing here knows a request: handlers pass the cause of the change, for people to read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coordinator.groups.classic.states import (
     Trigger,
     transition,
 )
-from coordinator.groups.classic.timers import JoinTimer, SyncTimer, expect_heartbeat, stop_expecting
+from coordinator.groups.classic.timers import JoinTimer, SyncTimer, arm_session_timer, cancel_session_timer
 from protocol.error_responses import response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -36,7 +36,7 @@ ALL_JOINED: Final = Cause(CauseKind.ALL_MEMBERS_JOINED)
 
 
 def start_initial_rebalance(group: Group, delay_ms: int, at: Moment, cause: Cause) -> Result:
-    """Leave Empty, and wait `delay_ms` for other members of the same deployment."""
+    """Begin the first rebalance of an Empty group: wait `delay_ms` for more members to join."""
     remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
     group.initial_delay = InitialDelay(delay_ms, delay_ms, remaining_ms)
     event = transition(group, Trigger.MEMBERSHIP_CHANGED, at, cause)
@@ -46,12 +46,12 @@ def start_initial_rebalance(group: Group, delay_ms: int, at: Moment, cause: Caus
 def prepare_rebalance(
     group: Group, at: Moment, cause: Cause, trigger: Trigger = Trigger.MEMBERSHIP_CHANGED
 ) -> Result:
-    """Leave Stable or Completing: all members are to join again; those parked in SyncGroup get 27."""
+    """Begin a rebalance: all members are to join again; parked SyncGroups get REBALANCE_IN_PROGRESS."""
     result = _cancel_syncs(group, at, ErrorCode.REBALANCE_IN_PROGRESS)
     group.initial_delay = None
     group.storing = None
     if not group.joined_count:
-        group.last_arrival = None  # It came to the phase that is given up.
+        group.last_arrival = None  # It belongs to the sync phase that is cancelled here.
     event = transition(group, trigger, at, cause)
     result += Result(history=(event,))
     if group.all_joined:
@@ -60,7 +60,7 @@ def prepare_rebalance(
 
 
 def maybe_prepare_rebalance_or_complete_join(group: Group, at: Moment, cause: Cause) -> Result:
-    """Membership changed: begin a rebalance, or see whether the one that is on can now complete."""
+    """After a change of membership: begin a rebalance, or complete the join phase if it now can."""
     if group.state in (STABLE, COMPLETING_REBALANCE):
         return prepare_rebalance(group, at, cause)
     if group.state is not PREPARING_REBALANCE:
@@ -69,10 +69,10 @@ def maybe_prepare_rebalance_or_complete_join(group: Group, at: Moment, cause: Ca
 
 
 def maybe_complete_join(group: Group, at: Moment, *, ignore_delay: bool = False) -> Result:
-    """Complete the join phase if every member has joined again and no id that was handed out is still open.
+    """Complete the join phase if every member has joined again and every id that was handed out was used.
 
-    The initial delay is waited out (3.13, 3.14), as in Kafka but where a member or an id was waited for until its
-    time was over (`ignore_delay`).
+    The initial delay is waited out as in Kafka (3.13, 3.14), except with `ignore_delay`: the last member or id
+    that was waited for has just expired.
     """
     if group.state is not PREPARING_REBALANCE or not group.all_joined:
         return NOTHING
@@ -82,7 +82,7 @@ def maybe_complete_join(group: Group, at: Moment, *, ignore_delay: bool = False)
 
 
 def on_join_timer(group: Group, at: Moment) -> Result:
-    """The join phase's time is up, or one slice of the initial delay is."""
+    """Handle the end of the join phase's time, or of one slice of the initial delay."""
     if group.state is not PREPARING_REBALANCE:
         return NOTHING
     if at.now_ms < group.join_deadline_ms:
@@ -93,7 +93,7 @@ def on_join_timer(group: Group, at: Moment) -> Result:
 
 
 def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Result:
-    """Wait another slice if a member came during this one and there is time left (3.12)."""
+    """Wait another slice if a member joined during this one and time is left; else complete the join (3.12)."""
     if not delay.member_came or delay.remaining_ms == 0:
         return complete_join(group, at, Cause(CauseKind.INITIAL_DELAY_OVER))
     slice_ms = min(delay.first_slice_ms, delay.remaining_ms)
@@ -103,7 +103,7 @@ def _extend_initial_delay(group: Group, delay: InitialDelay, at: Moment) -> Resu
 
 
 def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
-    """End the join phase: a new generation of the members that joined, or Empty if none remain."""
+    """End the join phase: begin a new generation of the members that joined, or go Empty if none remain."""
     missing = [member for member in group.members.values() if member.awaiting_join is None]
     cause = _with_dropped_members(missing, len(group.pending_members), cause)
     result = _drop(group, [member for member in missing if not member.is_static])
@@ -118,16 +118,16 @@ def complete_join(group: Group, at: Moment, cause: Cause) -> Result:
     return result + _begin_generation(group, at, cause)
 
 
-def _with_dropped_members(missing: list[Member], open_ids: int, cause: Cause) -> Cause:
-    """The cause of the end of a join phase, with the members it did not wait for any longer.
+def _with_dropped_members(missing: list[Member], pending_count: int, cause: Cause) -> Cause:
+    """Return `cause` with the members that did not rejoin before the join phase ended.
 
-    Dynamic members are out; static ones stay until their session ends (3.17).
+    Dynamic members among them are removed; static ones stay until their session expires (3.17).
     """
     dropped = tuple(member.member_id for member in missing if not member.is_static)
     parts = (
         (len(dropped), f"{counted(len(dropped), 'member')} did not rejoin"),
         (kept := len(missing) - len(dropped), f"{counted(kept, 'static member')} stayed without rejoining"),
-        (open_ids, f"{counted(open_ids, 'pending id')} not used yet"),
+        (pending_count, f"{counted(pending_count, 'pending id')} not used yet"),
     )
     detail = ", ".join(text for count, text in parts if count) or None
     if not missing:
@@ -139,12 +139,12 @@ def _drop(group: Group, members: list[Member]) -> Result:
     timers: list[SetTimer] = []
     for member in members:
         group.remove(member.member_id)
-        timers += stop_expecting(group.group_id, member)
+        timers += cancel_session_timer(group.group_id, member)
     return Result(timers=tuple(timers))
 
 
 def _extend_join(group: Group, at: Moment, cause: Cause) -> Result:
-    """Only silent static members are left: give them another rebalance timeout (3.18)."""
+    """Extend the join phase by a rebalance timeout: only static members remain, and none rejoined (3.18)."""
     if group.initial_delay is not None:
         group.initial_delay = replace(group.initial_delay, remaining_ms=0)
     event = new_event(group, at, replace(cause, kind=CauseKind.JOIN_PHASE_EXTENDED))
@@ -160,7 +160,7 @@ def _become_empty(group: Group, at: Moment, cause: Cause) -> Result:
 
 
 def _begin_generation(group: Group, at: Moment, cause: Cause) -> Result:
-    """Answer every parked JoinGroup, and expect a SyncGroup of every member."""
+    """Choose the protocol, answer every parked JoinGroup, and set the sync timer."""
     group.protocol_name = group.vote()
     group.compute_subscribed_topics()
     event = transition(group, Trigger.JOIN_COMPLETED, at, cause)
@@ -169,7 +169,7 @@ def _begin_generation(group: Group, at: Moment, cause: Cause) -> Result:
     for member in group.members.values():
         member.is_new = False
         group.pending_sync.add(member.member_id)
-        timers += expect_heartbeat(group.group_id, member, at.now_ms)
+        timers += arm_session_timer(group.group_id, member, at.now_ms)
         if parked := group.take_join(member):
             replies.append(Reply(parked.reply_to, join_answer(group, member, parked.api_version)))
     group.sync_deadline_ms = at.now_ms + group.rebalance_timeout_ms
@@ -178,7 +178,7 @@ def _begin_generation(group: Group, at: Moment, cause: Cause) -> Result:
 
 
 def on_sync_timer(group: Group, at: Moment) -> Result:
-    """Members that never sent their SyncGroup are removed, the leader like any other (3.48)."""
+    """Remove the members that sent no SyncGroup in time, be it the leader, and rebalance (3.48)."""
     if group.state not in (COMPLETING_REBALANCE, STABLE) or not group.pending_sync:
         return NOTHING
     if at.now_ms < group.sync_deadline_ms:
@@ -191,9 +191,9 @@ def on_sync_timer(group: Group, at: Moment) -> Result:
 
 
 def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
-    """Answer every parked SyncGroup with `error`; their sessions start again (3.56).
+    """Answer every parked SyncGroup with `error`; the sessions of these members start again (3.56).
 
-    At once: nothing that is stored shows in it, and the disk may be what is wrong.
+    The answers do not wait for the disk: they show nothing that is stored, and the disk may be the cause.
     """
     replies: list[Reply] = []
     timers: list[SetTimer] = []
@@ -202,12 +202,12 @@ def refuse_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
         if parked is not None:
             refusal = response_with_error(SyncGroupResponse, error, parked.api_version)
             replies.append(Reply(parked.reply_to, refusal, reveals_stored=False))
-            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+            timers += arm_session_timer(group.group_id, member, at.now_ms)
     return Result(replies=tuple(replies), timers=tuple(timers))
 
 
 def _cancel_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
-    """End the sync phase, if it is on, without its assignments."""
+    """Cancel the sync timer and, in CompletingRebalance, clear assignments and refuse parked SyncGroups."""
     result = Result(timers=(SetTimer(SyncTimer(group.group_id), None),))
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -218,7 +218,7 @@ def _cancel_syncs(group: Group, at: Moment, error: ErrorCode) -> Result:
 
 
 def remove_member(group: Group, member: Member) -> Result:
-    """Take `member` out of the group; what it is parked in is answered 25 (3.62). Starts no rebalance."""
+    """Remove `member`; its parked requests get UNKNOWN_MEMBER_ID (3.62). Starts no rebalance."""
     replies: tuple[Reply, ...] = ()
     if join := group.take_join(member):
         refusal = response_with_error(JoinGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, join.api_version)
@@ -228,7 +228,7 @@ def remove_member(group: Group, member: Member) -> Result:
         unknown = response_with_error(SyncGroupResponse, ErrorCode.UNKNOWN_MEMBER_ID, sync.api_version)
         replies += (Reply(sync.reply_to, unknown),)
     group.remove(member.member_id)
-    return Result(replies=replies, timers=stop_expecting(group.group_id, member))
+    return Result(replies=replies, timers=cancel_session_timer(group.group_id, member))
 
 
 def _arm_join_timer(group: Group, deadline_ms: int) -> SetTimer:

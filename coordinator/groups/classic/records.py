@@ -1,7 +1,7 @@
-"""Builders of every record the core writes, and their bytes: key type and body, value version and body.
+"""Builders of the records of groups and offsets, and their bytes: key type and body, value version and body.
 
-A record says the whole of what it is about; a tombstone (no value) says it is gone. What a record
-then means is decided once, in `Shard.replay`. Nothing here knows the log.
+A record holds the whole state of its key; a tombstone (no value) removes it. What a record
+means is decided in one place, `Shard.replay`. Nothing here knows the log.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from protocol.records.run import Columns, RecordRun
 
 _PREFIX: Final = Struct(">h")
 _PARTITION: Final = Struct(">i")
-_STAND: Final = Struct(">qi")  # Offset and leader epoch.
+_OFFSET_AND_EPOCH: Final = Struct(">qi")  # Offset and leader epoch.
 _KEY_VERSION: Final = 0  # Key bodies have one version each; the int16 before them is the record type.
 _NO_TIMESTAMP: Final = -1
 GROUP_METADATA_VALUE_VERSION: Final = 3  # As Kafka 4.3 writes it; 4 is only read.
 OFFSET_COMMIT_VALUE_VERSION: Final = 4
-OFFSET_COMMIT_EXPIRING_VALUE_VERSION: Final = 1  # The only one with an expiry of the offset's own.
+OFFSET_COMMIT_EXPIRING_VALUE_VERSION: Final = 1  # The only version with `expire_timestamp`.
 
 _TYPE_OF_KEY: Final[dict[type, int]] = {
     LegacyOffsetCommitKey: LEGACY_OFFSET_COMMIT,
@@ -50,7 +50,7 @@ _SCHEMAS: Final[dict[int, tuple[type, type]]] = {
 
 
 def new_group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """The group as of its present generation, each member with its assignment (b"" if it got none)."""
+    """Return the record of the group's present generation, with each member's assignment (default b"")."""
     return CoordinatorRecord(
         GroupMetadataKey(group=group.group_id),
         GroupMetadataValue(
@@ -65,7 +65,7 @@ def new_group_metadata_record(group: Group, assignments: Mapping[str, bytes]) ->
 
 
 def new_empty_group_metadata_record(group_id: str, wall_ms: int) -> CoordinatorRecord:
-    """A group that a first join has just created: nothing is known of it but that it is there (3.64)."""
+    """Return the record of a group just created by its first join, without members or protocol (3.64)."""
     value = GroupMetadataValue(
         protocol_type="",
         generation=0,
@@ -78,12 +78,12 @@ def new_empty_group_metadata_record(group_id: str, wall_ms: int) -> CoordinatorR
 
 
 def new_group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The group is gone."""
+    """Return the tombstone of a group."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
 def new_offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The group no longer has an offset for this partition."""
+    """Return the tombstone of the group's offset in this partition."""
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
@@ -118,8 +118,8 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
     """The bytes of a run, written at `wall_ms`. Raises EncodeError for what the schema cannot hold.
 
-    What its records share is taken from one of them: the partition ends a key, and a value begins with version,
-    offset and epoch.
+    The bytes that all records of the run share are taken from one encoded record: a key ends with the partition,
+    and a value begins with version, offset and epoch.
     """
     value = OffsetCommitValue(
         offset=0, metadata="", commit_timestamp=run.commit_wall_ms, topic_id=run.topic_id
@@ -130,21 +130,21 @@ def encode_commit_run(run: CommitRun, wall_ms: int) -> RecordRun:
     assert shared is not None
     keys = Columns(key[: -_PARTITION.size], "i", (run.partitions,))
     columns = (run.offsets, run.leader_epochs)
-    values = Columns(shared[: _PREFIX.size], "qi", columns, shared[_PREFIX.size + _STAND.size :])
+    values = Columns(shared[: _PREFIX.size], "qi", columns, shared[_PREFIX.size + _OFFSET_AND_EPOCH.size :])
     return RecordRun(keys, values, run.count, wall_ms)
 
 
 def decode_record(
     key: bytes | memoryview | None, value: bytes | memoryview | None
 ) -> CoordinatorRecord | None:
-    """Read one record of the offsets log; None where it is of a type we do not know, which is skipped.
+    """Return one decoded record of the offsets log; None for a record type that Muster does not keep.
 
     Raises DecodeError for bytes that do not parse, and for a value version newer than the schema: of
     such a record nothing may be guessed, so the shard that meets it fails.
     """
     if key is None:
         raise DecodeError("a record of the offsets log has no key")
-    schemas = _SCHEMAS.get(_prefix(key, "key type"))
+    schemas = _SCHEMAS.get(_read_prefix(key, "key type"))
     if schemas is None:
         return None
     key_schema, value_schema = schemas
@@ -153,15 +153,15 @@ def decode_record(
 
 
 def decode_value(schema: type, value: bytes | memoryview) -> Any:
-    """Read the value of a record whose key says that it is a `schema`. Raises DecodeError, as above."""
-    version = _prefix(value, "value version")
+    """Return a record's value, decoded as `schema`. Raises DecodeError, as `decode_record` does."""
+    version = _read_prefix(value, "value version")
     known = spec(schema)
     if not known.min_version <= version <= known.max_version:
         raise DecodeError(f"{schema.__name__} of version {version}, known are up to {known.max_version}")
     return decode(schema, version, value, _PREFIX.size)
 
 
-def _prefix(buffer: bytes | memoryview, name: str) -> int:
+def _read_prefix(buffer: bytes | memoryview, name: str) -> int:
     if len(buffer) < _PREFIX.size:
         raise DecodeError(f"{len(buffer)} bytes cannot hold a {name}")
     number: int = _PREFIX.unpack_from(buffer)[0]

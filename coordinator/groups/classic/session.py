@@ -1,7 +1,7 @@
 """Session expiry: a member without a heartbeat within its session timeout is removed from the group.
 
 Heartbeats and commits only move the deadline, so the timer may fire early and is then armed again.
-A member parked in JoinGroup or SyncGroup waits on our account and cannot be late - except one that was
+A member parked in JoinGroup or SyncGroup waits for the coordinator and does not expire - except one that was
 never in a generation: its client may be gone (3.27, 3.55).
 """
 

@@ -1,4 +1,4 @@
-"""What the handlers of group requests work on: the groups of one shard, and what they look up."""
+"""The state that handlers of group requests work on: the groups of one shard, its settings and topics."""
 
 from __future__ import annotations
 

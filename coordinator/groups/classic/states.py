@@ -1,8 +1,8 @@
 """The states of a classic group, what moves it from one to another, and what a state alone decides.
 
-Both are data: a step without a row in TRANSITIONS is a bug of ours, and an answer that depends on
-nothing but the state is looked up. Nothing here knows a request or a member; what people read of a step is made
-in `events`.
+All of it is data: a transition without a row in TRANSITIONS is a bug of ours, and an answer that depends on
+nothing but the state is looked up in a table. Nothing here knows a request or a member; the event that people
+read of a transition is built in `events`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GroupState(Enum):
-    """Where a group stands. The values are Kafka's names, as DescribeGroups shows them."""
+    """The state of a group. The values are Kafka's names, as DescribeGroups shows them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -40,11 +40,11 @@ class GroupState(Enum):
 class Trigger(Enum):
     """What can move a group to another state."""
 
-    MEMBERSHIP_CHANGED = "membership changed"  # A member came, went, or offers something else.
+    MEMBERSHIP_CHANGED = "membership changed"  # A member joined, left, or changed its protocols.
     JOIN_COMPLETED = "join completed"
     GROUP_EMPTIED = "group emptied"
     ASSIGNMENT_STORED = "assignment stored"
-    ASSIGNMENT_FAILED = "assignment failed"  # The log would not take it.
+    ASSIGNMENT_FAILED = "assignment failed"  # It could not be stored.
     GROUP_REMOVED = "group removed"
 
 
@@ -73,7 +73,7 @@ HEARTBEAT_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""Heartbeat of a member with the right generation."""
+"""The error that answers a Heartbeat of a member with the right generation."""
 
 SYNC_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
@@ -82,7 +82,7 @@ SYNC_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""SyncGroup of a member with the right generation; NONE: it is served."""
+"""The error that answers a SyncGroup of a member with the right generation; NONE: it is served."""
 
 COMMIT_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     EMPTY: ErrorCode.NONE,
@@ -91,7 +91,7 @@ COMMIT_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""OffsetCommit that is not refused for its member id or generation."""
+"""The error that answers an OffsetCommit whose member id and generation are right."""
 
 DELETE_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     EMPTY: ErrorCode.NONE,
@@ -100,7 +100,7 @@ DELETE_ANSWER: Final[dict[GroupState, ErrorCode]] = {
     STABLE: ErrorCode.NON_EMPTY_GROUP,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
-"""DeleteGroups; also OffsetDelete, where a group of consumers is not refused for having members."""
+"""The error that answers DeleteGroups; for OffsetDelete, a group of consumers is not refused NON_EMPTY_GROUP."""
 
 
 PROTOCOL_DESCRIBED: Final[dict[GroupState, bool]] = {
@@ -110,15 +110,15 @@ PROTOCOL_DESCRIBED: Final[dict[GroupState, bool]] = {
     STABLE: True,
     DEAD: False,
 }
-"""Whether DescribeGroups shows the protocol, and what each member offered for it."""
+"""Whether DescribeGroups shows the protocol, and each member's metadata for it."""
 
 
 class IllegalTransition(Exception):
-    """A step that TRANSITIONS does not have: a bug of ours, never the client's fault."""
+    """A transition that TRANSITIONS does not have: a bug of ours, never the client's fault."""
 
 
 def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> GroupEvent:
-    """Move `group` along TRANSITIONS and return the event of that; the only code that assigns `group.state`.
+    """Move `group` along TRANSITIONS, and return the event of it; the only code that assigns `group.state`.
 
     Raises IllegalTransition where no row exists.
     """

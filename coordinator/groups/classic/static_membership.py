@@ -1,8 +1,8 @@
-"""A static member that comes back: its instance id keeps its place, a new member id fences the old (KIP-345).
+"""A static member that comes back: it keeps its place, and its new member id fences the old one (KIP-345).
 
 While the group is Stable and the protocol stays the same this costs no rebalance. The new id is stored
 before it is answered, lest a restart bring the old one back; until then the JoinGroup stays parked, and if
-the log will not take it the old id is as good as before (3.33 to 3.38).
+the new id cannot be stored the old one is valid again (3.33 to 3.38).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coordinator.groups.classic.member import Member, OfferedProtocol, Parked
 from coordinator.groups.classic.rebalance import maybe_prepare_rebalance_or_complete_join, prepare_rebalance
 from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.states import PREPARING_REBALANCE, STABLE
-from coordinator.groups.classic.timers import expect_heartbeat, stop_expecting
+from coordinator.groups.classic.timers import arm_session_timer, cancel_session_timer
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -31,7 +31,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9  # JoinGroup: the answer can ask a leader to ke
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberStored:
-    """Handed back with the outcome of storing a static member's new id: what to answer, what to restore."""
+    """`Result.then` of storing a static member's new id: what to answer, and what to restore on failure."""
 
     group_id: str
     generation_id: int
@@ -46,7 +46,7 @@ class StaticMemberStored:
 
 
 def replace_static_member(group: Group, member: Member, join: Join) -> Result:
-    """Give `member` a new id. Requests that still wait under the old one are fenced (3.37)."""
+    """Give `member` a new member id. Parked requests of the old one get FENCED_INSTANCE_ID (3.37)."""
     member_id = join.new_member_id()
     cause = join.cause(member, CauseKind.STATIC_MEMBER_REPLACED)
     cause = replace(cause, member_id=member_id, removed=(member.member_id,))
@@ -75,16 +75,19 @@ def replace_static_member(group: Group, member: Member, join: Join) -> Result:
 
 
 def on_static_member_stored(group: Group, stored: StaticMemberStored, error: ErrorCode, at: Moment) -> Result:
-    """The new id is durable, or could not be stored. If a rebalance began meanwhile, that will answer."""
+    """Answer the join once the new id is durable, or restore the old id if it could not be stored.
+
+    Does nothing if a rebalance began meanwhile: the end of its join phase answers.
+    """
     member = group.members.get(stored.member_id)
     passed = group.state is not STABLE or group.generation_id != stored.generation_id
     if passed or member is None or member.awaiting_join != stored.parked:
         return NOTHING
     if error is not ErrorCode.NONE:
-        return _go_back(group, member, stored, error, at)
+        return _restore_old_member(group, member, stored, error, at)
     group.take_join(member)
-    timers = expect_heartbeat(group.group_id, member, at.now_ms)
-    return Result(replies=(_welcome_back(group, member, stored),), timers=timers)
+    timers = arm_session_timer(group.group_id, member, at.now_ms)
+    return Result(replies=(_rejoin_reply(group, member, stored),), timers=timers)
 
 
 def _fence(group: Group, member: Member) -> Result:
@@ -101,13 +104,13 @@ def _fence(group: Group, member: Member) -> Result:
 
 
 def _rename(group: Group, member: Member, member_id: str, at: Moment) -> Result:
-    timers = stop_expecting(group.group_id, member)
+    timers = cancel_session_timer(group.group_id, member)
     group.rename(member, member_id)
-    return Result(timers=timers + expect_heartbeat(group.group_id, member, at.now_ms))
+    return Result(timers=timers + arm_session_timer(group.group_id, member, at.now_ms))
 
 
 def _take_over(group: Group, member: Member, join: Join) -> None:
-    """What the new process offers replaces the old one's offer; its join waits."""
+    """Replace the protocols and timeouts of `member` by those of the new process, and park its join."""
     member.is_new = False
     member.taken_over_by = (join.context.client_id, join.context.client_host)
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
@@ -116,8 +119,11 @@ def _take_over(group: Group, member: Member, join: Join) -> None:
     group.park_join(member, join.parked, join.at.now_ms)
 
 
-def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> Reply:
-    """The generation that is on. A leader must not assign again: the answer says so, or that it follows (3.34)."""
+def _rejoin_reply(group: Group, member: Member, stored: StaticMemberStored) -> Reply:
+    """Return the JoinGroup reply with the present generation, such that a leader does not assign again (3.34).
+
+    From version 9 on `skip_assignment` says so; before, the response names the old member id as leader.
+    """
     version = stored.parked.api_version
     if version >= SKIP_ASSIGNMENT_SINCE:
         leads = group.leader == member.member_id
@@ -127,10 +133,10 @@ def _welcome_back(group: Group, member: Member, stored: StaticMemberStored) -> R
     return Reply(stored.parked.reply_to, answer)
 
 
-def _go_back(
+def _restore_old_member(
     group: Group, member: Member, stored: StaticMemberStored, error: ErrorCode, at: Moment
 ) -> Result:
-    """Restore the old id and offer; the old process, if it lives, carries on (3.38)."""
+    """Restore the old id, protocols and timeouts, so that the old process, if it lives, carries on (3.38)."""
     group.take_join(member)
     group.update_protocols(member, stored.old_protocols)
     member.taken_over_by = stored.old_process

@@ -17,7 +17,7 @@ from coordinator.groups.record_schemas import GroupMetadataValue, MemberMetadata
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member as its generation fixed it. Timeouts in ms."""
+    """A member of a stored generation. Timeouts in ms."""
 
     member_id: str
     group_instance_id: str | None
@@ -30,7 +30,7 @@ class StoredMember:
 
     @classmethod
     def from_record(cls, member: MemberMetadata) -> StoredMember:
-        """Read one; records older than rebalance timeouts mean the session timeout."""
+        """Return the stored member; where an old record has no rebalance timeout it is the session timeout."""
         stored_ms = member.rebalance_timeout
         return cls(
             member_id=member.member_id,
@@ -53,12 +53,12 @@ class StoredGroup:
     generation_id: int
     protocol_name: str | None
     leader: str | None
-    state_wall_ms: int | None  # When it took the state it was written in; None in the oldest records.
+    state_wall_ms: int | None  # When the group took this state; None in the oldest records.
     members: tuple[StoredMember, ...]
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> StoredGroup:
-        """Read a record's value; an empty protocol type and a timestamp of -1 mean there is none."""
+        """Return the stored group; an empty protocol type and a timestamp of -1 become None."""
         timestamp = value.current_state_timestamp
         return cls(
             group_id=group_id,
@@ -72,7 +72,7 @@ class StoredGroup:
 
 
 def living_group(stored: StoredGroup, now_ms: int) -> Group:
-    """The group as it carries on after a restart: Stable, or Empty if it has no members (3.65, 3.68)."""
+    """Return the living group after a restart: Stable, or Empty if it has no members (3.65, 3.68)."""
     group = Group(
         stored.group_id,
         state=STABLE if stored.members else EMPTY,

@@ -1,7 +1,7 @@
-"""SyncGroup (key 14): the leader hands in the assignment, and each member collects its part.
+"""SyncGroup (key 14): the leader sends the assignment, and each member receives its part.
 
 Followers are parked until the leader's assignment is durable; then all are answered and the group is
-Stable. A generation is on the log only from here on: before, a restart brings back the one before (3.66).
+Stable. Only then is the generation in the log: after an earlier crash the group has the one before (3.66).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coordinator.groups.classic.rebalance import prepare_rebalance, refuse_syncs
 from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.shard_groups import ShardGroups
 from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
-from coordinator.groups.classic.timers import SyncTimer, expect_heartbeat
+from coordinator.groups.classic.timers import SyncTimer, arm_session_timer
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -27,7 +27,7 @@ PROTOCOL_MANDATORY_SINCE: Final = 5  # KIP-559.
 
 
 def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestContext, at: Moment) -> Result:
-    """Store the leader's assignment; park followers until it is stored; repeat it while Stable.
+    """Store the leader's assignment; park followers until it is stored; answer with it while Stable.
 
     Errors: INCONSISTENT_GROUP_PROTOCOL (KIP-559), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID (KIP-345), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
@@ -40,16 +40,16 @@ def sync_group(shard: ShardGroups, request: SyncGroupRequest, context: RequestCo
     if error := sync_group_error(group, request):
         return _refuse(context, error)
     member = group.members[request.member_id]
-    timers = _stop_waiting_for(group, member)
+    timers = _mark_synced(group, member)
     if group.state is COMPLETING_REBALANCE:
         if member.member_id == group.leader:
-            count_partitions(group, shard.topics)  # As they are now: what the leader saw may be older.
+            count_partitions(group, shard.topics)  # The counts now: what the leader saw may be older.
         return Result(timers=timers) + _park(group, member, request, context, at)
     return Result(replies=(Reply(context.reply_to, sync_answer(group, member)),), timers=timers)
 
 
 def sync_request_error(request: SyncGroupRequest, api_version: int) -> ErrorCode:
-    """What is wrong with the request whatever the group's state, or NONE."""
+    """Return the error of a request that is wrong whatever the group's state, or NONE."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if api_version >= PROTOCOL_MANDATORY_SINCE and not named:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -57,7 +57,7 @@ def sync_request_error(request: SyncGroupRequest, api_version: int) -> ErrorCode
 
 
 def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
-    """Why the group will not serve this request, in Kafka's order of checks, or NONE."""
+    """Return why the group refuses this request, by Kafka's order of checks, or NONE."""
     if error := group.membership_error(request.member_id, request.group_instance_id):
         return error
     if request.generation_id != group.generation_id:
@@ -70,16 +70,16 @@ def sync_group_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCode, at: Moment) -> Result:
-    """The assignment is durable: every member gets its part. If the log refused, all have to join again (3.49).
+    """Answer every parked SyncGroup once the assignment is durable; if it was not stored, rebalance (3.49).
 
-    Does nothing if another rebalance began meanwhile: that generation has passed (3.50).
+    Does nothing if another rebalance began meanwhile: the generation of this assignment is over (3.50).
     """
     if group.storing is not stored:
         return NOTHING
     group.storing = None
     if error is not ErrorCode.NONE:
-        return _give_up(group, append_answer(error), at)
-    cause = _cause(group, CauseKind.ASSIGNMENT_STORED)
+        return _on_assignment_not_stored(group, append_answer(error), at)
+    cause = _cause_by_leader(group, CauseKind.ASSIGNMENT_STORED)
     event = transition(group, Trigger.ASSIGNMENT_STORED, at, cause)
     replies: list[Reply] = []
     timers: list[SetTimer] = []
@@ -88,7 +88,7 @@ def on_assignment_stored(group: Group, stored: AssignmentStored, error: ErrorCod
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             replies.append(Reply(parked.reply_to, sync_answer(group, member)))
-            timers += expect_heartbeat(group.group_id, member, at.now_ms)
+            timers += arm_session_timer(group.group_id, member, at.now_ms)
     return Result(replies=tuple(replies), timers=tuple(timers), history=(event,))
 
 
@@ -96,29 +96,29 @@ def _park(
     group: Group, member: Member, request: SyncGroupRequest, context: RequestContext, at: Moment
 ) -> Result:
     before, member.awaiting_sync = member.awaiting_sync, Parked(context.reply_to, context.api_version)
-    group.arrive(member, at.now_ms)
+    group.record_arrival(member, at.now_ms)
     result = NOTHING if before is None else Result(superseded=(before.reply_to,))
     return result + _store_assignment(group, request) if member.member_id == group.leader else result
 
 
 def _store_assignment(group: Group, request: SyncGroupRequest) -> Result:
-    """Write what the leader decided: members it left out get nothing, ids it made up are ignored (3.43)."""
-    given = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    """Write the leader's assignment; members it left out get b"", unknown member ids are ignored (3.43)."""
+    from_leader = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
+    assignments = {member_id: from_leader.get(member_id, b"") for member_id in group.members}
     group.storing = AssignmentStored(group.group_id, group.generation_id, assignments)
     return Result(records=(new_group_metadata_record(group, assignments),), then=group.storing)
 
 
-def _give_up(group: Group, error: ErrorCode, at: Moment) -> Result:
+def _on_assignment_not_stored(group: Group, error: ErrorCode, at: Moment) -> Result:
     for member in group.members.values():
         member.assignment = b""
     refused = refuse_syncs(group, at, error)
-    cause = _cause(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
+    cause = _cause_by_leader(group, CauseKind.ASSIGNMENT_NOT_STORED, error.name)
     return refused + prepare_rebalance(group, at, cause, Trigger.ASSIGNMENT_FAILED)
 
 
-def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
-    """This member's SyncGroup has come; the last one cancels the sync timer."""
+def _mark_synced(group: Group, member: Member) -> tuple[SetTimer, ...]:
+    """Note that this member's SyncGroup has come; if it was the last, return what cancels the sync timer."""
     waited = bool(group.pending_sync)
     group.pending_sync.discard(member.member_id)
     if not waited or group.pending_sync:
@@ -126,7 +126,7 @@ def _stop_waiting_for(group: Group, member: Member) -> tuple[SetTimer, ...]:
     return (SetTimer(SyncTimer(group.group_id), None),)
 
 
-def _cause(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
+def _cause_by_leader(group: Group, kind: CauseKind, detail: str | None = None) -> Cause:
     leader = group.members.get(group.leader or "")
     return Cause(kind, detail) if leader is None else Cause.by(leader, kind, detail)
 

@@ -1,7 +1,7 @@
-"""The names of all deadlines, as keys for `SetTimer`: setting one again replaces what it was.
+"""The timers of groups, as keys for `SetTimer`: setting a key again replaces its deadline.
 
-A fired timer comes back as an event with its key, and only then decides whether anything is due: what it
-was for may be gone, or its deadline may have moved on.
+A timer that fires comes back as an event with its key, and its handler then checks whether anything is due: the
+member may be gone, or its deadline may be later by now.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class SyncTimer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetExpiryTimer:
-    """The next sweep over the offsets of one partition's groups, or its next slice (O17)."""
+    """The start of the next sweep that expires offsets in one partition, or of its next slice (O17)."""
 
     partition: int
 
 
-def expect_heartbeat(
+def arm_session_timer(
     group_id: str, member: Member, now_ms: int, timeout_ms: int | None = None
 ) -> tuple[SetTimer, ...]:
-    """Give `member` until `timeout_ms` from now (default: its session timeout) for its next request.
+    """Set the member's session deadline `timeout_ms` from now (default: its session timeout), and its timer.
 
-    Where the timer is armed no later than that already, it is left alone: it will find out when it fires.
+    A timer that is armed no later than that is left alone: when it fires, `on_session_timer` sets it again.
     """
     member.session_deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
     if member.session_timer_ms is not None and member.session_timer_ms <= member.session_deadline_ms:
@@ -64,13 +64,13 @@ def expect_heartbeat(
     return (SetTimer(SessionTimer(group_id, member.member_id), member.session_deadline_ms),)
 
 
-def expect_heartbeats(group_id: str, members: Iterable[Member], now_ms: int) -> tuple[SetTimer, ...]:
-    """Give each of `members` a full session from now on."""
-    return tuple(timer for member in members for timer in expect_heartbeat(group_id, member, now_ms))
+def arm_session_timers(group_id: str, members: Iterable[Member], now_ms: int) -> tuple[SetTimer, ...]:
+    """Set the session deadline of each of `members` to a full session timeout from now."""
+    return tuple(timer for member in members for timer in arm_session_timer(group_id, member, now_ms))
 
 
-def stop_expecting(group_id: str, member: Member) -> tuple[SetTimer, ...]:
-    """Cancel the member's session timer, if it has one."""
+def cancel_session_timer(group_id: str, member: Member) -> tuple[SetTimer, ...]:
+    """Return the effect that cancels the member's session timer, if it has one."""
     if member.session_timer_ms is None:
         return ()
     member.session_timer_ms = None
