@@ -115,15 +115,12 @@ class GroupApis:
         if shard is None:
             return None
         heartbeat, answers = shard.prepare_heartbeat(request), _heartbeat_answers(version)
-
-        def answer(at_ms: int) -> EncodedResponse:
-            return answers[heartbeat(at_ms)]
-
+        # No functions with names: as C they would be cycles with what they close over.
         return Prepared(
             frame,
             lambda: runner.shard is shard,
-            lambda _, pending: pending.reply(answer(now_ms())),
-            answer=answer,
+            lambda _, pending: pending.reply(answers[heartbeat(now_ms())]),
+            answer=lambda at_ms: answers[heartbeat(at_ms)],
         )
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:
@@ -137,15 +134,12 @@ class GroupApis:
         template = None if commit is None else template_of_commit(request, version, frame)
         if commit is None or template is None:
             return None
-
-        def run(offsets: tuple[int, ...], pending: Pending) -> None:
-            event = new_tuple(PreparedCommitReceived, (commit, offsets, pending, wall_ms()))
-            runner.request_prepared(event)
-
         return Prepared(
             frame,
             lambda: runner.shard is shard and runner.may_write and commit.is_current(),
-            run,
+            lambda offsets, pending: runner.request_prepared(
+                new_tuple(PreparedCommitReceived, (commit, offsets, pending, wall_ms()))
+            ),
             template=template,
         )
 
