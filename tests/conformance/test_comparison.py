@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
+from protocol import messages
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from protocol.messages.find_coordinator import Coordinator
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseTopic
-from tests.conformance.comparison import UNORDERED_WHEN_ALL, Difference, Entry, differences, normalised
+from tests.conformance.comparison import (
+    UNORDERED,
+    UNORDERED_WHEN_ALL,
+    Difference,
+    Entry,
+    differences,
+    normalised,
+)
 
 A, B = "alice-11111111-1111-1111-1111-111111111111", "bob-22222222-2222-2222-2222-222222222222"
 C, D = "alice-ffffffff-ffff-ffff-ffff-ffffffffffff", "bob-eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee"
@@ -88,3 +98,15 @@ def test_a_script_that_broke_off_differs_in_all_that_it_did_not_see() -> None:
     whole = [Entry("one", "seen"), Entry("two", "seen")]
     assert [each.what for each in compare(whole, whole[:1])] == ["two"]
     assert [each.what for each in compare(whole[:1], whole)] == ["two"]
+
+
+def test_the_lists_without_an_order_are_lists_of_messages() -> None:
+    """They are named by class and field: a class that is renamed would have its lists compared in their order."""
+    declared = {
+        (cls.__name__, field)
+        for module in iter_modules(messages.__path__, f"{messages.__name__}.")
+        for cls in vars(import_module(module.name)).values()
+        if isinstance(cls, type)
+        for field in getattr(cls, "__annotations__", ())
+    }
+    assert (UNORDERED | UNORDERED_WHEN_ALL) - declared == set()
