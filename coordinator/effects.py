@@ -226,7 +226,7 @@ class Result(NamedTuple):
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this producer (O14).
 
-    def __add__(self, other: Result) -> Result:  # type: ignore[override]
+    def __add__(self, other: Result) -> Result:  # type: ignore[override]  # Results add up; a tuple's own `+` joins fields.
         """A result that asks for both, this one first."""
         if self is NOTHING or other is NOTHING:
             return other if self is NOTHING else self

@@ -145,7 +145,7 @@ class ServerProcess(ABC):
             )
         try:
             wait_until(self._is_ready, f"{self} ready", self.start_timeout_s, give_up=self._exit_reason)
-        except Exception as error:
+        except Exception as error:  # Raised again, with what the process wrote.
             self.kill()
             raise RuntimeError(f"{error}\n{self.log_tail()}") from error
         return self

@@ -68,7 +68,7 @@ class GroupRunner(ShardRunner[Shard]):
             batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
             self.durable_log.append(batch, wall_ms)
             self.shard.replay(marker, self.log.next_offset - 1)
-        except Exception as error:
+        except Exception as error:  # The disk's or a bug, as in `ShardRunner._handle`.
             self._fail_on(error, marker)
             is_disk = isinstance(error, StorageError)
             return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -47,7 +47,7 @@ from protocol.records.records import Codec
 from storage.files import StorageError
 from storage.log.durable_log import DurableLog
 from storage.log.log_states import ACTIVE as LOG_ACTIVE
-from storage.log.log_states import NoSuchTransition
+from storage.log.transitions import next_state
 
 log = structlog.get_logger("muster.shard")
 
@@ -206,7 +206,9 @@ class ShardRunner(Generic[S]):
             return  # The epoch has ended: its events are dropped, and the log will be read again.
         try:
             self._carry_out(shard.handle(event, self._host.now_ms()))
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # The disk's or a bug: `_fail_on` finds out which, and logs a bug with its trace.
             self._fail_on(error, event)
 
     def _fail_on(self, error: Exception, event: object) -> None:
@@ -334,7 +336,7 @@ class ShardRunner(Generic[S]):
         """Cut the open batch, as a flush begins."""
         try:
             self._open_batch.cut(self._host.wall_ms())
-        except Exception as error:
+        except Exception as error:  # As in `_handle`.
             self._fail_on(error, "cut")
 
     def on_failed(self, error: Exception | None) -> ErrorCode:
@@ -369,7 +371,7 @@ class ShardRunner(Generic[S]):
         assert self.shard is not None, "a log that is paused has been read"
         try:
             self._carry_out(self.shard.resume(self._host.now_ms()))
-        except Exception as error:
+        except Exception as error:  # As in `_handle`.
             self._fail_on(error, "resume")
         self._catch_up()
 
@@ -421,9 +423,6 @@ class ShardRunner(Generic[S]):
 
     def _transition(self, trigger: ShardTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`. Drops the shard unless ACTIVE."""
-        try:
-            self.state = TRANSITIONS[self.state, trigger]
-        except KeyError:
-            raise NoSuchTransition(f"shard {self.partition}: {trigger} in {self.state}") from None
+        self.state = next_state(TRANSITIONS, self.state, trigger)
         if self.state is not ACTIVE:
             self.shard = None

@@ -29,11 +29,12 @@ from storage.log.log_states import (
     PAUSED,
     RECOVERING,
     RECOVERING_FULL,
+    TRANSITIONS,
     LogState,
     LogTrigger,
-    next_state,
 )
 from storage.log.partition_log import PartitionLog
+from storage.log.transitions import next_state
 
 
 class LogOwner(Protocol):
@@ -272,7 +273,7 @@ class DurableLog:
 
     def _transition(self, trigger: LogTrigger) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`."""
-        self.state = next_state(self.state, trigger)
+        self.state = next_state(TRANSITIONS, self.state, trigger)
 
 
 def _no_timer(deadline_ms: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import StorageError
+from storage.log.transitions import next_state
 
 
 class LogLife(Enum):
@@ -51,7 +52,7 @@ class Lifecycle:
 
     def move(self, trigger: LifeTrigger, failure: StorageError | None = None) -> None:
         """Move along TRANSITIONS; the only code that assigns `state`."""
-        self.state = TRANSITIONS[self.state, trigger]
+        self.state = next_state(TRANSITIONS, self.state, trigger)
         if self.state is LogLife.ABANDONED:
             failure = StorageError("use", self._directory, "the partition was deleted")
         self.failure = failure

@@ -74,15 +74,3 @@ TRANSITIONS: Final = {
 
 MAY_FAIL: Final = frozenset({ACTIVE, PAUSED, CLOSED})
 """The states in which a failure changes the state. In the others it is known already."""
-
-
-class NoSuchTransition(AssertionError):
-    """A state and a trigger that have no row in TRANSITIONS: a bug of ours."""
-
-
-def next_state(state: LogState, trigger: LogTrigger) -> LogState:
-    """Return the state that `trigger` leads to from `state`. Raises NoSuchTransition."""
-    try:
-        return TRANSITIONS[state, trigger]
-    except KeyError:
-        raise NoSuchTransition(f"{trigger} in {state}") from None

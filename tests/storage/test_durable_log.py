@@ -28,10 +28,9 @@ from storage.log.log_states import (
     TRANSITIONS,
     LogState,
     LogTrigger,
-    NoSuchTransition,
-    next_state,
 )
 from storage.log.partition_log import PartitionLog
+from storage.log.transitions import NoSuchTransition, next_state
 from tests.storage.logs import NOW_MS, SMALL, batch, open_log
 
 TIMEOUT_MS = 5_000
@@ -82,9 +81,9 @@ def test_every_state_knows_where_every_trigger_leads(state: LogState, trigger: L
     expected = WHERE_TO[state].get(trigger)
     if expected is None:
         with pytest.raises(NoSuchTransition):
-            next_state(state, trigger)
+            next_state(TRANSITIONS, state, trigger)
     else:
-        assert next_state(state, trigger) is expected
+        assert next_state(TRANSITIONS, state, trigger) is expected
 
 
 def test_what_has_failed_serves_only_after_it_was_recovered_or_needed_no_more_than_space() -> None:
