@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.effects import CoordinatorRecord, PreparedCommitReceived, Reply, Result, new_tuple
 from coordinator.groups.classic.records import encode_record
@@ -31,6 +31,9 @@ from protocol.errors import ErrorCode
 from protocol.framing import EncodedResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.records.records import Record
+
+NO_MORE_EFFECTS: Final = tuple(Result())[2:]
+"""The effects of an event that only writes records and answers. Ready, since each commit is one such event."""
 
 
 class PreparedRow(NamedTuple):
@@ -81,7 +84,7 @@ class PreparedCommit:
         refresh_session(self._groups[self.request.group_id], self.request.member_id, now_ms)
         offsets = PreparedOffsets(self.request.group_id, self._rows, event.offsets, event.wall_ms)
         reply = new_tuple(Reply, (event.reply_to, self.response, True))  # It reveals what is stored.
-        return Result((offsets,), (reply,))
+        return new_tuple(Result, ((offsets,), (reply,), *NO_MORE_EFFECTS))
 
 
 class PreparedOffsets:

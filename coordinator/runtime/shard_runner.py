@@ -13,6 +13,7 @@ written. Heartbeats, fetches and other requests that only read are served.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -205,7 +206,8 @@ class ShardRunner(Generic[S]):
         if shard is None:
             return  # The epoch has ended: its events are dropped, and the log will be read again.
         try:
-            self._carry_out(shard.handle(event, self._host.now_ms()))
+            now_ms = self._host.now_ms()
+            self._carry_out(shard.handle(event, now_ms), now_ms, event.wall_ms)
         except (
             Exception
         ) as error:  # The disk's or a bug: `_fail_on` finds out which, and logs a bug with its trace.
@@ -220,13 +222,15 @@ class ShardRunner(Generic[S]):
 
     # Effects out, in the order of `Result`'s fields.
 
-    def _carry_out(self, result: Result) -> None:
+    def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
         records, replies, timers, history, then, superseded, markers, atomic, producer = result
         error = ErrorCode.NONE
         if records:
-            error = self._append(records, producer) if atomic else self._append_each(records)
+            error = (
+                self._append(records, wall_ms, producer) if atomic else self._append_each(records, wall_ms)
+            )
         for reply in replies:
-            self._reply(reply, error)
+            self._reply(reply, error, now_ms)
         for reply_to in superseded:
             self._parked.pop(reply_to, None)
         for timer in timers:
@@ -270,16 +274,15 @@ class ShardRunner(Generic[S]):
         else:
             self._missed.append(written)
 
-    def _append_each(self, records: Records) -> ErrorCode:
+    def _append_each(self, records: Records, wall_ms: int) -> ErrorCode:
         for record in records:
-            error = self._append((record,))
+            error = self._append((record,), wall_ms)
             assert error is ErrorCode.NONE, "a single tombstone always fits"
         return ErrorCode.NONE
 
-    def _append(self, records: Records, producer: ProducerAndEpoch | None = None) -> ErrorCode:
+    def _append(self, records: Records, wall_ms: int, producer: ProducerAndEpoch | None = None) -> ErrorCode:
         """Gather and replay `records`; return RECORD_LIST_TOO_LARGE, doing neither, if they fit no batch."""
         assert self.durable_log.state is LOG_ACTIVE, "a shard writes nothing while its log is paused"
-        wall_ms = self._host.wall_ms()
         try:
             encode = self.kind.encode
             if len(records) == 1:
@@ -304,7 +307,7 @@ class ShardRunner(Generic[S]):
         """The offset that the next record gets: everything below has been replayed."""
         return self._open_batch.position
 
-    def _reply(self, reply: Reply, error: ErrorCode) -> None:
+    def _reply(self, reply: Reply, error: ErrorCode, now_ms: int) -> None:
         reply_to, response, reveals_stored = reply
         pending = self._current
         if pending is not None and pending.reply_to is reply_to:
@@ -316,7 +319,7 @@ class ShardRunner(Generic[S]):
             pending = PendingRequest(reply_to, *self._parked.pop(reply_to))
         position, durable_log = self._open_batch.position, self.durable_log
         if reveals_stored and position > durable_log.durable_offset:
-            durable_log.when_durable(position, partial(self._answer, pending, response))
+            durable_log.when_durable(position, partial(self._answer, pending, response), now_ms)
         else:
             pending.reply_to.reply(response)
 
@@ -370,7 +373,8 @@ class ShardRunner(Generic[S]):
         """Go on after a pause of the log: call the shard's `resume`, and handle the events held back."""
         assert self.shard is not None, "a log that is paused has been read"
         try:
-            self._carry_out(self.shard.resume(self._host.now_ms()))
+            now_ms = self._host.now_ms()
+            self._carry_out(self.shard.resume(now_ms), now_ms, self._host.wall_ms())
         except Exception as error:  # As in `_handle`.
             self._fail_on(error, "resume")
         self._catch_up()
@@ -388,7 +392,8 @@ class ShardRunner(Generic[S]):
         self._transition(ShardTrigger.LOADED)
         failure = self.log.failure  # Unless it is want of space, the first append ends the epoch.
         self.durable_log.recovered(failure if failure is not None and failure.is_no_room else None)
-        self._carry_out(loaded.result if self.may_write else loaded.result._replace(records=()))
+        result = loaded.result if self.may_write else loaded.result._replace(records=())
+        self._carry_out(result, self._host.now_ms(), self._host.wall_ms())
         if self.may_write:
             self._catch_up()
 
@@ -404,8 +409,8 @@ class ShardRunner(Generic[S]):
         for key in late:
             self._handle(TimerFired(key, self._host.wall_ms()))
         missed, self._missed = self._missed, []
-        for event in missed:
-            self._handle(event)
+        for event in missed:  # Dated now: what they write must not be older than what stands before it.
+            self._handle(replace(event, wall_ms=self._host.wall_ms()))
 
     def stop(self) -> None:
         """Stop serving: parked requests are answered NOT_COORDINATOR, so clients look for another (3.73).

@@ -180,11 +180,10 @@ class Connection(asyncio.Protocol):
             and not self._backlog
             and not self._write_blocked
             and not self._sending
-            and immediate.is_current()
+            and (encoded := immediate.answer(now_ms := self._clock.now_ms())) is not None
         ):
             # The hot path: one whole prepared request and nothing else, next in the order. Inlined for speed.
-            self.last_request_ms = now_ms = self._clock.now_ms()
-            encoded = immediate.answer(now_ms)
+            self.last_request_ms = now_ms
             self._write(encoded.before + data[8:12] + encoded.after)
             return
         if self._backlog:
@@ -214,11 +213,12 @@ class Connection(asyncio.Protocol):
         needed_bytes = 4
         while end - position >= 4 and self.is_open:
             immediate = self._prepared.immediate
-            if immediate.is_next(data, position) and not self._unanswered and not self._is_sending:
-                self.last_request_ms = now_ms = self._clock.now_ms()
-                pieces, position = immediate.answer_all(data, position, now_ms)
-                self._out += pieces
-                continue
+            if immediate.has_same_bytes_at(data, position) and not self._unanswered and not self._is_sending:
+                pieces, position = immediate.answer_all(data, position, now_ms := self._clock.now_ms())
+                if pieces:
+                    self.last_request_ms = now_ms
+                    self._out += pieces
+                    continue
             size = _SIZE.unpack_from(data, position)[0]
             if size < _HEADER.size or size > self._max_bytes:
                 self.refuse(f"frame of {size} bytes; allowed are {_HEADER.size} to {self._max_bytes}")

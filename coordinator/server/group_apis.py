@@ -120,7 +120,7 @@ class GroupApis:
             frame,
             lambda: runner.shard is shard,
             lambda _, pending: pending.reply(answers[heartbeat(now_ms())]),
-            answer=lambda at_ms: answers[heartbeat(at_ms)],
+            answer=lambda at_ms: answers[heartbeat(at_ms)] if runner.shard is shard else None,
         )
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int, frame: bytes) -> Prepared | None:

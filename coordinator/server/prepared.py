@@ -22,8 +22,10 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 HEAD_BYTES: Final = 8  # Size, API key, version: what comes before the correlation id.
 REST_AT: Final = 12
 
-Answer: TypeAlias = Callable[[int], EncodedResponse]
-"""Handles, at `now_ms`, a request that is always answered at once; returns the answer."""
+Answer: TypeAlias = Callable[[int], EncodedResponse | None]
+"""Handles, at `now_ms`, a request that is always answered at once, and returns the answer.
+
+Returns None, and has done nothing, if what was prepared no longer holds: the hot path asks with one call."""
 
 Run: TypeAlias = Callable[[tuple[int, ...], Pending], None]
 """Handles a request, given the varying field values that were read out of its bytes."""
@@ -60,19 +62,20 @@ class Prepared:
             return self.template.read(bytes(data[start + REST_AT : stop]))
         return () if data.startswith(self.rest, start + REST_AT) else None
 
-    def is_at(self, data: bytes | bytearray, position: int) -> bool:
-        """Whether `data` has the same whole request at `position`."""
+    def has_same_bytes_at(self, data: bytes | bytearray, position: int) -> bool:
+        """Whether `data` has the bytes of this whole request at `position`, whatever their correlation id."""
         return data.startswith(self.rest, position + REST_AT) and data.startswith(self.head, position)
 
-    def is_next(self, data: bytes | bytearray, position: int) -> bool:
-        """Whether `data` has the same whole request at `position`, and what was prepared still holds."""
-        return self.is_at(data, position) and self.is_current()
-
     def answer_all(self, data: bytes | bytearray, position: int, now_ms: int) -> tuple[list[bytes], int]:
-        """Answer the same requests from `position` on; return the answers' pieces and where the requests end."""
+        """Answer the same requests from `position` on; return the answers' pieces and where the requests end.
+
+        There are no pieces if what was prepared no longer holds.
+        """
         pieces: list[bytes] = []
-        while self.is_at(data, position):
+        while self.has_same_bytes_at(data, position):
             encoded = self.answer(now_ms)
+            if encoded is None:
+                break
             pieces += (encoded.before, bytes(data[position + HEAD_BYTES : position + REST_AT]), encoded.after)
             position += self.size_bytes
         return pieces, position
@@ -135,7 +138,7 @@ def _with_offsets(request: OffsetCommitRequest, offset: int) -> OffsetCommitRequ
     return changed
 
 
-def _answer_nothing(now_ms: int) -> EncodedResponse:
+def _answer_nothing(now_ms: int) -> EncodedResponse | None:
     raise AssertionError("a request that waits has no answer at once")
 
 

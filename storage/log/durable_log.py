@@ -135,13 +135,14 @@ class DurableLog:
         self.staged_bytes += len(batch)
         return base_offset
 
-    def when_durable(self, position: int, done: OnDone) -> None:
+    def when_durable(self, position: int, done: OnDone, now_ms: int | None = None) -> None:
         """Call `done` when all below `position` is durable: at once if it is, else after a flush.
 
-        Errors: REQUEST_TIMED_OUT, or what the owner answers to a failure.
+        `now_ms` is the time, for callers that have read it. Errors: REQUEST_TIMED_OUT, or what the owner answers
+        to a failure.
         """
         if position > self.durable_offset or not self._queue.is_empty:
-            self._queue.add(position, self._host.now_ms(), done)
+            self._queue.add(position, self._host.now_ms() if now_ms is None else now_ms, done)
         else:
             done(ErrorCode.NONE)
 

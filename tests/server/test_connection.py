@@ -363,12 +363,15 @@ class Beats:
         self.is_current = True
 
     def prepare(self, request: HeartbeatRequest, version: int, frame: bytes) -> Prepared:
-        def answer(now_ms: int) -> EncodedResponse:
+        def answered() -> EncodedResponse:
             self.count += 1
             return EncodedResponse(HeartbeatResponse(error_code=ErrorCode(self.count)), version)
 
+        def answer(now_ms: int) -> EncodedResponse | None:
+            return answered() if self.is_current else None
+
         def run(numbers: tuple[int, ...], pending: Pending) -> None:
-            pending.reply(answer(0))
+            pending.reply(answered())
 
         return Prepared(frame, lambda: self.is_current, run, answer=answer)
 

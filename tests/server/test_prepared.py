@@ -473,9 +473,11 @@ def test_a_prepared_heartbeat_is_that_of_the_shard_as_it_lives() -> None:
     prepared = apis.prepare_heartbeat(request, 4, frame)
     assert prepared is not None
     assert prepared.is_current()
-    assert prepared.answer(world.now_ms()).message.error_code is ErrorCode.NONE
+    assert (answer := prepared.answer(world.now_ms())) is not None
+    assert answer.message.error_code is ErrorCode.NONE
     world.load()
     assert not prepared.is_current()
+    assert prepared.answer(world.now_ms()) is None
     assert apis.prepare_heartbeat(request, 4, frame) is not None, "that of the shard that lives now"
 
 

@@ -20,6 +20,7 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
+from protocol.records.batch import parse_header
 from storage.files import StorageError
 from tests.server.asking import GROUP, TOPIC, commit, committed, fetch, fetched
 from tests.server.joining import SESSION_MS, beat, join, leave, sync
@@ -132,8 +133,10 @@ def test_the_sweep_of_offsets_waits_and_is_not_forgotten(world: ShardWorld) -> N
 def test_a_topic_deleted_meanwhile_takes_its_offsets_along(world: ShardWorld) -> None:
     world.runner.topic_deleted(TOPIC, bytes(16))
     assert fetched(world.answer(fetch(), 8)) == 1
+    world.wall += 60_000
     world.durable_log.try_again()
     assert fetched(world.answer(fetch(), 8)) == -1
+    assert parse_header(world.log.stored[-1]).max_timestamp_ms == world.wall, "written now, not when it came"
 
 
 def test_a_topic_whose_deletion_found_no_room_takes_its_offsets_along_later() -> None:

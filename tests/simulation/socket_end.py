@@ -295,9 +295,11 @@ class WatchedApis:
         def run(numbers: tuple[int, ...], pending: Pending) -> None:
             prepared.run(numbers, self._end.started(pending))  # type: ignore[arg-type]
 
-        def answer(now_ms: int) -> EncodedResponse:
-            self._end.started(None)
-            return prepared.answer(now_ms)
+        def answer(now_ms: int) -> EncodedResponse | None:
+            encoded = prepared.answer(now_ms)
+            if encoded is not None:
+                self._end.started(None)
+            return encoded
 
         return Prepared(
             frame,
