@@ -44,10 +44,10 @@ class Gathering:
         "_awaits_memory",
         "_bytes",
         "_large_frame",
-        "_needed_bytes",
         "_owner",
         "_pool",
         "_protocol",
+        "_start_threshold_bytes",
         "_transport",
         "pieces",
     )
@@ -59,7 +59,7 @@ class Gathering:
         self._pool = pool
         self.pieces: list[Frames] = []
         self._bytes = 0
-        self._needed_bytes = 0  # Bytes that must have been received before a request can start.
+        self._start_threshold_bytes = 0  # Bytes that must have been received before a request can start.
         self._awaits_memory = False  # Whether a large frame, begun in `pieces`, is not admitted yet.
         # Receives instead of the owner until a large frame is complete.
         self._large_frame: LargeFrame | None = None
@@ -68,14 +68,14 @@ class Gathering:
         """Keep `data`: no request in it can start before `needed_bytes` have been received."""
         self.pieces.append(data)
         self._bytes = len(data)
-        self._needed_bytes = needed_bytes
+        self._start_threshold_bytes = needed_bytes
         self._keep()
 
     def add(self, data: Frames) -> bool:
         """Add received bytes; return True if a request in them may start."""
         self.pieces.append(data)
         self._bytes += len(data)
-        if not self._owner.is_held_back and self._bytes >= self._needed_bytes:
+        if not self._owner.is_held_back and self._bytes >= self._start_threshold_bytes:
             return True
         if len(self.pieces) >= MAX_PIECES:
             self.pieces[:] = [b"".join(self.pieces)]
@@ -101,10 +101,10 @@ class Gathering:
         if not self._pool.keep(self, self._bytes):
             self.give_way("memory for requests is used up")
             return
-        is_large = self._needed_bytes > LARGE_FROM_BYTES <= self._bytes * LARGE_FRAME_SHARE
+        is_large = self._start_threshold_bytes > LARGE_FROM_BYTES <= self._bytes * LARGE_FRAME_SHARE
         if not is_large or self._awaits_memory or self._owner.is_held_back:
             return
-        if self._pool.claim(self, self._needed_bytes):
+        if self._pool.claim(self, self._start_threshold_bytes):
             self._receive_large_frame()
         else:
             self._awaits_memory = True
@@ -113,7 +113,7 @@ class Gathering:
     def _receive_large_frame(self) -> None:
         """Have the rest of the large frame received into a buffer of its own."""
         self._large_frame = LargeFrame(
-            self._protocol, bytes(self.take()), self._needed_bytes, self._on_large_frame_complete
+            self._protocol, bytes(self.take()), self._start_threshold_bytes, self._on_large_frame_complete
         )
         self._transport.set_protocol(self._large_frame)
 

@@ -97,7 +97,7 @@ def _parse_principal_builder(name: str, text: str) -> str:
     return text.strip()
 
 
-def _topic_kinds() -> dict[str, ValueKind]:
+def _topic_default_kinds() -> dict[str, ValueKind]:
     """Return the kinds of topic defaults, under the broker's names; topic settings mostly have the same ranges."""
     return {key.broker_name: key.kind for key in TOPIC_KEYS.values() if key.broker_name is not None}
 
@@ -112,7 +112,7 @@ def _sasl_kinds() -> dict[str, ValueKind]:
 
 
 CHANGEABLE: Final[Mapping[str, ValueKind]] = {
-    **_topic_kinds(),
+    **_topic_default_kinds(),
     **_sasl_kinds(),
     **dict.fromkeys(THREAD_COUNTS, whole(INT, 1)),
     **dict.fromkeys(THROTTLES, whole(LONG, 0)),

@@ -76,7 +76,7 @@ def transaction_tombstone(transactional_id: str) -> CoordinatorRecord:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
-    """Return `partitions` grouped by topic, sorted, in the form of the log."""
+    """Return `partitions` grouped by topic, sorted, as a TransactionLogValue has them."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)

@@ -35,7 +35,10 @@ def total_bytes(source: LogSource, places: Iterable[PartitionDirectory]) -> int:
 
 
 def verify(source: LogSource, places: Iterable[PartitionDirectory], advance: Advance) -> Verified:
-    """Check `places`, and the files of the directory as a whole. Changes nothing."""
+    """Check the partition directories `places`, and the log directory's checkpoints; return what was found.
+
+    Changes nothing.
+    """
     result = Verified(findings=list(_directory_findings(source)))
     count = source.offsets_partition_count()
     for place in places:

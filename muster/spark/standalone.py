@@ -210,7 +210,7 @@ def worker_environment() -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a cluster until Ctrl-C or SIGTERM; return 1 if it does not start or a part of it ends, else 0."""
+    """Run a Spark cluster until Ctrl-C or SIGTERM; return 1 if it does not start or a part of it ends, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m muster.spark.standalone", description="A Spark standalone cluster on 127.0.0.1."
     )

@@ -68,7 +68,7 @@ class Packing:
         return PackedArray(self, raw)
 
     def _is_empty(self, raw: bytes, start: int, nullable: bool) -> bool:
-        """Whether the texts that begin at `start` of each element are empty, or null where they may be."""
+        """Whether the string field at byte `start` of every element in `raw` is empty, or null if `nullable`."""
         column = raw[start :: self.form.size]
         if self._flexible:
             return not column.strip(_NULL_OR_EMPTY if nullable else _NULL_OR_EMPTY[1:])

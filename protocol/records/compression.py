@@ -92,7 +92,7 @@ def compress_snappy(data: Buffer, _level: int | None) -> bytes:
 
 
 def keep(data: Buffer, max_inflated_bytes: int) -> bytes:
-    """Return `data` as bytes: without compression the bound has nothing to guard."""
+    """Return `data` as bytes. It was not compressed, so `max_inflated_bytes` bounds nothing here."""
     return bytes(data)
 
 

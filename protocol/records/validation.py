@@ -113,7 +113,7 @@ def validate_produced(
     """
     batch = only_batch(memoryview(records or b""), api_version)
     if batch.base_offset != 0:
-        raise invalid(f"the base offset is {batch.base_offset} where a producer sends 0")
+        raise invalid_record(f"the base offset is {batch.base_offset} where a producer sends 0")
     if batch.size_bytes > max_batch_bytes:
         text = f"the batch has {batch.size_bytes} bytes, and at most {max_batch_bytes} are taken"
         raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, text)
@@ -129,11 +129,11 @@ def inflation_bound(batch: Batch) -> int:
     return min(MAX_INFLATED_BYTES, max(MIN_INFLATED_BYTES, MAX_INFLATION * batch.size_bytes))
 
 
-def invalid(text: str) -> RefusedBatch:
+def invalid_record(text: str) -> RefusedBatch:
     return RefusedBatch(ErrorCode.INVALID_RECORD, text)
 
 
-def corrupt(text: str) -> RefusedBatch:
+def corrupt_message(text: str) -> RefusedBatch:
     return RefusedBatch(ErrorCode.CORRUPT_MESSAGE, text)
 
 
@@ -145,7 +145,7 @@ def only_batch(records: memoryview, api_version: int) -> Batch:
     if records[MAGIC_POSITION] != MAGIC:
         raise NotOneBatch(f"the batch has magic {records[MAGIC_POSITION]}, and Produce takes 2 only")
     if size < BATCH_OVERHEAD:
-        raise corrupt(f"the batch has {size} bytes, less than its header takes")
+        raise corrupt_message(f"the batch has {size} bytes, less than its header takes")
     batch = parse_header(records)
     if api_version < ZSTD_SINCE and batch.attributes & CODEC_MASK == Codec.ZSTD:
         text = f"zstd needs Produce version {ZSTD_SINCE} or newer, not {api_version}"
@@ -162,12 +162,12 @@ def whole_batch_bytes(records: memoryview, position: int) -> int | None:
         return None
     (length,) = LENGTH.unpack_from(records, position)
     if length < MIN_LENGTH:
-        raise corrupt(f"a batch says it has {length} bytes")
+        raise corrupt_message(f"a batch says it has {length} bytes")
     if left <= MAGIC_POSITION:
         return None
     magic = records[position + MAGIC_POSITION]
     if magic > MAGIC:
-        raise corrupt(f"a batch has magic {magic}, which no format has")
+        raise corrupt_message(f"a batch has magic {magic}, which no format has")
     size = LOG_OVERHEAD + int(length)
     return size if size <= left else None
 
@@ -175,16 +175,18 @@ def whole_batch_bytes(records: memoryview, position: int) -> int | None:
 def check_header(part: bytes, batch: Batch) -> None:
     """Refuse a batch whose checksum is wrong or whose header contradicts itself or is a broker's to write."""
     if not crc_matches(part, batch):
-        raise corrupt(f"the CRC-32C {batch.crc:#010x} of the batch is wrong")
+        raise corrupt_message(f"the CRC-32C {batch.crc:#010x} of the batch is wrong")
     if batch.attributes & CODEC_MASK > Codec.ZSTD:
         text = f"unknown compression type {batch.attributes & CODEC_MASK}"
         raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
-        raise invalid(f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}")
+        raise invalid_record(
+            f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}"
+        )
     if batch.is_control:
-        raise invalid("control records are written by brokers only")
+        raise invalid_record("control records are written by brokers only")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise invalid(f"producer id {batch.producer_id} without a sequence number")
+        raise invalid_record(f"producer id {batch.producer_id} without a sequence number")
 
 
 def check_payload(part: bytes, batch: Batch, max_inflated_bytes: int, keys_required: bool) -> None:
@@ -201,9 +203,11 @@ def check_payload(part: bytes, batch: Batch, max_inflated_bytes: int, keys_requi
     except DoesNotInflate as error:
         raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     except IndexError:
-        raise invalid(f"malformed records: fewer than the {batch.record_count} of the header") from None
+        raise invalid_record(
+            f"malformed records: fewer than the {batch.record_count} of the header"
+        ) from None
     except CorruptBatch as error:
-        raise invalid(f"malformed records: {error}") from None
+        raise invalid_record(f"malformed records: {error}") from None
     if keyless:
         why = "a compacted topic takes no record without a key"
         record_errors = tuple((index, why) for index in keyless[:MAX_RECORD_ERRORS])
@@ -290,4 +294,4 @@ def untimely_records(records: Buffer, batch: Batch, times: TimeBounds) -> list[i
         wrong = (index for index, record in timed if not times.has(record.timestamp_ms))
         return list(islice(wrong, MAX_RECORD_ERRORS))
     except CorruptBatch as error:
-        raise invalid(f"malformed records: {error}") from None
+        raise invalid_record(f"malformed records: {error}") from None

@@ -71,7 +71,7 @@ class Lifecycle:
             raise StorageError(failure.operation, failure.path, failure.reason, failure.errno)
 
     def refuse_if_abandoned(self) -> None:
-        """Raise StorageError if the log was abandoned, so that there is nothing left to cut back."""
+        """Raise StorageError if the log is being deleted: nothing is left to cut back. A failed log passes."""
         if self.state is LogLife.ABANDONED:
             self.refuse_if_failed()
 

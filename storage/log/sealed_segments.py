@@ -90,7 +90,10 @@ def faults(files: Files, directory: Path, sizes: Sizes, log_start_offset: int = 
 
 
 class SealedSegments:
-    """The recorded sizes of one log directory, and their file. Any thread; methods raise StorageError."""
+    """The recorded sizes of the sealed segments of all partitions in a log directory, and the file that has them.
+
+    For any thread. Every method raises StorageError if the disk fails; `load` raises Garbled, too.
+    """
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -199,7 +202,8 @@ class PartitionSeals:
     def __init__(self, store: SealedSegments, name: TopicPartition) -> None:
         self._store = store
         self._name = name
-        self._changing: list[frozenset[int]] = []  # Base offsets, by change; under the store's guard.
+        # The base offsets that each change now under way may touch; under the store's guard.
+        self._bases_in_change: list[frozenset[int]] = []
 
     @classmethod
     def of_no_directory(cls) -> PartitionSeals:
@@ -221,10 +225,10 @@ class PartitionSeals:
         changing, store = frozenset(segment.base_offset for segment in segments), self._store
         with store._guard:
             store._forget(self._name, changing)
-            self._changing.append(changing)
+            self._bases_in_change.append(changing)
         yield
         with store._guard:
-            self._changing.remove(changing)
+            self._bases_in_change.remove(changing)
 
     def keep_only(self, sealed: Iterable[Segment]) -> None:
         """Forget all sizes but those of `sealed`, durably: if a crash took its successor, the last one grows."""
@@ -234,6 +238,6 @@ class PartitionSeals:
 
     def unchanging_sizes(self, sealed: Sequence[Segment]) -> Sizes:
         """Return the sizes of those not being changed; only within `SealedSegments.write_down` and `add`."""
-        changing = frozenset[int]().union(*self._changing)
+        changing = frozenset[int]().union(*self._bases_in_change)
         sizes = {segment.base_offset: segment.size_bytes for segment in sealed}
         return {base: size_bytes for base, size_bytes in sizes.items() if base not in changing}

@@ -108,7 +108,10 @@ def seek(segment: Segment, offset: int, limit: int, read: Read) -> int:
 
 
 def first_position(segment: Segment, offset: int) -> int:
-    """Return the byte of the first batch that ends at or after `offset`, as `seek`, waiting for the disk."""
+    """Return the file position of the first batch that ends at or after `offset`, else the segment's size.
+
+    Blocks on the disk. Raises CorruptSegment, or WrongIndex if the offset index is to blame.
+    """
     return seek(segment, offset, segment.size_bytes, segment.file.read_at)
 
 

@@ -119,7 +119,7 @@ def _reject_full_group(group: Group, join: Join) -> Result:
         result += forget_pending_member(group, member_id)
     elif member := group.members.get(member_id):
         group.remove(member_id)
-        cause = join.cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
+        cause = join.new_cause(member, CauseKind.GROUP_MAX_SIZE_REACHED)
         event = new_event(group, join.at, replace(cause, removed=(member_id,)))
         result += Result(timers=cancel_session_timer(group.group_id, member), history=(event,))
     return result + maybe_complete_join(group, join.at)
@@ -152,7 +152,7 @@ def _add_member(group: Group, member_id: str, join: Join) -> Result:
     group.add(member, join.request.protocol_type)
     group.park_join(member, join.parked, join.at.now_ms)
     timers = arm_session_timer(group.group_id, member, join.at.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    cause = join.cause(member, CauseKind.MEMBER_JOINED)
+    cause = join.new_cause(member, CauseKind.MEMBER_JOINED)
     if group.state is EMPTY:
         delay_ms = join.settings.group_initial_rebalance_delay_ms
         return Result(timers=timers) + start_initial_rebalance(group, delay_ms, join.at, cause)
@@ -185,10 +185,10 @@ def _rejoin(group: Group, member: Member, join: Join) -> Result:
 def _rejoin_cause(group: Group, member: Member, join: Join, unchanged: bool) -> Cause:
     """Return why a member rejoins: changed metadata, changed partition counts, or neither (only a leader)."""
     if not unchanged:
-        return join.cause(member, CauseKind.MEMBER_METADATA_CHANGED)
+        return join.new_cause(member, CauseKind.MEMBER_METADATA_CHANGED)
     if changes := partition_changes(group, join.topics):
-        return join.cause(member, CauseKind.PARTITION_COUNTS_CHANGED, changes)
-    return join.cause(member, CauseKind.LEADER_REJOINED)
+        return join.new_cause(member, CauseKind.PARTITION_COUNTS_CHANGED, changes)
+    return join.new_cause(member, CauseKind.LEADER_REJOINED)
 
 
 def _park_again(group: Group, member: Member, join: Join, cause: Cause) -> Result:

@@ -45,7 +45,7 @@ class Join:
         refusal.member_id = member_id
         return Result(replies=(Reply(self.context.reply_to, refusal),))
 
-    def cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
+    def new_cause(self, member: Member, kind: CauseKind, detail: str | None = None) -> Cause:
         """Return this join as a cause, with its own client: a static member's may have been another before."""
         cause = Cause.by(member, kind, detail, self.request.reason)
         return replace(cause, client_id=self.context.client_id, client_host=self.context.client_host)

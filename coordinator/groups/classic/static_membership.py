@@ -48,7 +48,7 @@ class StaticMemberStored:
 def replace_static_member(group: Group, member: Member, join: Join) -> Result:
     """Give `member` a new member id. Parked requests of the old one get FENCED_INSTANCE_ID (3.37)."""
     member_id = join.new_member_id()
-    cause = join.cause(member, CauseKind.STATIC_MEMBER_REPLACED)
+    cause = join.new_cause(member, CauseKind.STATIC_MEMBER_REPLACED)
     cause = replace(cause, member_id=member_id, removed=(member.member_id,))
     stored = StaticMemberStored(
         group_id=group.group_id,

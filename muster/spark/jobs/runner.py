@@ -180,8 +180,8 @@ class _Run:
         self._progress = replace(now, batches=now.batches + 1, records=now.records + read)
         self._report_step(wrote, event_time.get("max"))
 
-    def _report_step(self, wrote: StepResult, spark_newest: str | None = None) -> None:
-        newest_ms = wrote.newest_ms if wrote.newest_ms is not None else _as_ms(spark_newest)
+    def _report_step(self, wrote: StepResult, newest_event_time: str | None = None) -> None:
+        newest_ms = wrote.newest_ms if wrote.newest_ms is not None else _as_ms(newest_event_time)
         known = [each for each in (self._progress.newest_ms, newest_ms) if each is not None]
         self._progress = replace(
             self._progress,

@@ -91,7 +91,10 @@ class ClusterQueries:
     def log_ends(
         self, partitions: Iterable[TopicPartition], *, committed_only: bool
     ) -> dict[TopicPartition, int]:
-        """The end of each log; with `committed_only` the last stable offset."""
+        """The high watermark of each partition, or its last stable offset if `committed_only`.
+
+        Raises MembersError.
+        """
         wanted = dict.fromkeys(partitions, LATEST)
         try:
             return log_offsets(self._admin, wanted, committed_only=committed_only, timeout_s=TIMEOUT_S).all()

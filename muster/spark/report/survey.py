@@ -74,7 +74,10 @@ def survey(reader: TablesReader) -> GroupSurvey:
         is_cut |= totals.is_cut
     found = {name: kept.result() for name, kept in worst.items()}
     return GroupSurvey(
-        _together(frames), _span(spans), {name: rows[0] for name, rows in found.items() if rows}, is_cut
+        _joined_by_group(frames),
+        _span(spans),
+        {name: rows[0] for name, rows in found.items() if rows},
+        is_cut,
     )
 
 
@@ -96,7 +99,7 @@ def unknown_groups(reader: TablesReader, found: GroupSurvey) -> list[str]:
     return [group for group in reader.selection.groups if group not in found.groups.index]
 
 
-def _together(frames: list[pd.DataFrame]) -> pd.DataFrame:
+def _joined_by_group(frames: list[pd.DataFrame]) -> pd.DataFrame:
     groups = pd.concat(frames, axis=1)
     groups = groups[groups.index.notna()].astype(float).replace([np.inf, -np.inf], np.nan)
     groups["churn"] = groups[["joined", "gone", "expired"]].sum(axis=1)
