@@ -78,10 +78,17 @@ class CommittedOffsets:
         return offsets
 
     def put_all(self, group_id: str, topic: str, offsets: TopicOffsets) -> None:
-        """Set all offsets of a group in a topic, as the replay of a whole log found them."""
+        """Replay the newest commits of a group in a topic, outside transactions.
+
+        An offset that a transaction committed, by a later record, stays (O2).
+        """
         topics = self._by_group.setdefault(group_id, {})
-        assert topic not in topics, f"{group_id} has offsets of {topic}"
+        of_transactions = topics.get(topic)
         topics[topic] = offsets
+        for partition, committed in () if of_transactions is None else of_transactions.items():
+            known = offsets.get(partition)
+            if known is None or known.log_offset < committed.log_offset:
+                offsets.put(partition, committed)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Replay a tombstone; for an offset that does not exist it changes nothing.

@@ -63,14 +63,6 @@ class NewestCommits(NamedTuple):
     found: NewestOffsets
 
 
-def log_offset_of(newest: bytes | CommittedOffset) -> int:
-    """Return the log offset of a commit in `NewestOffsets.newest`, be it a row or a whole commit."""
-    if isinstance(newest, CommittedOffset):
-        return newest.log_offset
-    log_offset: int = ROW.unpack(newest)[3]
-    return log_offset
-
-
 class TopicOffsets:
     """Committed offsets by partition, in rising order; must not change during an iteration."""
 

@@ -3,7 +3,8 @@
 A commit's key ends with its partition, and the bytes before that are the same in many keys: they are decoded once,
 and then looked up. A value with an offset and no metadata or expiry is copied into the row in which it is kept.
 All other records are decoded by `decode_record`.
-What a record means is defined by `Shard.replay`; a test compares both ways of replaying.
+State changes in `Shard.replay` alone: what is gathered here reaches it at the end, all else at once, and the
+later of two commits is in force whichever comes first. A test compares this with a replay of record by record.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from coordinator.effects import CoordinatorRecord
+from coordinator.effects import CoordinatorRecord, ProducerAndEpoch
 from coordinator.groups.classic.records import decode_record, decode_value, encode_record
 from coordinator.groups.record_schemas import OFFSET_COMMIT, GroupMetadataKey, OffsetCommitValue
 from coordinator.offsets.committed import committed_from_record
-from coordinator.offsets.open_transactions import HeldKey
-from coordinator.offsets.topic_offsets import CommittedOffset, NewestCommits, NewestOffsets, log_offset_of
+from coordinator.offsets.topic_offsets import CommittedOffset, NewestCommits, NewestOffsets
 from coordinator.shard.shard import Shard
 from protocol.errors import DecodeError
 from protocol.records.batch import Batch, Buffer
@@ -51,7 +51,6 @@ class BulkReplay:
         self.records = 0
         self.skipped = 0  # Records of types that Muster does not keep.
         self._shard = shard
-        self._transactions = shard.offsets.transactions
         self._by_prefix: dict[bytes, NewestOffsets] = {}  # By the key up to its partition, with its length.
         self._by_key: dict[bytes, NewestOffsets] = {}  # By the key up to its partition, without its length.
         self._by_name: dict[tuple[str, str], NewestOffsets] = {}
@@ -162,50 +161,32 @@ class BulkReplay:
         return at + size
 
     def _replay_transactional(self, buffer: Buffer, batch: Batch) -> None:
-        """Replay a transactional or control batch; offsets are held in the shard until their marker comes."""
+        """Replay a transactional or control batch, which are rare, record by record. Raises DecodeError."""
+        producer = batch.producer_id, batch.producer_epoch
         for record in read_records(buffer, batch, max_inflated_bytes=MAX_INFLATED_BYTES):
             if batch.is_control:
-                self._end_transaction(batch, record.key, record.value)
+                kind = control_type(record.key)
+                if kind is not None:  # Another control record (of raft, say) ends no transaction.
+                    is_commit = kind is ControlType.COMMIT
+                    marker = Marker(*producer, coordinator_epoch(record.value), is_commit)
+                    self._shard.replay(marker, record.offset)
             elif (typed := decode_record(record.key, record.value)) is None:
                 self.skipped += 1
             else:
-                self._transactions.begin(batch.producer_id, batch.producer_epoch)
-                self._hold(batch.producer_id, typed, record.offset)
+                self._replay_decoded(typed, record.offset, producer)
 
-    def _hold(self, producer_id: int, record: CoordinatorRecord, log_offset: int) -> None:
-        key = record.key
-        if record.value is None or isinstance(key, GroupMetadataKey):
-            self._replay_decoded(record, log_offset)
-        else:
-            held = HeldKey(key.group, key.topic, key.partition)
-            self._transactions.hold(producer_id, held, committed_from_record(record.value, log_offset))
-
-    def _end_transaction(self, batch: Batch, key: bytes | None, value: bytes | None) -> None:
-        """Put the offsets that a commit marker ends in force, unless a later commit did (O2); or drop them.
-
-        Raises DecodeError.
-        """
-        kind = control_type(key)
-        if kind is None:
-            return  # Another control record (of raft, say), which ends no transaction.
-        is_commit = kind is ControlType.COMMIT
-        marker = Marker(batch.producer_id, batch.producer_epoch, coordinator_epoch(value), is_commit)
-        for held, committed in self._transactions.end(marker).items():
-            found = self._newest_by_name(held.group_id, held.topic)
-            known = found.newest.get(held.partition)
-            if is_commit and (known is None or log_offset_of(known) < committed.log_offset):
-                self._put(found, held.partition, committed)
-
-    def _replay_decoded(self, record: CoordinatorRecord, log_offset: int) -> None:
-        key = record.key
+    def _replay_decoded(
+        self, record: CoordinatorRecord, log_offset: int, producer: ProducerAndEpoch | None = None
+    ) -> None:
+        """Replay one record into the shard; a commit outside transactions waits for `finish`, as most do."""
+        key, value = record.key, record.value
         if isinstance(key, GroupMetadataKey):
-            self._shard.replay(record, log_offset)
-        else:
-            if record.value is None:
-                self._transactions.forget(HeldKey(key.group, key.topic, key.partition))
-            self._put_value(
-                self._newest_by_name(key.group, key.topic), key.partition, record.value, log_offset
-            )
+            self._shard.replay(record, log_offset, producer)
+            return
+        if value is None or producer is not None:
+            self._shard.replay(record, log_offset, producer)
+        if value is None or producer is None:
+            self._put_value(self._newest_by_name(key.group, key.topic), key.partition, value, log_offset)
 
     def _put_value(self, found: NewestOffsets, partition: int, value: Any, log_offset: int) -> None:
         if value is None:
