@@ -96,6 +96,14 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkerReceived:
+    """A transaction coordinator ends the open transaction of a producer, as the log's producers allow it to."""
+
+    marker: Marker
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class MarkersWritten:
     """`MarkersWanted.then` handed back once the marker is durable on every partition that still exists."""
 
@@ -104,7 +112,13 @@ class MarkersWritten:
 
 
 Event: TypeAlias = (
-    RequestReceived | PreparedCommitReceived | TimerFired | AppendFinished | TopicDeleted | MarkersWritten
+    RequestReceived
+    | PreparedCommitReceived
+    | TimerFired
+    | AppendFinished
+    | TopicDeleted
+    | MarkerReceived
+    | MarkersWritten
 )
 
 
@@ -225,6 +239,7 @@ class Result(NamedTuple):
     markers: tuple[MarkersWanted, ...] = ()  # Begun when the records, and all before them, are durable.
     atomic: bool = True  # False: the records may be cut into several batches, so none is ever too large.
     producer: ProducerAndEpoch | None = None  # The records are a transactional batch of this producer (O14).
+    marker: Marker | None = None  # Appended behind the records as a control batch, and replayed.
 
     def __add__(self, other: Result) -> Result:  # type: ignore[override]  # Results add up; a tuple's own `+` joins fields.
         """A result that asks for both, this one first."""
@@ -256,6 +271,7 @@ def combine(results: Iterable[Result]) -> Result:
         markers += part.markers
         if part.then is not None:
             thens.append(part.then)
+        assert part.marker is None, "a marker is the only effect of its event"
         atomic = atomic and part.atomic
     assert len(producers) <= 1, "a batch is of one producer"
     assert len(thens) <= 1, "one event waits for one append"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from coordinator.effects import MarkerReceived
 from coordinator.runtime.shard_runner import ACTIVE, LOADING, NO_ROOM_ANSWER, ShardRunner
 from coordinator.shard.shard import Shard
 from protocol.errors import ErrorCode, OnDone
-from protocol.records.control import Marker, encode_marker
-from storage.files import StorageError
+from protocol.records.control import Marker
 from storage.producers.producer_checks import ProducerError, check_marker
 
 MARKER_ANSWER: Final = dict.fromkeys(
@@ -37,14 +37,14 @@ class GroupRunner(ShardRunner[Shard]):
         NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
         """
         error = self._marker_error(marker)
-        if not error:
-            error = self._append_marker(marker)
         if error:
             done(MARKER_ANSWER.get(error, error))
-        else:
-            self.durable_log.when_durable(
-                self.position, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))
-            )
+            return
+        # Before the event: if that ends the log's epoch, this waits like all else, and is answered with it.
+        self.durable_log.when_durable(
+            self.position + 1, lambda outcome: done(MARKER_ANSWER.get(outcome, outcome))
+        )
+        self._handle(MarkerReceived(marker, self._host.wall_ms()))
 
     def _marker_error(self, marker: Marker) -> ErrorCode:
         if self.state is not ACTIVE:
@@ -58,19 +58,4 @@ class GroupRunner(ShardRunner[Shard]):
             check_marker(state, marker)
         except ProducerError as refused:
             return refused.error
-        return ErrorCode.NONE
-
-    def _append_marker(self, marker: Marker) -> ErrorCode:
-        assert self.shard is not None
-        wall_ms = self._host.wall_ms()
-        try:
-            self._open_batch.cut(wall_ms)
-            batch = encode_marker(marker, base_offset=self.log.next_offset, wall_ms=wall_ms)
-            self.durable_log.append(batch, wall_ms)
-            self.shard.replay(marker, self.log.next_offset - 1)
-        except Exception as error:  # The disk's or a bug, as in `ShardRunner._handle`.
-            self._fail_on(error, marker)
-            is_disk = isinstance(error, StorageError)
-            return ErrorCode.KAFKA_STORAGE_ERROR if is_disk else ErrorCode.UNKNOWN_SERVER_ERROR
-        self._host.on_dirty(self)
         return ErrorCode.NONE

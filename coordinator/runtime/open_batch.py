@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from coordinator.effects import ProducerAndEpoch
 from protocol.records.batch import TRANSACTIONAL_BIT, BatchProducer
+from protocol.records.control import Marker, encode_marker
 from protocol.records.records import BATCH_OVERHEAD, Codec, Record, encode_batch
 from protocol.records.run import RecordRun
 from storage.log.durable_log import DurableLog
@@ -73,6 +74,12 @@ class OpenBatch:
             batch = self._encode(Codec.NONE)
         self.forget()
         self._durable_log.append(batch, wall_ms)
+
+    def append_marker(self, marker: Marker, wall_ms: int) -> int:
+        """Append a control batch behind the gathered records; return the offset of its record."""
+        self.cut(wall_ms)
+        batch = encode_marker(marker, base_offset=self._log.next_offset, wall_ms=wall_ms)
+        return self._durable_log.append(batch, wall_ms)
 
     def _encode(self, codec: Codec) -> bytearray:
         base_offset = self._log.next_offset

@@ -223,12 +223,16 @@ class ShardRunner(Generic[S]):
     # Effects out, in the order of `Result`'s fields.
 
     def _carry_out(self, result: Result, now_ms: int, wall_ms: int) -> None:
-        records, replies, timers, history, then, superseded, markers, atomic, producer = result
+        records, replies, timers, history, then, superseded, markers, atomic, producer, marker = result
         error = ErrorCode.NONE
         if records:
             error = (
                 self._append(records, wall_ms, producer) if atomic else self._append_each(records, wall_ms)
             )
+        if marker is not None:
+            assert self.shard is not None
+            self.shard.replay(marker, self._open_batch.append_marker(marker, wall_ms))
+            self._host.on_dirty(self)
         for reply in replies:
             self._reply(reply, error, now_ms)
         for reply_to in superseded:

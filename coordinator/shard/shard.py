@@ -18,6 +18,7 @@ from coordinator.effects import (
     CommitRun,
     CoordinatorRecord,
     Event,
+    MarkerReceived,
     MarkersWritten,
     Moment,
     PreparedCommitReceived,
@@ -138,6 +139,8 @@ class Shard:
                 return self._on_timer(key, Moment(now_ms, wall_ms))
             case AppendFinished(then, error, wall_ms):
                 return self._on_append_finished(then, error, Moment(now_ms, wall_ms))
+            case MarkerReceived(marker, _):
+                return Result(marker=marker)
             case MarkersWritten():
                 return NOTHING  # Only shards of transactions ask for markers.
             case TopicDeleted(topic, topic_id, _):

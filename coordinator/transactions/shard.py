@@ -14,6 +14,7 @@ from coordinator.effects import (
     AppendFinished,
     CoordinatorRecord,
     Event,
+    MarkerReceived,
     MarkersWritten,
     Moment,
     PreparedCommitReceived,
@@ -80,6 +81,8 @@ class TransactionShard:
                 return HANDLERS[type(request)](self._state, request, context, Moment(now_ms, wall_ms))
             case TimerFired(key, wall_ms):
                 return self._on_timer(key, Moment(now_ms, wall_ms))
+            case MarkerReceived():
+                raise AssertionError("no transaction writes to the log of transactions")
             case MarkersWritten(then, wall_ms):
                 assert isinstance(then, TransactionMarked), then
                 return on_marked(self.transactions, then, Moment(now_ms, wall_ms))
