@@ -50,7 +50,7 @@ KNOWN_SINCE: Final[dict[tuple[type, ErrorCode], tuple[int, ErrorCode]]] = {
     (AddPartitionsToTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (AddOffsetsToTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (EndTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
-    # Old producers stop for good on hearing that a coordinator is loading.
+    # Old producers stop for good when the answer is that a coordinator is loading.
     (TxnOffsetCommitRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (
         2,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
