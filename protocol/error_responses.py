@@ -24,7 +24,7 @@ from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, A
 from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.join_group import NULL_PROTOCOL_SINCE, JoinGroupResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponsePartition
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -50,7 +50,7 @@ KNOWN_SINCE: Final[dict[tuple[type, ErrorCode], tuple[int, ErrorCode]]] = {
     (AddPartitionsToTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (AddOffsetsToTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (EndTxnRequest, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
-    # Old producers stop for good on hearing that a coordinator is loading.
+    # Old producers stop for good when the answer is that a coordinator is loading.
     (TxnOffsetCommitRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (
         2,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -74,7 +74,7 @@ class SpecialCase:
 
 ORDINARY: Final = SpecialCase()
 SPECIAL_CASES: Final[dict[type, SpecialCase]] = {
-    JoinGroupResponse: SpecialCase({"protocol_name": None}, since=7),
+    JoinGroupResponse: SpecialCase({"protocol_name": None}, since=NULL_PROTOCOL_SINCE),
     InitProducerIdResponse: SpecialCase({"producer_epoch": -1}),
     OffsetFetchResponsePartition: SpecialCase({"committed_offset": -1}),
     AddPartitionsToTxnResponse: SpecialCase(is_per_row=True),

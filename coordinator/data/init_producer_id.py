@@ -7,6 +7,7 @@ a higher epoch could fence no producer but itself. The transaction coordinator s
 from __future__ import annotations
 
 from coordinator.data.broker import Broker, ClientRequest
+from protocol.error_responses import error_response
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -19,17 +20,14 @@ def handle(broker: Broker, request: InitProducerIdRequest, pending: ClientReques
     Errors: INVALID_REQUEST, COORDINATOR_LOAD_IN_PROGRESS (the disk failed: try again).
     """
     if (request.producer_id == NONE_YET) != (request.producer_epoch == NONE_YET):
-        _refuse(pending, ErrorCode.INVALID_REQUEST)
+        pending.reply(error_response(request, ErrorCode.INVALID_REQUEST, pending.api_version))
         return
 
     def on_producer_id(producer_id: int | None) -> None:
         if producer_id is None:
-            _refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            pending.reply(error_response(request, error, pending.api_version))
         else:
             pending.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
     broker.producer_ids.give(on_producer_id)
-
-
-def _refuse(pending: ClientRequest, error: ErrorCode) -> None:
-    pending.reply(InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1))

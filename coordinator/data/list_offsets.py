@@ -32,6 +32,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from protocol.topic_partition import TopicPartition
 from storage.files import StorageError
 
 SPECIAL_SINCE: Final = {
@@ -61,7 +62,9 @@ def handle(broker: Broker, request: ListOffsetsRequest, pending: ClientRequest) 
 
     def work() -> ListOffsetsResponse:
         named = Counter(
-            (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+            TopicPartition(topic.name, asked.partition_index)
+            for topic in request.topics
+            for asked in topic.partitions
         )
         return ListOffsetsResponse(
             topics=[
@@ -96,14 +99,14 @@ def needs_search(timestamp: int) -> bool:
 def _topic_answer(
     topics: TopicLookup,
     topic: ListOffsetsTopic,
-    named: Counter[tuple[str, int]],
+    named: Counter[TopicPartition],
     version: int,
     is_read_committed: bool,
 ) -> ListOffsetsTopicResponse:
     answers = []
     for asked in {each.partition_index: each for each in topic.partitions}.values():
         partition = topics.partition(topic.name, asked.partition_index)
-        error = _error(asked, partition, named[topic.name, asked.partition_index], version)
+        error = _error(asked, partition, named[TopicPartition(topic.name, asked.partition_index)], version)
         if error or partition is None:
             answers.append(
                 ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, unique
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from coordinator.groups.classic.member import Member
+from typing import Final, Protocol
 
 REASON_MAX_CHARS: Final = 255
 """Number of characters kept of the reason a client sends; the Java client cuts its reasons to the same length."""
@@ -77,6 +74,22 @@ def current_slug(slug: str) -> str:
     return RENAMED_SLUGS.get(slug, slug)
 
 
+class CausingMember(Protocol):
+    """What a cause says of the member behind it; a member of any kind of group has it."""
+
+    @property
+    def member_id(self) -> str:
+        """The id by which the coordinator knows the member."""
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The id that a static member keeps over restarts (KIP-345); None for a dynamic one."""
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Client id and host of the process that is this member now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One cause of a change, for people: its kind and, where one is behind it, the member or client."""
@@ -93,7 +106,7 @@ class Cause:
     @classmethod
     def by(
         cls,
-        member: Member,
+        member: CausingMember,
         kind: CauseKind,
         detail: str | None = None,
         client_reason: str | None = None,

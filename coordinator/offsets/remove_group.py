@@ -10,7 +10,8 @@ from coordinator.effects import Moment, Result
 from coordinator.groups.causes import Cause
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.records import new_group_tombstone, new_offset_commit_tombstone
-from coordinator.groups.classic.states import Trigger, transition
+from coordinator.groups.classic.states import Trigger
+from coordinator.groups.classic.transition import transition
 from coordinator.offsets.committed import CommittedOffsets
 
 

@@ -34,13 +34,13 @@ Extra: TypeAlias = "str | tuple[str, int, bytes]"
 class CommittedOffset(NamedTuple):
     """One group's committed offset in one partition, with the other fields of the commit."""
 
-    offset: int  # Of the next record to read.
+    offset: int  # The offset of the next record to read.
     leader_epoch: int  # -1: not known.
     metadata: str  # Free text of the client.
     commit_wall_ms: int
     expire_wall_ms: int  # NO_EXPIRY unless an old client asked for a retention of its own.
     topic_id: bytes  # ZERO_UUID: not known.
-    log_offset: int  # Of the commit's record: of two commits the later record is in force (O2).
+    log_offset: int  # Where the commit's record stands: of two commits the later one is in force (O2).
 
 
 class NewestOffsets:
@@ -49,7 +49,7 @@ class NewestOffsets:
     __slots__ = ("newest", "plain_end", "topic_id")
 
     def __init__(self) -> None:
-        self.topic_id: bytes | None = None  # Of the first commit: the topic id of every bare row.
+        self.topic_id: bytes | None = None  # The first commit's, and so that of every bare row.
         self.plain_end = b""  # The bytes with which a record of that topic id ends; used by `BulkReplay`.
         self.newest: dict[int, bytes | CommittedOffset | None] = {}
         """By partition: a row, for the topic id above; or a whole commit; or None, if it was deleted."""
@@ -69,7 +69,7 @@ class TopicOffsets:
     __slots__ = ("_extras", "_partitions", "_rows", "_topic_id")
 
     def __init__(self, topic_id: bytes = ZERO_UUID) -> None:
-        self._topic_id = topic_id  # Of every offset whose entry in `_extras` has no other.
+        self._topic_id = topic_id  # Holds for every offset without another in `_extras`.
         self._partitions = array("i")
         self._rows = bytearray()
         self._extras: dict[int, Extra] | None = None

@@ -295,7 +295,7 @@ class ShardRunner(Generic[S]):
                 encoded = [each for record in records for each in encode(record, wall_ms)]
         except EncodeError:  # A client sent a string that is too long for a record.
             return ErrorCode.RECORD_LIST_TOO_LARGE
-        offset = self._open_batch.position  # Of the first record, whether `add` cuts before it or not.
+        offset = self._open_batch.position  # The first record's, whether `add` cuts before it or not.
         if not self._open_batch.add(encoded, wall_ms, producer):
             return ErrorCode.RECORD_LIST_TOO_LARGE
         shard = self.shard

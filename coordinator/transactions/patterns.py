@@ -63,6 +63,6 @@ def _compiled(text: str) -> Any:
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        return InvalidPattern(str(error))
+        return InvalidPattern(error.args[0].decode(errors="replace"))  # RE2 gives its reason as bytes.
     finally:
         re2.purge()  # Empty RE2's own cache, which would keep the last 128 expressions.

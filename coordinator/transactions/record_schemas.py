@@ -35,7 +35,7 @@ class TransactionLogValue:
     previous_producer_id: Int64 = since(1, tag=0, default=-1, ignorable=True)
     next_producer_id: Int64 = since(1, tag=1, default=-1, ignorable=True)
     producer_epoch: Int16
-    next_producer_epoch: Int16 = since(1, tag=3, default=-1, ignorable=True)  # Of two-phase commit (KIP-939).
+    next_producer_epoch: Int16 = since(1, tag=3, default=-1, ignorable=True)  # Two-phase commit (KIP-939).
     transaction_timeout_ms: Int32
     transaction_status: Int8
     transaction_partitions: list[PartitionsSchema] | None

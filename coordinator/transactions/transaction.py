@@ -37,7 +37,7 @@ class Transaction:
     previous_producer_id: int = NO_PRODUCER_ID  # The id before the latest step, often the same.
     next_producer_id: int = NO_PRODUCER_ID  # Set if this producer id's epochs end with this transaction.
     client_version: int = (
-        0  # Of the transaction protocol: 2 raises the epoch with every transaction (KIP-890).
+        0  # The transaction protocol's: 2 raises the epoch with every transaction (KIP-890).
     )
     last_producer_epoch: int = NO_EPOCH
     """The epoch before the last raise, which a repeated request may still have. Not kept in the log."""

@@ -167,8 +167,8 @@ class Running:
 class EventRole(Enum):
     """How an event relates to the rebalances of its group, after the events before it."""
 
-    LATE = "late"  # Of a rebalance that is over: a repeat, or out of order.
-    BESIDE = "beside"  # Of no rebalance.
+    LATE = "late"  # It belongs to a rebalance that is over: a repeat, or out of order.
+    BESIDE = "beside"  # It belongs to no rebalance.
     BEGINS = "begins"
     CONTINUES = "continues"
 

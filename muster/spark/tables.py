@@ -162,7 +162,7 @@ CHURN: Final = Table(
         _null("client_host", "STRING", "the members' host"),
         Column("joined", "BIGINT", "members that joined"),
         Column("left", "BIGINT", "members that left, or were removed"),
-        Column("expired", "BIGINT", "members that were not heard of in time"),
+        Column("expired", "BIGINT", "members that expired, as they sent nothing in time"),
     ),
 )
 DEAD_LETTERS: Final = Table(

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member says that it lives, and hears whether it has to rejoin.
+"""Heartbeat (key 12): a member reports that it lives; the answer says whether it has to rejoin.
 
 | version | what is new |
 |---|---|

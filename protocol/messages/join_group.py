@@ -18,9 +18,12 @@ The metadata is opaque here: `protocol.consumer` reads what consumers put into i
 """
 
 from dataclasses import field
+from typing import Final
 
 from protocol.codec.codec import request, response, since, struct
 from protocol.codec.primitives import Int16, Int32
+
+NULL_PROTOCOL_SINCE: Final = 7  # In responses "no protocol" is null from here on, and "" before.
 
 
 @struct
@@ -66,7 +69,7 @@ class JoinGroupResponse:
 
     generation_id: Int32 = -1
     protocol_type: str | None = since(7, default=None, ignorable=True)
-    protocol_name: str | None = since(0, default="", nullable="7+")  # Errors: null from 7 on, "" before.
+    protocol_name: str | None = since(0, default="", nullable=f"{NULL_PROTOCOL_SINCE}+")
     leader: str = ""
     skip_assignment: bool = since(9, default=False)
 

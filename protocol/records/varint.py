@@ -55,7 +55,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_long_varint(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varint`, for a varint of any length."""
+    """Return the number at `position`, of any length, and the position after it."""
     rest = 0
     for shift in VARINT_SHIFTS:
         byte = data[position]

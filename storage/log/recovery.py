@@ -160,7 +160,7 @@ class Recovery:
     def _note_unsynced_batches(
         self, segment: Segment, size_bytes: int, result: Recovered
     ) -> Iterator[Located]:
-        """As `_note_batches`; of a replayed log, if possible, only from shortly below the recovery point on."""
+        """Yield and note whole batches; of a replayed log, if possible, only those from the recovery point on."""
         position = self._trusted_position(segment, size_bytes) if self.is_replayed else 0
         if not position:
             yield from self._note_batches(segment, size_bytes, result)

@@ -228,7 +228,7 @@ class Segment:
 
     def delete(self) -> None:
         """Remove the files' names, the log's first: an index without a log means nothing. Readers go on."""
-        self._files.unlink(swap_path(self._directory, self.base_offset))  # Of a swap that got stuck.
+        self._files.unlink(swap_path(self._directory, self.base_offset))  # Left by a swap that got stuck.
         self._files.unlink(self.path)
         SegmentIndexes(self._files, self._directory, self.base_offset).delete()
         self._files.unlink(self.transactions.path)

@@ -24,10 +24,9 @@ from coordinator.groups.classic.states import (
     SYNC_ANSWER,
     TRANSITIONS,
     GroupState,
-    IllegalTransition,
     Trigger,
-    transition,
 )
+from coordinator.groups.classic.transition import IllegalTransition, transition
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED)
 AT = Moment(now_ms=5_000, wall_ms=1_700_000_000_000)

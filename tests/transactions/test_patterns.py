@@ -133,6 +133,11 @@ def test_what_is_no_expression_is_refused(pattern: str) -> None:
             Pattern(pattern)
 
 
+def test_the_reason_of_a_refusal_is_text() -> None:
+    with pytest.raises(InvalidPattern, match=r"^missing \]: \[é$"):
+        Pattern("[é")
+
+
 def test_an_expression_has_a_greatest_length() -> None:
     assert Pattern("é" * 500).matches("é" * 500)
     with pytest.raises(InvalidPattern, match="more than 1000 bytes"):

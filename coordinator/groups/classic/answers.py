@@ -5,14 +5,10 @@ Who gets which answer is decided elsewhere.
 
 from __future__ import annotations
 
-from typing import Final
-
 from coordinator.groups.classic.group import Group
 from coordinator.groups.classic.member import Member
-from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.join_group import NULL_PROTOCOL_SINCE, JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.sync_group import SyncGroupResponse
-
-NULL_PROTOCOL_SINCE: Final = 7  # JoinGroup: from here on "no protocol" is null, before it is "".
 
 
 def join_answer(

@@ -6,14 +6,12 @@ An event shows the group as it is after the step. Nothing here decides what happ
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from coordinator.effects import GroupEvent, Moment
 from coordinator.groups.causes import Cause
-
-if TYPE_CHECKING:
-    from coordinator.groups.classic.group import Group
-    from coordinator.groups.classic.states import GroupState
+from coordinator.groups.classic.group import Group
+from coordinator.groups.classic.states import GroupState
 
 REMOVED_IDS_MAX: Final = 10
 """The most removed members that one event names; its `removed_count` counts them all."""

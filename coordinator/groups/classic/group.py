@@ -57,7 +57,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class Group:
-    """One classic group. `state` is assigned by `states.transition` alone."""
+    """One classic group. `state` is assigned by `transition` alone."""
 
     group_id: str
     state: GroupState = EMPTY

@@ -34,10 +34,10 @@ from coordinator.groups.classic.states import (
     PREPARING_REBALANCE,
     STABLE,
     Trigger,
-    transition,
 )
 from coordinator.groups.classic.static_membership import replace_static_member
 from coordinator.groups.classic.timers import arm_session_timer, cancel_session_timer
+from coordinator.groups.classic.transition import transition
 from coordinator.groups.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode

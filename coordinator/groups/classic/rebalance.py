@@ -24,9 +24,9 @@ from coordinator.groups.classic.states import (
     PREPARING_REBALANCE,
     STABLE,
     Trigger,
-    transition,
 )
 from coordinator.groups.classic.timers import JoinTimer, SyncTimer, arm_session_timer, cancel_session_timer
+from coordinator.groups.classic.transition import transition
 from protocol.error_responses import response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse

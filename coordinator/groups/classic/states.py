@@ -1,22 +1,15 @@
 """The states of a classic group, what moves it from one to another, and what a state alone decides.
 
-All of it is data: a transition without a row in TRANSITIONS is a bug of ours, and an answer that depends on
-nothing but the state is looked up in a table. Nothing here knows a request or a member; the event that people
-read of a transition is built in `events`.
+All of it is data: a group moves along a row of TRANSITIONS or not at all (`transition`), and an answer that
+depends on nothing but the state is looked up in a table. Nothing here knows a group or a request.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from coordinator.effects import GroupEvent, Moment
-from coordinator.groups.causes import Cause
-from coordinator.groups.classic.events import transition_event
 from protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.groups.classic.group import Group
 
 
 class GroupState(Enum):
@@ -111,24 +104,3 @@ PROTOCOL_DESCRIBED: Final[dict[GroupState, bool]] = {
     DEAD: False,
 }
 """Whether DescribeGroups shows the protocol, and each member's metadata for it."""
-
-
-class IllegalTransition(Exception):
-    """A transition that TRANSITIONS does not have: a bug of ours, never the client's fault."""
-
-
-def transition(group: Group, trigger: Trigger, at: Moment, cause: Cause) -> GroupEvent:
-    """Move `group` along TRANSITIONS, and return the event of it; the only code that assigns `group.state`.
-
-    Raises IllegalTransition where no row exists.
-    """
-    before = group.state
-    try:
-        group.state = TRANSITIONS[before, trigger]
-    except KeyError:
-        raise IllegalTransition(f"{group.group_id}: {trigger} in {before}") from None
-    is_phase_complete = trigger in (Trigger.JOIN_COMPLETED, Trigger.ASSIGNMENT_STORED)
-    event = transition_event(group, before, at, cause, is_phase_complete=is_phase_complete)
-    group.state_since_ms = at.now_ms
-    group.state_wall_ms = at.wall_ms
-    return event

@@ -17,8 +17,9 @@ from coordinator.groups.classic.partition_counts import count_partitions
 from coordinator.groups.classic.rebalance import prepare_rebalance, refuse_syncs
 from coordinator.groups.classic.records import new_group_metadata_record
 from coordinator.groups.classic.shard_groups import ShardGroups
-from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger, transition
+from coordinator.groups.classic.states import COMPLETING_REBALANCE, SYNC_ANSWER, Trigger
 from coordinator.groups.classic.timers import SyncTimer, arm_session_timer
+from coordinator.groups.classic.transition import transition
 from protocol.error_responses import append_answer, response_with_error
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
 
 from muster.spark.clients import client_settings, error_text
 from muster.spark.errors import PassingError
@@ -68,18 +69,18 @@ def read_ranges(
     """
     with _consumer({**client_settings(bootstrap, kafka), **_SETTINGS}) as consumer, _no_collection():
         for each in ranges:
-            consumer.assign([TopicPartition(topic, each.partition, each.start)])
+            consumer.assign([ClientPartition(topic, each.partition, each.start)])
             yield from _read(consumer, each)
 
 
 def _read(consumer: Consumer, wanted: Range) -> Iterator[pa.RecordBatch]:
-    at, heard_at = wanted.start, time.monotonic()
+    at, progress_at = wanted.start, time.monotonic()
     while at < wanted.end:
         # `consume` returns early only with this many, which never come where compaction has left gaps.
         messages = consumer.consume(min(RECORDS_AT_A_TIME, wanted.end - at), _POLL_S)
         if messages:
-            heard_at = time.monotonic()
-        elif time.monotonic() - heard_at > PATIENCE_S:
+            progress_at = time.monotonic()
+        elif time.monotonic() - progress_at > PATIENCE_S:
             raise PassingError(f"nothing came of partition {wanted.partition} for {PATIENCE_S:.0f} s")
         records = messages
         if any(map(Message.error, messages)):

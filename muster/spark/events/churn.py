@@ -25,7 +25,7 @@ EXPIRED: Final = frozenset(
         CauseKind.SYNC_TIMEOUT,
     )
 )
-"""Causes by which a member expires, as it was not heard of in time. By any other a member leaves or is removed."""
+"""Causes by which a member expires, as it sent nothing in time. By any other a member leaves or is removed."""
 
 CLIENTS_MAX: Final = 1_000
 """The number of clients of one group that are counted apart at a time; the others are counted with null ids."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -91,7 +92,7 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
     asked_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         answers = consumer.commit(
-            offsets=[TopicPartition(topic, 0, 0, f"stop at {asked_at}")], asynchronous=False
+            offsets=[ClientPartition(topic, 0, 0, f"stop at {asked_at}")], asynchronous=False
         )
     except KafkaException as error:
         raise MembersError(f"asking group {group_id} to stop: {error_text(error)}") from error
