@@ -15,11 +15,11 @@ from heapq import merge
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import GroupEvent
 from coordinator.history.events import GAP_KEY, TOPIC, HistoryError, encode_event
-from muster.cluster import Cluster, ClusterError, quiet_aiokafka
+from muster.cluster import Cluster, ClusterError
 from muster.groups.admin import partitions_of
 from muster.groups.event_order import in_order
 from muster.groups.event_records import read_event
@@ -78,21 +78,14 @@ class Newest:
         return as_history(self._kept, self._seen - len(self._kept))
 
 
-async def read_history(
-    cluster: Cluster, bootstrap: str, group_id: str, limit: int = MAX_EVENTS
-) -> GroupHistory:
+async def read_history(cluster: Cluster, group_id: str, limit: int = MAX_EVENTS) -> GroupHistory:
     """The newest `limit` events of the group that the topic still holds. Raises ClusterError."""
-    partitions = [TopicPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
+    partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
     if not partitions:
         raise ClusterError(f"this cluster keeps no history of its groups: it has no topic {TOPIC}")
-    quiet_aiokafka()
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
-    await consumer.start()
-    try:
-        newest = Newest(group_id, limit)
+    newest = Newest(group_id, limit)
+    async with cluster.reader() as consumer:
         await _read_all(consumer, partitions, newest)
-    finally:
-        await consumer.stop()
     return newest.history()
 
 
@@ -108,13 +101,13 @@ def as_history(records: Iterable[KeyAndValue], older: int = 0) -> GroupHistory:
     return GroupHistory(tuple(events), unreadable, older)
 
 
-async def _read_all(consumer: AIOKafkaConsumer, partitions: list[TopicPartition], newest: Newest) -> None:
+async def _read_all(consumer: AIOKafkaConsumer, partitions: list[ClientPartition], newest: Newest) -> None:
     consumer.assign(partitions)
     await consumer.seek_to_beginning(*partitions)
-    ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
+    ends: dict[ClientPartition, int] = await consumer.end_offsets(partitions)
     last_progress = asyncio.get_running_loop().time()
     while not await _at_end(consumer, ends):
-        batches: dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]
+        batches: dict[ClientPartition, list[ConsumerRecord[bytes, bytes]]]
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
         for record in (record for records in batches.values() for record in records):
             newest.add(record.key, record.value)
@@ -125,7 +118,7 @@ async def _read_all(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
             raise ClusterError(f"{TOPIC} gave nothing for {_STALL_S:.0f} s, short of its end")
 
 
-async def _at_end(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:
+async def _at_end(consumer: AIOKafkaConsumer, ends: dict[ClientPartition, int]) -> bool:
     for partition, end in ends.items():
         if await consumer.position(partition) < end:
             return False

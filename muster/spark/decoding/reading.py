@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
 
-from muster.spark.clients import client_settings, error_text
+from muster.spark.clients import client_settings, error_text, new_consumer
 from muster.spark.errors import PassingError
 
 SCHEMA: Final = pa.schema(
@@ -68,7 +69,7 @@ def read_ranges(
     """
     with _consumer({**client_settings(bootstrap, kafka), **_SETTINGS}) as consumer, _no_collection():
         for each in ranges:
-            consumer.assign([TopicPartition(topic, each.partition, each.start)])
+            consumer.assign([ClientPartition(topic, each.partition, each.start)])
             yield from _read(consumer, each)
 
 
@@ -118,7 +119,7 @@ def _as_arrow(messages: list[Message], offsets: Any, partition: int) -> pa.Recor
 @contextmanager
 def _consumer(settings: Mapping[str, Any]) -> Iterator[Consumer]:
     try:
-        consumer = Consumer(dict(settings))
+        consumer = new_consumer(settings)
     except KafkaException as error:
         raise PassingError(f"the log could not be read: {error_text(error)}") from None
     try:
