@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any, Final, TypeVar
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
@@ -127,8 +128,9 @@ class _ResponseHeader:
 class Cluster:
     """A connection to a cluster, made by `connected`."""
 
-    def __init__(self, client: AIOKafkaClient) -> None:
+    def __init__(self, client: AIOKafkaClient, bootstrap: str) -> None:
         self._client = client
+        self._bootstrap = bootstrap
 
     @property
     def node_ids(self) -> list[int]:
@@ -167,6 +169,16 @@ class Cluster:
 
         return await retried(ask)
 
+    @asynccontextmanager
+    async def reader(self) -> AsyncIterator[AIOKafkaConsumer]:
+        """A consumer without a group, on connections of its own: it reads records, which `send` does not."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+        await consumer.start()
+        try:
+            yield consumer
+        finally:
+            await consumer.stop()
+
 
 async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     """Return what `ask` returns; repeat it while the coordinator answers that it is not available yet."""
@@ -183,7 +195,7 @@ async def retried(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 @asynccontextmanager
 async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
     """Connect to the cluster behind `bootstrap` (host:port, several with commas). Raises ClusterError."""
-    quiet_aiokafka()
+    _quiet_aiokafka()
     client = AIOKafkaClient(
         bootstrap_servers=bootstrap, client_id=_CLIENT_ID, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
@@ -191,13 +203,13 @@ async def connected(bootstrap: str) -> AsyncIterator[Cluster]:
         await client.bootstrap()
         if not client.cluster.brokers():
             raise ClusterError(f"{bootstrap} answers, but its metadata names no broker")
-        yield Cluster(client)
+        yield Cluster(client, bootstrap)
     except (KafkaError, OSError, ValueError) as error:
         raise ClusterError(f"no Kafka broker answers on {bootstrap} ({error})") from None
     finally:
         await client.close()
 
 
-def quiet_aiokafka() -> None:
+def _quiet_aiokafka() -> None:
     """Keep aiokafka's log off the terminal: its failures are raised, and shown in a sentence."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)

@@ -19,31 +19,27 @@ from coordinator.runtime.full_collections import (
 )
 from harness.daemon_thread import Daemon
 from harness.doubles.faulty_files import FaultyFiles
+from harness.doubles.manual_timers import ManualTimers
 from harness.processes import wait_until
 
 THRESHOLDS = gc.get_threshold()
 TOOK_MS = 2_500
 
 
-class World:
+class World(ManualTimers):
     def __init__(self) -> None:
-        self.now_ms = 10**6
+        super().__init__(10**6)
         self.connected_ms = 0
         self.since_last = 0
         self.collections = 0
-        self.armed_ms = 0
         self.made = FullCollections(
-            self._arm,
-            lambda: self.now_ms,
+            self.set_timer,
+            self.now_ms,
             lambda: self.connected_ms,
             self._collect,
             lambda: (0, 0, self.since_last),
         )
         self.made.start()
-
-    def _arm(self, owner: object, key: None, deadline_ms: int) -> None:
-        assert owner is self.made
-        self.armed_ms = deadline_ms
 
     def _collect(self) -> None:
         self.collections += 1
@@ -52,9 +48,9 @@ class World:
     def tick(self, after_ms: int) -> int:
         """Collections by the next check, which is due then."""
         before = self.collections
-        assert self.armed_ms == self.now_ms + after_ms
-        self.now_ms = self.armed_ms
-        self.made.timer_fired(None)
+        assert self.timers == {(self.made, None): self.time_ms + after_ms}
+        self.advance_to(self.time_ms + after_ms)
+        assert self.timers.keys() == {(self.made, None)}
         return self.collections - before
 
 
@@ -65,26 +61,26 @@ def world() -> World:
 
 def test_nothing_is_collected_before_it_is_worth_it(world: World) -> None:
     world.since_last = DUE - 1
-    start_ms = world.now_ms
+    start_ms = world.time_ms
     assert [world.tick(CHECK_EVERY_MS) for _ in range(5)] == [0] * 5
-    assert world.now_ms - start_ms >= 5 * 60_000  # What does nothing sleeps.
+    assert world.time_ms - start_ms >= 5 * 60_000  # What does nothing sleeps.
     world.since_last = DUE
     assert [world.tick(CHECK_EVERY_MS), world.tick(CHECK_EVERY_MS)] == [1, 0]
 
 
 def test_clients_that_connect_are_waited_for(world: World) -> None:
     world.since_last = OVERDUE - 1
-    world.connected_ms = world.now_ms + CHECK_EVERY_MS - QUIET_MS + 1
+    world.connected_ms = world.time_ms + CHECK_EVERY_MS - QUIET_MS + 1
     assert world.tick(CHECK_EVERY_MS) == 0
     for _ in range(100):
-        world.connected_ms = world.now_ms + 1
+        world.connected_ms = world.time_ms + 1
         assert world.tick(QUIET_MS) == 0
     assert world.tick(QUIET_MS) == 1
 
 
 def test_clients_that_connect_for_ever_are_not_waited_for(world: World) -> None:
     world.since_last = OVERDUE
-    world.connected_ms = world.now_ms + CHECK_EVERY_MS
+    world.connected_ms = world.time_ms + CHECK_EVERY_MS
     assert world.tick(CHECK_EVERY_MS) == 1
 
 
@@ -94,11 +90,11 @@ def test_little_of_the_time_goes_to_it(world: World, monkeypatch: pytest.MonkeyP
     world.since_last = OVERDUE
     assert world.tick(CHECK_EVERY_MS) == 1
     monkeypatch.undo()
-    end_ms = world.now_ms + TOOK_MS * SHARE
+    end_ms = world.time_ms + TOOK_MS * SHARE
     assert world.tick(CHECK_EVERY_MS) == 0
     world.since_last = OVERDUE
     assert world.tick(CHECK_EVERY_MS) == 0
-    assert world.tick(end_ms - world.now_ms) == 1
+    assert world.tick(end_ms - world.time_ms) == 1
 
 
 def test_real_cycles_are_found() -> None:

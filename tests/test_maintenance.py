@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from coordinator.history.events import TOPIC as HISTORY_TOPIC
 from coordinator.settings.model import Settings
 from coordinator.upkeep.maintenance import Intervals, Maintenance
+from harness.doubles.manual_timers import ManualTimers
 from harness.doubles.runtime_world import WALL_MS
 from storage.log import log_producers
 from storage.log.checkpoints import RECOVERY_POINTS
@@ -30,36 +31,25 @@ WORK_BY_SETTING = {
 }
 
 
-class Timers:
-    """The part of the runtime that maintenance needs: its timers fire when a test says so."""
+class Timers(ManualTimers):
+    """The timers of maintenance alone, beside a world whose partitions have theirs."""
 
     def __init__(self, world: World) -> None:
-        self.armed: dict[tuple[Any, Any], int] = {}
+        super().__init__(world.time_ms)
         self._world = world
-
-    def now_ms(self) -> int:
-        return self._world.time_ms
 
     def wall_ms(self) -> int:
         return self._world.wall
 
-    def set_timer(self, owner: Any, key: Any, deadline_ms: int) -> None:
-        self.armed[owner, key] = deadline_ms
-
     def fire(self) -> None:
         """All that is due a checkpoint's interval from now."""
-        due_ms = self._world.time_ms + INTERVALS.checkpoint_ms
-        for key, deadline_ms in list(self.armed.items()):
-            if deadline_ms <= due_ms:
-                del self.armed[key]
-                key[0].timer_fired(key[1])
+        self.fire_due(within_ms=INTERVALS.checkpoint_ms)
         self._world.settle()
 
 
 def maintenance_of(timers: Timers, world: World, intervals: Intervals) -> Maintenance:
-    runtime: Any = timers
     caretaker: Any = world
-    return Maintenance(runtime, world.registry, world.logs, caretaker, intervals)
+    return Maintenance(timers, world.registry, world.logs, caretaker, intervals)
 
 
 @pytest.fixture
@@ -93,11 +83,11 @@ def test_logs_are_synced_as_their_flush_ms_asks_when_that_is_looked_at(world: Wo
 def test_by_default_nothing_looks_for_logs_to_sync(world: World) -> None:
     timers = Timers(world)
     maintenance_of(timers, world, Intervals.of(Settings())).start()
-    assert len(timers.armed) == 3
+    assert len(timers.timers) == 3
     log = log_of(world)
     log.config = replace(log.config, flush_ms=0)
     produce(world, batch(b"x"))
-    for owner, task in list(timers.armed):
+    for owner, task in list(timers.timers):
         owner.timer_fired(task)
     world.settle()
     assert (log.durable_offset, log.recovery_point) == (1, 0)
@@ -196,7 +186,7 @@ def test_all_partitions_together_are_a_few_pieces_of_work(tmp_path: Path) -> Non
     maintenance_of(timers, world, replace(INTERVALS, retention_ms=1, sync_ms=2)).start()
     handed_over = []
     for interval_ms in (2, 1):
-        for owner, task in [key for key, due_ms in timers.armed.items() if due_ms == 1000 + interval_ms]:
+        for owner, task in [key for key, due_ms in timers.timers.items() if due_ms == 1000 + interval_ms]:
             owner.timer_fired(task)
             handed_over.append(len(world.queue))
             world.settle()

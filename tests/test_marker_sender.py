@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from coordinator.effects import MarkersWanted
 from coordinator.runtime.marker_sender import MarkerSender
+from harness.doubles.manual_timers import ManualTimers
 from protocol.errors import ErrorCode
 from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
@@ -17,13 +17,14 @@ MARKER = Marker(producer_id=7, producer_epoch=1, coordinator_epoch=0, is_commit=
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 1)
 
 
-class World:
+class World(ManualTimers):
     """Partitions that answer when a test says so, timers, and the next turn of the loop."""
 
     def __init__(self) -> None:
+        super().__init__(5_000)
+        self.fired = 0
         self.writes: list[tuple[Marker, str, int]] = []
         self.outcomes: list[Callable[[ErrorCode], None]] = []
-        self.timers: dict[Any, int | None] = {}
         self.posted: list[Callable[[], None]] = []
         self.done: list[str] = []
         self.sender = MarkerSender(self._write, self, self.posted.append)
@@ -32,17 +33,10 @@ class World:
         self.writes.append((marker, topic, index))
         self.outcomes.append(done)
 
-    def now_ms(self) -> int:
-        return 5_000
-
-    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
-        assert owner not in self.timers, "one timer is enough"
-        self.timers[owner] = deadline_ms
-
     def fire(self) -> None:
-        owner, deadline_ms = self.timers.popitem()
-        assert (owner, deadline_ms) == (self.sender, 6_000), "a second later"
-        self.sender.timer_fired(None)
+        assert self.timers == {(self.sender, None): 6_000}, "a second later"
+        self.fired += 1
+        self.fire_due(within_ms=1_000)
 
     def want(self, name: str, *partitions: TopicPartition) -> None:
         self.sender.write(MarkersWanted(MARKER, partitions, name), lambda: self.done.append(name))
@@ -60,8 +54,10 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    assert len(made.calls) == made.fired + len(made.timers), "one timer is enough"
 
 
 def test_it_is_done_when_every_partition_has_the_marker(world: World) -> None:

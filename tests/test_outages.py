@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.runtime.outages import Outages
+from harness.doubles.manual_timers import ManualTimers
 from storage.files import StorageError
 
 PROMISED_MS = 10_000  # docs/decisions.md: "tried again every ten seconds"
@@ -19,31 +20,14 @@ BEGIN_MS = 5_000
 NO_ROOM = StorageError("write", Path("file"), "no room", errno.ENOSPC)
 
 
-class World:
+class World(ManualTimers):
     """Timers that a test moves, and a disk that has room when it says so."""
 
     def __init__(self) -> None:
-        self.time_ms = BEGIN_MS
-        self.armed: dict[tuple[Any, Any], int] = {}
+        super().__init__(BEGIN_MS)
         self.has_room = False
         self.probes_at_ms: list[int] = []
         self.outages = Outages(self, self._probe, self._run)
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
-        assert deadline_ms is not None
-        self.armed[owner, key] = deadline_ms
-
-    def advance_to(self, time_ms: int) -> None:
-        """Fire what is due, each at its time."""
-        while due := [(at, key) for key, at in self.armed.items() if at <= time_ms]:
-            at_ms, key = min(due, key=lambda each: each[0])
-            del self.armed[key]
-            self.time_ms = at_ms
-            key[0].timer_fired(key[1])
-        self.time_ms = time_ms
 
     def _probe(self) -> None:
         self.probes_at_ms.append(self.time_ms)
@@ -73,8 +57,10 @@ class Waiting:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    assert all(deadline_ms is not None for _, _, deadline_ms in made.calls), "no timer is cancelled"
 
 
 def test_a_log_that_the_disk_would_not_let_us_use_is_tried_again_after_ten_seconds(world: World) -> None:

@@ -22,6 +22,6 @@ def read_events(bootstrap: str, group_id: str) -> list[GroupEvent]:
 
     async def read() -> list[GroupEvent]:
         async with connected(bootstrap) as cluster:
-            return (await read_history(cluster, bootstrap, group_id)).as_it_happened()
+            return (await read_history(cluster, group_id)).as_it_happened()
 
     return asyncio.run(read())

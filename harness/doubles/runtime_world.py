@@ -18,6 +18,7 @@ from coordinator.runtime.clock import Clock
 from coordinator.runtime.loading import load_shard
 from coordinator.runtime.shard_runner import ACTIVE, ShardRunner
 from harness.doubles.inline_workers import InlineWorkers
+from harness.doubles.manual_timers import ManualTimers
 from harness.doubles.memory_log import MemoryLog
 from storage.files import StorageError
 from storage.log.durable_log import DurableLog, LogHost
@@ -47,16 +48,15 @@ class Asker:
         return answer
 
 
-class RuntimeWorld:
+class RuntimeWorld(ManualTimers):
     """A double of the runtime, as runners and partitions call it."""
 
     load_buffer_bytes = 1 << 20
 
     def __init__(self) -> None:
-        self.time_ms = 1_000
+        super().__init__()
         self.wall = WALL_MS
         self.queue: deque[Callable[[], None]] = deque()
-        self.timers: dict[tuple[Any, Any], int] = {}
         self.history: list[GroupEvent] = []
         self.dirty: dict[ShardRunner[Any], None] = {}
         self.flush_count = 0
@@ -73,17 +73,8 @@ class RuntimeWorld:
 
     # What runners and partitions call.
 
-    def now_ms(self) -> int:
-        return self.time_ms
-
     def wall_ms(self) -> int:
         return self.wall
-
-    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
-        if deadline_ms is None:
-            self.timers.pop((owner, key), None)
-        else:
-            self.timers[owner, key] = deadline_ms
 
     def record_history(self, events: tuple[GroupEvent, ...]) -> None:
         self.history += events
@@ -139,13 +130,6 @@ class RuntimeWorld:
             self.end_turn()
             while self.queue:
                 self.queue.popleft()()
-
-    def fire_due(self) -> None:
-        """Fire every timer that is due, unless one that fired before has cancelled it."""
-        for key in [key for key, deadline_ms in self.timers.items() if deadline_ms <= self.time_ms]:
-            if self.timers.pop(key, None) is not None:
-                owner, timer = key
-                owner.timer_fired(timer)
 
     def try_again(self) -> None:
         """Let all logs that wait for the disk try again."""

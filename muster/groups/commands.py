@@ -217,7 +217,7 @@ def history(
         if not 1 <= newest <= MAX_EVENTS:
             raise UsageError(f"--newest {newest} must be from 1 to {MAX_EVENTS}")
         async with connected(bootstrap) as cluster:
-            found = await read_history(cluster, bootstrap, group, newest)
+            found = await read_history(cluster, group, newest)
         for sentence in history_tables.remarks(group, found):
             remark(sentence)
         if as_json:

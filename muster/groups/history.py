@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition as ClientPartition
 
 from coordinator.effects import GroupEvent
 from coordinator.history.events import GAP_KEY, TOPIC, HistoryError, encode_event
-from muster.cluster import Cluster, ClusterError, quiet_aiokafka
+from muster.cluster import Cluster, ClusterError
 from muster.groups.admin import partitions_of
 from muster.groups.event_order import in_order
 from muster.groups.event_records import read_event
@@ -78,21 +78,14 @@ class Newest:
         return as_history(self._kept, self._seen - len(self._kept))
 
 
-async def read_history(
-    cluster: Cluster, bootstrap: str, group_id: str, limit: int = MAX_EVENTS
-) -> GroupHistory:
+async def read_history(cluster: Cluster, group_id: str, limit: int = MAX_EVENTS) -> GroupHistory:
     """The newest `limit` events of the group that the topic still holds. Raises ClusterError."""
     partitions = [ClientPartition(*where) for where in await partitions_of(cluster, [TOPIC])]
     if not partitions:
         raise ClusterError(f"this cluster keeps no history of its groups: it has no topic {TOPIC}")
-    quiet_aiokafka()
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
-    await consumer.start()
-    try:
-        newest = Newest(group_id, limit)
+    newest = Newest(group_id, limit)
+    async with cluster.reader() as consumer:
         await _read_all(consumer, partitions, newest)
-    finally:
-        await consumer.stop()
     return newest.history()
 
 

@@ -1,20 +1,24 @@
-"""A cluster's log ends and committed offsets by the stock client, with the settings that this package gives it.
+"""Makes every Kafka client of this package, and asks for log ends and committed offsets through them.
 
 What the command line asks goes through `muster.cluster`, which needs no librdkafka; here clients take librdkafka's
-settings, since users have those for Spark's own consumers anyway. The errors are the client's: every part makes
-its own sentence of them, by `error_text`.
+settings, since users have those for Spark's own consumers anyway. Each part has its own defaults of them: the
+jobs' are `client_settings`. The errors are the client's: each part makes its sentence of them, by `error_text`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from protocol.topic_partition import TopicPartition
+
+Settings = Mapping[str, Any]
+"""All settings of a client, by librdkafka's names. Settings that it refuses raise a KafkaException, TypeError or
+ValueError where the client is made."""
 
 TIMEOUT_S: Final = 15.0
 EARLIEST: Final = OffsetSpec.earliest()
@@ -35,13 +39,23 @@ class Offsets(NamedTuple):
 
 
 def client_settings(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """The settings of a confluent-kafka client that logs nothing: its caller reports what goes wrong."""
+    """A job's settings of a client that logs nothing: its caller reports what goes wrong."""
     return {"bootstrap.servers": bootstrap, "client.id": "muster-spark", "log_level": 0, **kafka}
 
 
-def new_admin(bootstrap: str, kafka: Mapping[str, str]) -> AdminClient:
+def new_admin(settings: Settings) -> AdminClient:
     """An admin client for a few requests: librdkafka's may stop answering once a broker has been away."""
-    return AdminClient(client_settings(bootstrap, kafka))
+    return AdminClient(dict(settings))
+
+
+def new_consumer(settings: Settings) -> Consumer:
+    """A consumer, which its caller closes."""
+    return Consumer(dict(settings))
+
+
+def new_group_reader(settings: Settings, group_id: str) -> Consumer:
+    """A consumer that does not join `group_id`, and fetches or commits its offsets; its caller closes it."""
+    return new_consumer({**settings, "group.id": group_id, "enable.auto.commit": False})
 
 
 def log_offsets(

@@ -77,7 +77,7 @@ class Member:
 def history(bootstrap: str) -> tuple[GroupEvent, ...]:
     async def read() -> tuple[GroupEvent, ...]:
         async with connected(bootstrap) as cluster:
-            return (await read_history(cluster, bootstrap, GROUP)).events
+            return (await read_history(cluster, GROUP)).events
 
     return asyncio.run(read())
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from coordinator.runtime.clock import Clock
 from coordinator.server.memory_pool import FRAME_MS, STALLED_MS, UNCOUNTED_BYTES, MemoryPool
+from harness.doubles.manual_timers import ManualTimers
 
 MB = 1 << 20
 CAPACITY = 256 * MB
@@ -31,34 +31,30 @@ class Peer:
         self.closed_for = reason
 
 
-class World:
+class World(ManualTimers):
     def __init__(self, capacity_bytes: int = CAPACITY) -> None:
-        self.now_ms = 1_000_000
-        self.alarm_ms: int | None = None
-        self.pool = MemoryPool(capacity_bytes, Clock(lambda: self.now_ms * 1_000_000), self.set_timer)
-
-    def set_timer(self, owner: Any, key: Any, deadline_ms: int | None) -> None:
-        assert (owner, key) == (self.pool, None)
-        self.alarm_ms = deadline_ms
+        super().__init__(1_000_000)
+        self.pool = MemoryPool(capacity_bytes, Clock(lambda: self.time_ms * 1_000_000), self.set_timer)
 
     def pass_ms(self, ms: int) -> None:
-        end_ms = self.now_ms + ms
-        while self.alarm_ms is not None and self.alarm_ms <= end_ms:
-            self.now_ms, self.alarm_ms = self.alarm_ms, None
-            self.pool.timer_fired(None)
-        self.now_ms = end_ms
+        self.advance_to(self.time_ms + ms)
 
     def claiming(self, frame_bytes: int) -> Peer:
         peer = Peer()
         if self.pool.claim(peer, frame_bytes):
             peer.memory += 1
+        self.check_timers()
         return peer
+
+    def check_timers(self) -> None:
+        assert all((owner, key) == (self.pool, None) for owner, key, _ in self.calls)
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
     yield made
+    made.check_timers()
     assert made.pool.used_bytes >= 0
 
 

@@ -15,6 +15,7 @@ from coordinator.server.pending import Pending
 from coordinator.server.server import Server
 from coordinator.settings.model import Settings
 from harness.doubles.inline_workers import InlineWorkers
+from harness.doubles.manual_timers import ManualTimers
 from tests.server.test_connection import JOINED, LISTENER, FakeTransport, join
 
 IDLE_MS = 1_000
@@ -36,7 +37,7 @@ class Transport(FakeTransport):
 @pytest.fixture
 async def server() -> Server:
     settings = Settings(connections_max_idle_ms=IDLE_MS)
-    return Server({}, settings, Clock(), lambda owner, key, deadline_ms: None, InlineWorkers())
+    return Server({}, settings, Clock(), ManualTimers().set_timer, InlineWorkers())
 
 
 @pytest.fixture
@@ -57,16 +58,13 @@ def idle(server: Server, transport: Transport) -> Connection:
 async def test_a_connection_is_looked_at_after_the_idle_time_and_never_without_one(
     transport: Transport, idle_ms: int, looked_after_ms: list[int]
 ) -> None:
-    deadlines_ms: list[int] = []
-
-    def set_timer(owner: object, key: object, deadline_ms: int | None) -> None:
-        assert deadline_ms is not None
-        deadlines_ms.append(deadline_ms)
-
+    timers = ManualTimers()
     settings = Settings(connections_max_idle_ms=idle_ms)
-    connection = Connection(Server({}, settings, Clock(), set_timer, InlineWorkers()), LISTENER.name)
+    server = Server({}, settings, Clock(), timers.set_timer, InlineWorkers())
+    connection = Connection(server, LISTENER.name)
     connection.connection_made(transport)
-    assert [each - connection.last_request_ms for each in deadlines_ms] == looked_after_ms
+    looked_at_ms = [connection.last_request_ms + each for each in looked_after_ms]
+    assert timers.calls == [(server, connection, each) for each in looked_at_ms]
 
 
 async def test_an_idle_connection_is_closed_once_its_answers_are_out(
@@ -79,12 +77,12 @@ async def test_an_idle_connection_is_closed_once_its_answers_are_out(
 async def test_a_connection_that_waits_for_its_answer_is_not_idle(transport: Transport) -> None:
     """The silence is the daemon's: a parked JoinGroup may wait for longer than a connection may be silent."""
     parked: list[Pending] = []
-    armed: list[int | None] = []
+    timers = ManualTimers()
     server = Server(
         api_table({JOIN_GROUP: lambda request, pending: parked.append(pending)}),
         Settings(connections_max_idle_ms=IDLE_MS),
         Clock(),
-        lambda owner, key, deadline_ms: armed.append(deadline_ms),
+        timers.set_timer,
         InlineWorkers(),
     )
     connection = idle(server, transport)
@@ -93,8 +91,7 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle(transport: Tra
     asked_ms = server.clock.now_ms()
     server.timer_fired(connection)
     assert not transport.is_closed
-    assert armed[-1] is not None
-    assert armed[-1] >= asked_ms + IDLE_MS
+    assert timers.timers[server, connection] >= asked_ms + IDLE_MS
     parked[0].reply(JOINED)
     server.timer_fired(connection)
     assert (transport.answered(), transport.is_closed) == ([1], True)
@@ -130,7 +127,7 @@ async def test_the_stop_waits_for_the_last_answers_no_longer_than_its_timeout(
 
 async def test_connections_inherit_the_listeners_buffer_sizes() -> None:
     settings = Settings(socket_send_buffer_bytes=20_000, socket_receive_buffer_bytes=-1)
-    server = Server({}, settings, Clock(), lambda owner, key, deadline_ms: None, InlineWorkers())
+    server = Server({}, settings, Clock(), ManualTimers().set_timer, InlineWorkers())
     accepted: asyncio.Queue[Connection] = asyncio.Queue()
     server.on_connected = lambda connection, ip: accepted.put_nowait(connection)  # type: ignore[method-assign]  # Watched.
     await server.listen([LISTENER])

@@ -100,9 +100,7 @@ def test_a_slow_disk_is_reported_to_the_client_and_the_markers_wait_for_it(world
     world.runner.end_turn()
     for _ in range(2):
         world.time_ms += COMMIT_TIMEOUT_MS
-        for key in [key for key, deadline_ms in world.timers.items() if deadline_ms <= world.time_ms]:
-            del world.timers[key]
-            key[0].timer_fired(key[1])
+        world.fire_due()
     assert commit.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.markers == []
     world.log.flush()

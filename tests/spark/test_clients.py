@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +13,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from muster.spark import clients
 from muster.spark.clients import EARLIEST, LATEST, committed_offsets, log_offsets
 from protocol.topic_partition import TopicPartition
 
@@ -74,3 +77,13 @@ def test_what_is_committed_leaves_out_what_is_not_and_keeps_errors() -> None:
     answer = committed_offsets(consumer, [TopicPartition("t", partition) for partition in offsets], 2.0)
     assert (answer.found, answer.refused) == ({("t", 0): 5, ("t", 2): 0}, {("t", 3): GONE})
     assert committed_offsets(consumer, [], 9.0) == ({}, {})
+
+
+def test_no_other_module_makes_a_client() -> None:
+    own = Path(clients.__file__)
+    makers = [
+        path.name
+        for path in own.parent.rglob("*.py")
+        if re.search(r"\b(AdminClient|Consumer|Producer)\(", path.read_text(encoding="utf-8"))
+    ]
+    assert makers == [own.name]

@@ -78,7 +78,7 @@ def steps_of(bootstrap: str, group: str) -> list[str]:
 
     async def read() -> tuple[GroupEvent, ...]:
         async with connected(bootstrap) as cluster:
-            return (await read_history(cluster, bootstrap, group)).events
+            return (await read_history(cluster, group)).events
 
     events = asyncio.run(read())
     steps = [f"{event.from_state} -> {event.to_state}: {event.reason}" for event in events]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from muster.spark.clients import client_settings, error_text
+from muster.spark.clients import client_settings, error_text, new_consumer
 from muster.spark.errors import PassingError
 
 SCHEMA: Final = pa.schema(
@@ -119,7 +119,7 @@ def _as_arrow(messages: list[Message], offsets: Any, partition: int) -> pa.Recor
 @contextmanager
 def _consumer(settings: Mapping[str, Any]) -> Iterator[Consumer]:
     try:
-        consumer = Consumer(dict(settings))
+        consumer = new_consumer(settings)
     except KafkaException as error:
         raise PassingError(f"the log could not be read: {error_text(error)}") from None
     try:

@@ -9,10 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from muster.spark.clients import LATEST, committed_offsets, error_text, log_offsets
+from muster.spark.clients import (
+    LATEST,
+    committed_offsets,
+    error_text,
+    log_offsets,
+    new_admin,
+    new_consumer,
+    new_group_reader,
+)
 from muster.spark.members.plan import MembersError, Plan, stop_group_id
 from protocol.topic_partition import TopicPartition
 
@@ -55,7 +62,7 @@ def require_positive(name: str, value: float) -> None:
 def check_settings(plan: Plan) -> None:
     """Raises MembersError if the stock client refuses the settings, or members could not join with them."""
     try:
-        Consumer(plan.consumer_settings(0)).close()
+        new_consumer(plan.consumer_settings(0)).close()
     except (KafkaException, TypeError, ValueError) as error:
         raise MembersError(f"the client refuses its settings: {error_text(error)}") from error
 
@@ -67,7 +74,7 @@ class ClusterQueries:
         self._bootstrap = bootstrap
         kept = {name: value for name, value in settings.items() if name.startswith(_CONNECTION_SETTINGS)}
         self._settings: dict[str, str | int | float | bool] = {**kept, "bootstrap.servers": bootstrap}
-        self._admin = AdminClient(self._settings)
+        self._admin = new_admin(self._settings)
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics. Raises MembersError, which names topics that do not exist."""
@@ -103,8 +110,7 @@ class ClusterQueries:
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that the group has committed, even if an open transaction is about to change them."""
-        own = {"group.id": group_id, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
-        consumer = Consumer({**self._settings, **own})
+        consumer = new_group_reader({**self._settings, "isolation.level": "read_uncommitted"}, group_id)
         wanted = list(partitions)
 
         def ask() -> dict[TopicPartition, int]:

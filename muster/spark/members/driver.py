@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from muster.spark.clients import error_text
+from muster.spark.clients import error_text, new_group_reader
 from muster.spark.executors import CLIENTS_NEED, require_on_executors
 from muster.spark.java import SparkUnavailableError
 from muster.spark.members.checks import ClusterQueries, check_committed, check_options, check_settings
@@ -87,8 +87,8 @@ def stop(bootstrap: str, group_id: str, topic: str, settings: Mapping[str, str] 
     From any process, on any machine. It is a commit to the group `GROUP_ID.stop`, for `topic`, one of the
     run's; the run deletes that group when it begins and when it ends. Raises MembersError.
     """
-    name = {"bootstrap.servers": bootstrap, "group.id": stop_group_id(group_id)}
-    consumer = Consumer({**(settings or {}), **name})
+    connection = {**(settings or {}), "bootstrap.servers": bootstrap}
+    consumer = new_group_reader(connection, stop_group_id(group_id))
     asked_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         answers = consumer.commit(

@@ -16,6 +16,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from muster.spark.clients import new_consumer
 from muster.spark.members.plan import MembersError, Plan
 from protocol.topic_partition import TopicPartition
 
@@ -30,7 +31,7 @@ class GroupWatch:
     def __init__(self, plan: Plan, consumer: Consumer) -> None:
         self._plan = plan
         self._consumer = consumer
-        self._stop_group = Consumer(plan.watch_settings())
+        self._stop_group = new_consumer(plan.watch_settings())
         self._next_ask_s = {"done": 0.0, "stop": 0.0}
         self._answered_s = self._moved_s = time.monotonic()
         self._offsets: dict[TopicPartition, int] = {}

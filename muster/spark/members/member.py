@@ -19,6 +19,7 @@ from typing import Final, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from muster.spark.clients import new_consumer
 from muster.spark.members.arrow_rows import record_batch
 from muster.spark.members.group_watch import GroupWatch
 from muster.spark.members.plan import MemberContext, MembersError, Plan, SupersededError
@@ -94,7 +95,7 @@ class ExecutorMember:
         self._plan = plan
         self._task = task
         self._share = Share(plan.ends)
-        self._consumer = Consumer(plan.consumer_settings(task.member))
+        self._consumer = new_consumer(plan.consumer_settings(task.member))
         self._watch = GroupWatch(plan, self._consumer)
         self._context = MemberContext(
             plan.group_id, plan.run_id, task.member, plan.members, task.task_attempt_id

@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, TypeVar
 
-import confluent_kafka
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
@@ -22,9 +21,10 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
 )
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from muster.spark.clients import committed_offsets, error_text
+from muster.spark.clients import committed_offsets, error_text, new_admin, new_group_reader
 from muster.spark.errors import PassingError
 from muster.spark.progress.positions import LiveMembersError, Positions, ProgressError, listed
 from protocol.topic_partition import TopicPartition
@@ -96,7 +96,7 @@ class GroupOffsets:
 
         Raises LiveMembersError, and PassingError: some of the positions may then be committed.
         """
-        offsets = [confluent_kafka.TopicPartition(*where, offset) for where, offset in positions.items()]
+        offsets = [ClientPartition(*where, offset) for where, offset in positions.items()]
         asked = [ConsumerGroupTopicPartitions(self.group_id, offsets)]
         try:
             done = self._answer(lambda admin: admin.alter_consumer_group_offsets(asked, **_PATIENCE))
@@ -133,13 +133,12 @@ class GroupOffsets:
 
     def _as_admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient(self._settings)
+            self._admin = new_admin(self._settings)
         return self._admin
 
     def _as_consumer(self) -> Consumer:
         if self._consumer is None:
-            own = {"group.id": self.group_id, "enable.auto.commit": False}
-            self._consumer = Consumer({**self._settings, **own})
+            self._consumer = new_group_reader(self._settings, self.group_id)
         return self._consumer
 
     def _failed(self, why: object) -> PassingError:
