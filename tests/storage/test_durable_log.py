@@ -275,6 +275,15 @@ def test_bytes_are_counted_when_they_are_durable_and_not_if_they_were_lost(stage
     assert stage.durable_log.staged_bytes == stage.durable_log.flushed_bytes == size_bytes
 
 
+def test_all_that_one_flush_made_durable_is_counted(stage: Stage) -> None:
+    """No other flush follows that would count it: a parked fetch would wait for its longest wait."""
+    for _ in range(3):
+        stage.append()
+    stage.end_flush()
+    assert (stage.durable_log.durable_offset, stage.flushes) == (3, [])
+    assert stage.durable_log.flushed_bytes == stage.durable_log.staged_bytes == stage.log.size_bytes
+
+
 def test_a_disk_that_hangs_is_an_error_after_the_owners_timeout(tmp_path: Path) -> None:
     stage = Stage(tmp_path, TIMEOUT_MS)
     first = stage.append()
@@ -358,6 +367,18 @@ def test_a_log_that_cannot_be_cut_back_is_tried_again_later(stage: Stage) -> Non
     assert stage.state is ACTIVE
     stage.durable_log.try_again()
     assert (stage.state, stage.durable_log.epoch) == (ACTIVE, 2), "it serves: it is not to be recovered again"
+
+
+def test_an_owner_that_finds_no_space_itself_recovers_again_later(stage: Stage) -> None:
+    """The log is sound, and would be resumed when there is space: with an owner that was never recovered."""
+    stage.durable_log.fail(ZeroDivisionError())
+    stage.end_recovery(StorageError("write", Path("snapshot"), "No space left on device", errno.ENOSPC))
+    assert stage.log.failure is None
+    assert (stage.state, stage.for_later, stage.for_space) == (OFFLINE, 1, 0)
+    stage.durable_log.try_again()
+    assert (stage.state, stage.resumed, stage.recoveries) == (RECOVERING, 0, [2])
+    stage.end_recovery()
+    assert (stage.state, stage.resumed) == (ACTIVE, 0)
 
 
 @pytest.mark.parametrize("error", [CorruptSegment(Path("log"), 0, "torn"), ZeroDivisionError("ours")])
