@@ -239,6 +239,21 @@ def test_a_flush_answers_what_it_took_along_alone(stage: Stage, monkeypatch: pyt
     assert stage.flushes == []
 
 
+def test_what_is_durable_already_is_answered_behind_what_waits(stage: Stage) -> None:
+    """Callbacks are called in the order in which they were given, also one that is given by another."""
+    order: list[str] = []
+
+    def first(error: ErrorCode) -> None:
+        order.append("first")
+        stage.durable_log.when_durable(1, lambda error: order.append("given by the first"))
+
+    stage.append()
+    stage.durable_log.when_durable(1, first)
+    stage.durable_log.when_durable(1, lambda error: order.append("second"))
+    stage.end_flush()
+    assert order == ["first", "second", "given by the first"]
+
+
 def test_the_owner_stages_what_it_has_gathered_when_a_flush_begins(stage: Stage) -> None:
     stage.gathered.append(batch())
     assert stage.log.next_offset == 0
