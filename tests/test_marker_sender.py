@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.effects import MarkersWanted
 from coordinator.runtime.marker_sender import MarkerSender
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
 
@@ -22,13 +22,13 @@ class World:
 
     def __init__(self) -> None:
         self.writes: list[tuple[Marker, str, int]] = []
-        self.outcomes: list[Callable[[ErrorCode], None]] = []
+        self.outcomes: list[OnDone] = []
         self.timers: dict[Any, int | None] = {}
         self.posted: list[Callable[[], None]] = []
         self.done: list[str] = []
         self.sender = MarkerSender(self._write, self, self.posted.append)
 
-    def _write(self, marker: Marker, topic: str, index: int, done: Callable[[ErrorCode], None]) -> None:
+    def _write(self, marker: Marker, topic: str, index: int, done: OnDone) -> None:
         self.writes.append((marker, topic, index))
         self.outcomes.append(done)
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from protocol.errors import ErrorCode
-from storage.files import CorruptSegment, StorageError
+from storage.files import CorruptSegment, OnFlushed, StorageError
 from storage.log.durable_log import DurableLog, LogHost
 from storage.log.log_states import (
     ACTIVE,
@@ -128,7 +128,7 @@ class Stage:
     def _set_timer(self, owner: DurableLog, epoch: int, deadline_ms: int | None) -> None:
         self.timers[epoch] = deadline_ms or 0
 
-    def _schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
+    def _schedule(self, log: PartitionLog, done: OnFlushed) -> None:
         def flush() -> None:
             try:
                 log.flush()
