@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -47,6 +47,10 @@ class StorageError(Exception):
     @classmethod
     def of(cls, operation: str, path: Path, error: OSError) -> StorageError:
         return StorageError(operation, path, error.strerror or str(error), error.errno)
+
+
+OnFlushed: TypeAlias = Callable[[StorageError | None], None]
+"""Called when a flush that was asked for has ended: None if what it covers is durable, else why it is not."""
 
 
 class CorruptSegment(StorageError):

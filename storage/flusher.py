@@ -16,9 +16,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeAlias
 
-from storage.files import StorageError
+from storage.files import OnFlushed, StorageError
 
-Done: TypeAlias = Callable[[StorageError | None], None]
 Post: TypeAlias = Callable[[Callable[[], None]], object]
 """Runs a callable on the event loop's thread, soon: `loop.call_soon_threadsafe`."""
 
@@ -41,7 +40,8 @@ class Flusher:
     def __init__(self, threads: int, post: Post) -> None:
         """Start `threads` workers: as many logs sync side by side."""
         self._post = post
-        self._waiting: dict[Flushable, deque[tuple[int, Done]]] = {}  # By the log in flight; offsets rise.
+        # By the log in flight; offsets rise.
+        self._waiting: dict[Flushable, deque[tuple[int, OnFlushed]]] = {}
         self._dirty: SimpleQueue[Flushable | None] = SimpleQueue()
         self._flushed: SimpleQueue[tuple[Flushable, BaseException | None]] = SimpleQueue()
         self._wake_is_posted = False
@@ -51,7 +51,7 @@ class Flusher:
         for thread in self._threads:
             thread.start()
 
-    def schedule(self, log: Flushable, done: Done) -> None:
+    def schedule(self, log: Flushable, done: OnFlushed) -> None:
         """Flush what is staged in `log`; then `done(None)`, or `done(error)` if it cannot be made durable.
 
         `done` runs on the event loop's thread, never within this call, in the order of the calls per log.
@@ -107,7 +107,7 @@ class Flusher:
         """Run the callbacks whose bytes are durable, or all if the flush failed; flush again for the rest."""
         failure = error if error is None or isinstance(error, StorageError) else _error_of_bug(log, error)
         waiting = self._waiting[log]
-        answered: list[Done] = []
+        answered: list[OnFlushed] = []
         while waiting and (failure is not None or not _is_to_flush(log, waiting[0][0])):
             answered.append(waiting.popleft()[1])
         if waiting:

@@ -9,18 +9,18 @@ import pytest
 from coordinator.effects import GroupEvent
 from coordinator.history.events import History, decode_event
 from coordinator.history.writer import EVENTS_PER_WRITE, WRITE_BYTES, HistoryWriter
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.records.records import parse_header, read_records
 
 
 class FakePartition:
     def __init__(self) -> None:
         self.batches: list[bytearray] = []
-        self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.waiting: list[OnDone] = []
         self.refuses = False
         self.refused = 0
 
-    def append_local(self, data: bytearray, durable: Callable[[ErrorCode], None] | None = None) -> None:
+    def append_local(self, data: bytearray, durable: OnDone | None = None) -> None:
         if self.refuses:
             self.refused += 1
             assert durable is not None

@@ -9,7 +9,7 @@ import pytest
 from coordinator.effects import MarkersWanted
 from coordinator.runtime.marker_sender import MarkerSender
 from harness.doubles.manual_timers import ManualTimers
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, OnDone
 from protocol.records.control import Marker
 from protocol.topic_partition import TopicPartition
 
@@ -24,12 +24,12 @@ class World(ManualTimers):
         super().__init__(5_000)
         self.fired = 0
         self.writes: list[tuple[Marker, str, int]] = []
-        self.outcomes: list[Callable[[ErrorCode], None]] = []
+        self.outcomes: list[OnDone] = []
         self.posted: list[Callable[[], None]] = []
         self.done: list[str] = []
         self.sender = MarkerSender(self._write, self, self.posted.append)
 
-    def _write(self, marker: Marker, topic: str, index: int, done: Callable[[ErrorCode], None]) -> None:
+    def _write(self, marker: Marker, topic: str, index: int, done: OnDone) -> None:
         self.writes.append((marker, topic, index))
         self.outcomes.append(done)
 

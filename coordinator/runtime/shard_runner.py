@@ -98,10 +98,8 @@ TRANSITIONS: Final = {
     (LOADING, ShardTrigger.LOAD_FAILED): FAILED,
     (FAILED, ShardTrigger.LOAD_FAILED): FAILED,
     (ACTIVE, ShardTrigger.LOG_FAILED): LOADING,
-    (
-        FAILED,
-        ShardTrigger.LOG_FAILED,
-    ): FAILED,  # The log is read again, but clients are still answered NOT_COORDINATOR.
+    # The log is read again, but clients are still answered NOT_COORDINATOR.
+    (FAILED, ShardTrigger.LOG_FAILED): FAILED,
     **{(state, ShardTrigger.STOPPED): CLOSED for state in ShardState},
     **{(CLOSED, trigger): CLOSED for trigger in ShardTrigger},
 }
@@ -208,9 +206,7 @@ class ShardRunner(Generic[S]):
         try:
             now_ms = self._host.now_ms()
             self._carry_out(shard.handle(event, now_ms), now_ms, event.wall_ms)
-        except (
-            Exception
-        ) as error:  # The disk's or a bug: `_fail_on` finds out which, and logs a bug with its trace.
+        except Exception as error:  # The disk's or a bug: `_fail_on` finds out which.
             self._fail_on(error, event)
 
     def _fail_on(self, error: Exception, event: object) -> None:

@@ -74,9 +74,8 @@ class Pending:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.frame_bytes = frame_bytes
-        self.held_bytes = (
-            0  # Bytes counted in the memory pool until there is an answer, even if the peer is gone.
-        )
+        # Bytes counted in the memory pool until there is an answer, even if the peer is gone.
+        self.held_bytes = 0
         self.chunks: Sequence[Buffer] | None = None  # The framed answer, from the moment it is known.
 
     @property

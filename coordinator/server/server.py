@@ -223,7 +223,3 @@ class Server:
     def addresses(self) -> str:
         """The bound addresses as text, for the line that reports the daemon ready."""
         return ", ".join(self._bound)
-
-    @property
-    def connection_count(self) -> int:
-        return len(self._connections)

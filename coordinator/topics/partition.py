@@ -93,9 +93,8 @@ class Partition:
         self._is_encoding = False  # Whether a batch is being encoded on a thread; it is appended next.
         # Appends that wait for a batch or the producers' state.
         self._queued: deque[Callable[[], None]] = deque()
-        self._waiting_for_producers: list[
-            Callable[[], None]
-        ] = []  # Called when the producers' state is read.
+        # Called when the producers' state is read.
+        self._waiting_for_producers: list[Callable[[], None]] = []
         self.durable_log.listeners.append(self._on_advanced)
         self._owns_log = topic not in SHARD_TOPICS
         if self._owns_log:

@@ -20,7 +20,7 @@ from coordinator.runtime.shard_runner import ACTIVE, ShardRunner
 from harness.doubles.inline_workers import InlineWorkers
 from harness.doubles.manual_timers import ManualTimers
 from harness.doubles.memory_log import MemoryLog
-from storage.files import StorageError
+from storage.files import OnFlushed, StorageError
 from storage.log.durable_log import DurableLog, LogHost
 from storage.log.partition_log import PartitionLog
 
@@ -30,7 +30,6 @@ BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error"
 
 T = TypeVar("T")
 R = TypeVar("R", bound=ShardRunner[Any])
-Done = Callable[[StorageError | None], None]
 
 
 class Asker:
@@ -82,7 +81,7 @@ class RuntimeWorld(ManualTimers):
     def on_dirty(self, runner: ShardRunner[Any]) -> None:
         self.dirty[runner] = None
 
-    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
+    def schedule_flush(self, log: PartitionLog, done: OnFlushed) -> None:
         """Flush `log` on a thread, as a `Flusher` does."""
 
         def flush() -> None:
@@ -149,7 +148,7 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
     def __init__(self, max_batch_bytes: int = 1 << 20) -> None:
         super().__init__()
         self.log = MemoryLog(max_batch_bytes)
-        self.flushes: list[Done] = []
+        self.flushes: list[OnFlushed] = []
         self.reloads = 0
         self.advanced = 0
         self.restart()
@@ -165,7 +164,7 @@ class RunnerWorld(RuntimeWorld, Generic[R]):
         self.runner = self.new_runner()
         self.load()
 
-    def schedule_flush(self, log: PartitionLog, done: Done) -> None:
+    def schedule_flush(self, log: PartitionLog, done: OnFlushed) -> None:
         self.flushes.append(done)
 
     def reload(self, runner: ShardRunner[Any]) -> None:

@@ -219,15 +219,3 @@ def arrow_schema(table: str, *, with_day: bool = False) -> pa.Schema:
 def read_spark(spark: SparkSession, out: str | Path, table: str) -> DataFrame:
     """A table with its `day`, in the declared schema. Raises Spark's AnalysisException if no job wrote it."""
     return spark.read.schema(spark_schema(table, with_day=True)).parquet(table_path(out, table))
-
-
-def read_arrow(out: str | Path, table: str) -> pa.Table:
-    """A table with its `day`, in the declared schema, without Spark; empty if no job has written it."""
-    import pyarrow.dataset as ds
-
-    folder, schema = Path(table_path(out, table)), arrow_schema(table, with_day=True)
-    if not folder.is_dir():
-        return schema.empty_table()
-    day = ds.partitioning(schema.empty_table().select([DAY]).schema, flavor="hive")
-    files = ds.dataset(str(folder), schema=schema, format="parquet", partitioning=day)
-    return files.to_table()

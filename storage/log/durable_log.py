@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from protocol.errors import ErrorCode, OnDone
-from storage.files import CorruptSegment, StorageError
+from storage.files import CorruptSegment, OnFlushed, StorageError
 from storage.log.durability_queue import DurabilityQueue
 from storage.log.log_states import (
     ACTIVE,
@@ -63,7 +63,7 @@ class LogHost:
     now_ms: Callable[[], int]
     # (owner, key, deadline in ms): has `owner.timer_fired(key)` called at that time.
     set_timer: Callable[[Any, Any, int | None], None]
-    schedule_flush: Callable[[PartitionLog, Callable[[StorageError | None], None]], None]
+    schedule_flush: Callable[[PartitionLog, OnFlushed], None]
     wait_for_disk_space: Callable[[Any, StorageError], None]  # These two have `try_again` called later.
     try_later: Callable[[Any], None]
 

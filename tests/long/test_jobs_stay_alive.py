@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from harness import java_tools
 from harness.daemon import ROOT, MusterDaemon
-from muster.spark.tables import read_arrow
+from harness.spark_tables import read_arrow
 from tests.spark.offsets_records import PARTITIONS, OffsetsTopic, make_topic, write_at
 
 DEADLINE_S = 420

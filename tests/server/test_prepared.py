@@ -14,7 +14,7 @@ from coordinator.groups.classic.group import Group
 from coordinator.groups.group_settings import GroupSettings
 from coordinator.server.api_table import Api, api_table
 from coordinator.server.group_apis import GroupApis
-from coordinator.server.prepared import PreparedRequests
+from coordinator.server.prepared import Prepared, PreparedRequests
 from harness.doubles.runtime_world import BROKEN, COMMIT_TIMEOUT_MS
 from harness.doubles.topics import topic_id_of
 from protocol.codec.codec import decode
@@ -479,6 +479,19 @@ def test_a_prepared_heartbeat_is_that_of_the_shard_as_it_lives() -> None:
     assert not prepared.is_current()
     assert prepared.answer(world.now_ms()) is None
     assert apis.prepare_heartbeat(request, 4, frame) is not None, "that of the shard that lives now"
+
+
+@pytest.mark.parametrize("head", [(4, "size"), (6, "API key"), (8, "version")], ids=lambda head: head[1])
+def test_a_request_with_another_head_is_not_taken_for_the_prepared_one(head: tuple[int, str]) -> None:
+    """Its rest has the same bytes: the body of another API or version can read the same."""
+    end, _ = head
+    request = HeartbeatRequest(group_id="m", generation_id=1, member_id="a")
+    frame = encode_request(request, 3, 0, CLIENT_ID)
+    other = frame[: end - 1] + bytes([frame[end - 1] ^ 1]) + frame[end:]
+    prepared = Prepared(frame, lambda: True, lambda _, pending: None)
+    assert prepared.has_same_bytes_at(b"before" + frame, 6)
+    assert not prepared.has_same_bytes_at(b"before" + other, 6)
+    assert prepared.match(other, 0, len(other)) is None
 
 
 def test_while_a_shard_loads_heartbeats_are_not_prepared() -> None:

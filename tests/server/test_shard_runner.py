@@ -345,6 +345,28 @@ def test_a_log_that_failed_between_two_flushes_fails_the_shard(world: ShardWorld
     assert world.answer(commit(2), COMMIT).topics[0].partitions[0].error_code == 0
 
 
+def test_a_log_that_failed_while_it_was_read_fails_the_shard_at_its_first_write(world: ShardWorld) -> None:
+    """The shard has been read all the same: it serves, and the log is not taken offline."""
+    world.answer(commit(1), COMMIT)
+    world.durable_log.fail(BROKEN)
+    fail_back = world.log.fail_back
+
+    def fail_later() -> None:
+        fail_back()
+        world.log.failure = BROKEN
+
+    world.log.fail_back = fail_later  # type: ignore[method-assign]
+    world.load()
+    world.log.fail_back = fail_back  # type: ignore[method-assign]
+    assert fetched(world) == 1
+    assert (world.runner.may_write, world.tried_later, world.reloads) == (True, [], 1)
+    asker = world.ask(commit(2), COMMIT)
+    world.end_turn()
+    assert (committed(asker), world.reloads) == (ErrorCode.NOT_COORDINATOR, 2)
+    world.load()
+    assert fetched(world) == 1
+
+
 def test_a_bug_costs_a_life_and_memory_and_log_agree_afterwards(
     world: ShardWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

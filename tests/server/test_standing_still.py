@@ -139,6 +139,16 @@ def test_a_topic_deleted_meanwhile_takes_its_offsets_along(world: ShardWorld) ->
     assert parse_header(world.log.stored[-1]).max_timestamp_ms == world.wall, "written now, not when it came"
 
 
+def test_a_topic_deleted_meanwhile_takes_its_offsets_along_after_a_failure(world: ShardWorld) -> None:
+    """No load finds these: an offset may have no topic id, and deletions are remembered up to a bound."""
+    world.runner.topic_deleted(TOPIC, bytes(16))
+    world.durable_log.fail(ZeroDivisionError("ours"))
+    world.load()
+    assert fetched(world.ask(fetch(), 8).answer) == 1, "there is still no space for the tombstones"
+    world.durable_log.try_again()
+    assert fetched(world.answer(fetch(), 8)) == -1
+
+
 def test_a_topic_whose_deletion_found_no_room_takes_its_offsets_along_later() -> None:
     """Its tombstones go with the flush; the shard that is read again finds its offsets and may not write."""
     world = ShardWorld()

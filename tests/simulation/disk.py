@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.topics.workers import Workers
 from protocol.records.records import Batch, parse_header, set_base_offset
-from storage.files import StorageError
+from storage.files import OnFlushed, StorageError
 from storage.log.partition_log import Appended
 from storage.producers.producer_state import ProducerState
 from tests.simulation.cleaning import cleaned
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 BROKEN = StorageError("sync", Path("__consumer_offsets-0"), "Input/output error", errno.EIO)
 NO_ROOM = StorageError("write", Path("__consumer_offsets-0"), "No space left on device", errno.ENOSPC)
 
-Done = Callable[[StorageError | None], None]
 OnDurable = Callable[[Any, bytearray], None]
 """Called with a log, and each batch that has become durable in it."""
 Partitions = dict[str, tuple[int, OnDurable]]
@@ -123,7 +122,7 @@ class SimulatedFlusher:
         self._loop = loop
         self._disk = disk
 
-    def schedule(self, log: SimulatedLog, done: Done) -> None:
+    def schedule(self, log: SimulatedLog, done: OnFlushed) -> None:
         batches = list(log.staged)
 
         def end() -> None:

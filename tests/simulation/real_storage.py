@@ -27,13 +27,13 @@ from protocol.topic_partition import TopicPartition
 from storage.cleaning.cleanable import cleanable
 from storage.cleaning.compaction import Compaction, CompactionLimits, LogChanged
 from storage.directory.log_directory import LogDirectory
-from storage.files import CorruptSegment, StorageError
+from storage.files import CorruptSegment, OnFlushed, StorageError
 from storage.log.config import LogConfig
 from storage.log.log_producers import LogProducers
 from storage.log.partition_log import Appended, PartitionLog
 from storage.log.segment_swap import StuckSwap
 from tests.simulation.cleaning import DAY_MS
-from tests.simulation.disk import Disk, Done, OnDurable, Partitions
+from tests.simulation.disk import Disk, OnDurable, Partitions
 from tests.simulation.failing_files import LOOKS, Died, Faults, QuietFiles
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 
@@ -328,7 +328,7 @@ class RealFlusher:
         self._disk = disk
         self._under_way = under_way
 
-    def schedule(self, log: WatchedLog, done: Done) -> None:
+    def schedule(self, log: WatchedLog, done: OnFlushed) -> None:
         self._under_way.append(log)
 
         def end() -> None:

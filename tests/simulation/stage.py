@@ -21,10 +21,10 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from storage.files import StorageError
+from storage.files import OnFlushed, StorageError
 from tests.groups.consumer import subscription
 from tests.simulation.call import Call
-from tests.simulation.disk import Disk, Done, SimulatedFlusher, SimulatedLog
+from tests.simulation.disk import Disk, SimulatedFlusher, SimulatedLog
 from tests.simulation.server import Server
 from tests.simulation.timeline import Origin, ProcessLoop, Timeline
 from tests.simulation.witness import Witness
@@ -42,7 +42,7 @@ class HandFlusher(SimulatedFlusher):
         super().__init__(loop, disk)
         self._hand = disk
 
-    def schedule(self, log: SimulatedLog, done: Done) -> None:
+    def schedule(self, log: SimulatedLog, done: OnFlushed) -> None:
         batches = list(log.staged)
 
         def end(error: StorageError | None) -> None:
@@ -71,7 +71,7 @@ class HandDisk(Disk):
         self.is_sound = True
         self.is_held = False
         self.loading_ms = 1
-        self.waiting: list[Done] = []
+        self.waiting: list[OnFlushed] = []
 
     def new_flusher(self, loop: ProcessLoop) -> SimulatedFlusher:
         return HandFlusher(loop, self)

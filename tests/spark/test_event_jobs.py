@@ -23,10 +23,10 @@ from harness.daemon import MusterDaemon
 from harness.messages import value_of
 from harness.observer import Observer
 from harness.processes import wait_until
+from harness.spark_tables import read_arrow
 from muster.spark.jobs.job import load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import run
-from muster.spark.tables import read_arrow
 from tests.spark.provoked_rebalances import ProvokedRebalance, RebalanceProvoker
 
 pytestmark = pytest.mark.xdist_group("spark")

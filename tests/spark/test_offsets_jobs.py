@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from harness.messages import partition_of
 from harness.processes import ServerProcess
+from harness.spark_tables import read_arrow
 from muster.spark.jobs.job import Step, StepResult, load_job
 from muster.spark.jobs.options import RunOptions
 from muster.spark.jobs.runner import JobFailedError, RunProgress, run
-from muster.spark.tables import read_arrow
 from tests.spark.conftest import SETTINGS, TARGETS
 from tests.spark.offsets_records import (
     MINUTE_MS,

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from harness.spark_tables import read_arrow
 from muster.spark.arrow_types import ddl_of
 from muster.spark.batch_files import write_batch
 from muster.spark.tables import (
     TABLES,
     arrow_schema,
-    read_arrow,
     read_spark,
     spark_schema,
     table_path,

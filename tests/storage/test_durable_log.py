@@ -14,7 +14,7 @@ import pytest
 
 from harness.doubles.faulty_files import FaultyFiles, Operation
 from protocol.errors import ErrorCode
-from storage.files import CorruptSegment, StorageError
+from storage.files import CorruptSegment, OnFlushed, StorageError
 from storage.log.durable_log import DurableLog, LogHost
 from storage.log.log_states import (
     ACTIVE,
@@ -128,7 +128,7 @@ class Stage:
     def _set_timer(self, owner: DurableLog, epoch: int, deadline_ms: int | None) -> None:
         self.timers[epoch] = deadline_ms or 0
 
-    def _schedule(self, log: PartitionLog, done: Callable[[StorageError | None], None]) -> None:
+    def _schedule(self, log: PartitionLog, done: OnFlushed) -> None:
         def flush() -> None:
             try:
                 log.flush()
@@ -239,6 +239,21 @@ def test_a_flush_answers_what_it_took_along_alone(stage: Stage, monkeypatch: pyt
     assert stage.flushes == []
 
 
+def test_what_is_durable_already_is_answered_behind_what_waits(stage: Stage) -> None:
+    """Callbacks are called in the order in which they were given, also one that is given by another."""
+    order: list[str] = []
+
+    def first(error: ErrorCode) -> None:
+        order.append("first")
+        stage.durable_log.when_durable(1, lambda error: order.append("given by the first"))
+
+    stage.append()
+    stage.durable_log.when_durable(1, first)
+    stage.durable_log.when_durable(1, lambda error: order.append("second"))
+    stage.end_flush()
+    assert order == ["first", "second", "given by the first"]
+
+
 def test_the_owner_stages_what_it_has_gathered_when_a_flush_begins(stage: Stage) -> None:
     stage.gathered.append(batch())
     assert stage.log.next_offset == 0
@@ -273,6 +288,15 @@ def test_bytes_are_counted_when_they_are_durable_and_not_if_they_were_lost(stage
     stage.mend()
     stage.end_recovery()
     assert stage.durable_log.staged_bytes == stage.durable_log.flushed_bytes == size_bytes
+
+
+def test_all_that_one_flush_made_durable_is_counted(stage: Stage) -> None:
+    """No other flush follows that would count it: a parked fetch would wait for its longest wait."""
+    for _ in range(3):
+        stage.append()
+    stage.end_flush()
+    assert (stage.durable_log.durable_offset, stage.flushes) == (3, [])
+    assert stage.durable_log.flushed_bytes == stage.durable_log.staged_bytes == stage.log.size_bytes
 
 
 def test_a_disk_that_hangs_is_an_error_after_the_owners_timeout(tmp_path: Path) -> None:
@@ -358,6 +382,18 @@ def test_a_log_that_cannot_be_cut_back_is_tried_again_later(stage: Stage) -> Non
     assert stage.state is ACTIVE
     stage.durable_log.try_again()
     assert (stage.state, stage.durable_log.epoch) == (ACTIVE, 2), "it serves: it is not to be recovered again"
+
+
+def test_an_owner_that_finds_no_space_itself_recovers_again_later(stage: Stage) -> None:
+    """The log is sound, and would be resumed when there is space: with an owner that was never recovered."""
+    stage.durable_log.fail(ZeroDivisionError())
+    stage.end_recovery(StorageError("write", Path("snapshot"), "No space left on device", errno.ENOSPC))
+    assert stage.log.failure is None
+    assert (stage.state, stage.for_later, stage.for_space) == (OFFLINE, 1, 0)
+    stage.durable_log.try_again()
+    assert (stage.state, stage.resumed, stage.recoveries) == (RECOVERING, 0, [2])
+    stage.end_recovery()
+    assert (stage.state, stage.resumed) == (ACTIVE, 0)
 
 
 @pytest.mark.parametrize("error", [CorruptSegment(Path("log"), 0, "torn"), ZeroDivisionError("ours")])

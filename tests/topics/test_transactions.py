@@ -36,7 +36,7 @@ from protocol.messages.write_txn_markers import (
 )
 from protocol.records.batch import walk
 from protocol.topic_partition import TopicPartition
-from tests.topics.requests import fetch, fetch_request, partitions_of, produce
+from tests.topics.requests import fetch, fetch_request, partitions_of, produce, produce_request
 from tests.topics.world import World, batch
 
 READ_COMMITTED = 1
@@ -474,11 +474,14 @@ def test_a_marker_that_the_topic_has_no_room_for_is_too_large(world: World) -> N
 # DescribeProducers.
 
 
-def described(world: World, topic: str = "t", partition: int = 0) -> Any:
-    asked = DescribeProducersRequest(
+def describe(topic: str = "t", partition: int = 0) -> DescribeProducersRequest:
+    return DescribeProducersRequest(
         topics=[DescribeProducersTopicRequest(name=topic, partition_indexes=[partition])]
     )
-    return world.ask(asked, 0).topics[0].partitions[0]
+
+
+def described(world: World, topic: str = "t", partition: int = 0) -> Any:
+    return world.ask(describe(topic, partition), 0).topics[0].partitions[0]
 
 
 def test_producers_are_described(world: World) -> None:
@@ -512,3 +515,19 @@ def test_producers_are_described(world: World) -> None:
 )
 def test_producers_of_what_is_not_there(world: World, topic: str, partition: int, error: ErrorCode) -> None:
     assert described(world, topic, partition).error_code == error
+
+
+def test_producers_are_not_described_by_batches_that_a_failure_cuts_off(world: World) -> None:
+    """Not before the log has been cut back either, which is done on a thread."""
+    produce(world, batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0))
+    lost = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=1)
+    world.start(produce_request(lost), 9)
+    world.queue.clear()  # Its flush does not begin.
+    partition = world.registry.partition("t", 0)
+    assert partition is not None
+    partition.durable_log.fail(ZeroDivisionError("ours"))
+    meanwhile = world.start(describe(), 0)
+    assert meanwhile.answer.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.settle()
+    (found,) = described(world).active_producers
+    assert found.last_sequence == 0

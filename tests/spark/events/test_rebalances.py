@@ -267,6 +267,16 @@ def test_one_whose_end_was_dropped_lasts_until_its_last_event() -> None:
     assert (found.outcome, found.started_at) == ("Stable", T + 60_000)
 
 
+def test_a_running_one_is_not_shortened_by_a_clock_that_is_set_back() -> None:
+    fold = RebalanceFold()
+    for wall_ms in (T, T + 20_000, T + 5_000):
+        fold.add(replace(JOINED if wall_ms > T else BEGIN, wall_ms=wall_ms))
+    assert fold.running is not None
+    assert fold.running.so_far("g").ended_at == T + 20_000
+    (cut_off,) = fold.add(replace(RESTART, wall_ms=T + 10_000))
+    assert cut_off.ended_at == T + 20_000
+
+
 def test_what_comes_again_or_late_begins_nothing() -> None:
     assert len(folded([COMPLETE, END])) == 1
     assert folded(WHOLE, RebalanceFold(None, 2, END.wall_ms)) == []
