@@ -48,6 +48,11 @@ def new_admin(settings: Settings) -> AdminClient:
     return AdminClient(dict(settings))
 
 
+def new_job_admin(bootstrap: str, kafka: Mapping[str, str]) -> AdminClient:
+    """An admin client with a job's settings."""
+    return new_admin(client_settings(bootstrap, kafka))
+
+
 def new_consumer(settings: Settings) -> Consumer:
     """A consumer, which its caller closes."""
     return Consumer(dict(settings))

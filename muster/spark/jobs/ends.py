@@ -17,15 +17,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
-from muster.spark.clients import (
-    EARLIEST,
-    LATEST,
-    TIMEOUT_S,
-    client_settings,
-    error_text,
-    log_offsets,
-    new_admin,
-)
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, error_text, log_offsets, new_job_admin
 from muster.spark.decoding.lag import UNKNOWN
 from muster.spark.decoding.windows import Ints
 from muster.spark.errors import PassingError
@@ -65,7 +57,7 @@ class LogEnds:
     """Asks one cluster for the log ends of one step."""
 
     def __init__(self, bootstrap: str, kafka: Mapping[str, str]) -> None:
-        self._admin = new_admin(client_settings(bootstrap, kafka))
+        self._admin = new_job_admin(bootstrap, kafka)
         self._asked = 0
 
     def at(self, times_ms: Sequence[int], wanted: Iterable[TopicPartition]) -> MinuteEnds:

@@ -15,15 +15,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from muster.spark.clients import (
-    EARLIEST,
-    LATEST,
-    TIMEOUT_S,
-    client_settings,
-    error_text,
-    log_offsets,
-    new_admin,
-)
+from muster.spark.clients import EARLIEST, LATEST, TIMEOUT_S, error_text, log_offsets, new_job_admin
 from muster.spark.errors import PassingError
 from muster.spark.jobs.options import RefusedRunError
 from muster.spark.tables import checkpoint_path
@@ -41,7 +33,7 @@ class TopicIdentity:
 
 def identify_topic(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> TopicIdentity:
     """The topic as the cluster describes it. Raises RefusedRunError, or PassingError without an answer."""
-    admin = new_admin(client_settings(bootstrap, kafka))
+    admin = new_job_admin(bootstrap, kafka)
     try:
         found = admin.list_topics(topic, timeout=TIMEOUT_S).topics.get(topic)
         if found is None or found.error is not None:
@@ -57,7 +49,7 @@ def find_reach(
     bootstrap: str, topic: str, partitions: Iterable[int], kafka: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Each partition's first offset, and its last stable offset, the readable end. Raises PassingError."""
-    admin = new_admin(client_settings(bootstrap, kafka))
+    admin = new_job_admin(bootstrap, kafka)
     everywhere = [TopicPartition(topic, partition) for partition in partitions]
     begins = _offsets_at(admin, dict.fromkeys(everywhere, EARLIEST), committed_only=True)
     return begins, _offsets_at(admin, dict.fromkeys(everywhere, LATEST), committed_only=True)
@@ -65,7 +57,7 @@ def find_reach(
 
 def log_ends(bootstrap: str, topic: str, kafka: Mapping[str, str]) -> dict[int, int]:
     """The end of each partition's log, open transactions included. Raises PassingError."""
-    admin = new_admin(client_settings(bootstrap, kafka))
+    admin = new_job_admin(bootstrap, kafka)
     try:
         known = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     except KafkaException as error:
