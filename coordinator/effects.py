@@ -227,7 +227,8 @@ class GroupEvent:
 class Result(NamedTuple):
     """The effects of one event; the runtime carries them out in the order of the fields.
 
-    `a + b` asks for all of `a` and then all of `b`. At most one of them may have a `then`.
+    Only `marker` comes sooner, right behind the records. `a + b` asks for all of `a` and then all of `b`. At most
+    one of them may have a `then`.
     """
 
     records: Records = ()  # Appended to the offsets partition as one atomic batch, and replayed.
