@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from harness.observer import Observer, unique
 from harness.processes import wait_until
@@ -30,6 +31,8 @@ WORKERS = 2
 KILLS = 4
 SLEEP_AT = ROWS * 4 // 5
 SEED = 20_817
+END_S = 75.0
+"""A sleeper's transaction holds its offsets open until it times out, after 30 s; then another worker goes on."""
 QUICK_SETTINGS = ("session.timeout.ms=1200", "heartbeat.interval.ms=300", "fetch.wait.max.ms=50")
 
 Record = Callable[[str, object], None]
@@ -105,12 +108,21 @@ class Job:
     def await_end(self) -> None:
         """All is committed. (What is processed after its commit still may be under way.)"""
         ends = self.observer.log_ends(self.topic, PARTITIONS)
-        progress = self.progress or (lambda: self.observer.committed(self.group, self.topic))
-        self.wait(lambda: progress() == ends, f"commits at {ends}")
+        progress = self.progress or self.committed
+        self.wait(lambda: progress() == ends, f"commits at {ends}", END_S)
 
-    def wait(self, condition: Callable[[], bool], what: str) -> None:
+    def committed(self) -> dict[int, int]:
+        """The group's offsets; none while a sleeper's transaction holds them open, until that times out."""
         try:
-            wait_until(condition, what, DEADLINE_S)
+            return self.observer.committed(self.group, self.topic)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+            return {}
+
+    def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+        try:
+            wait_until(condition, what, deadline_s)
         except TimeoutError as error:
             stories = "\n".join(worker.story() for worker in self.workers)
             raise AssertionError(f"{error}\n{stories}") from None

@@ -15,7 +15,15 @@ import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 BATCH = 100
 TRANSACTION_TIMEOUT_MS = 30_000  # A worker that dies, and is not started again, holds up readers for so long.
@@ -23,6 +31,11 @@ OUTAGE_S = 60  # A broker that is away for longer ends the worker.
 # After an outage librdkafka 2.16 starts again from `bootstrap.servers`, and may then wait for ever, in
 # send_offsets_to_transaction, for a connection that it has given up: it is to keep the brokers that it knows.
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
+COORDINATOR_MOVES = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 
 class Worker:
@@ -31,19 +44,38 @@ class Worker:
         self.consumer = consumer
         self.producer = producer
         self.group = consumer.consumer_group_metadata()
+        self.ends: dict[tuple[str, int], int] = {}  # Behind the last row that came, or was committed.
 
     def run(self, source: str, stop: threading.Event) -> None:
         self.producer.init_transactions(OUTAGE_S)
         self.consumer.subscribe([source], on_assign=self.on_assign)
         while not stop.is_set():
             messages = self.consumer.consume(BATCH, timeout=0.5)
-            if messages:
+            if messages and self.follows(messages):
                 self.transact(messages)
+            elif messages:
+                print("rows came again, which are committed: back to the offsets", file=sys.stderr)
+                self.rewind()
         self.consumer.close()
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rows are committed in the generation that gave them to us: if it has passed, that is refused."""
         self.group = consumer.consumer_group_metadata()
+        consumer.assign(self.committed(partitions))
+
+    def follows(self, messages: list[Message]) -> bool:
+        """Whether no partition goes back behind what has come from it since its offset was looked up.
+
+        librdkafka 2.16 asks where a partition begins that has no offset yet. If the answer is so late that it
+        finds another assignment (the broker was away), it starts there again from the beginning, half a second
+        after it has begun at the committed offset.
+        """
+        for message in messages:
+            partition, end = end_of(message)
+            if end <= self.ends.get(partition, 0):
+                return False
+            self.ends[partition] = end
+        return True
 
     def transact(self, messages: list[Message]) -> None:
         """Commit all results of a batch and the offsets behind it, or nothing, and read the batch again.
@@ -77,10 +109,27 @@ class Worker:
 
     def rewind(self) -> None:
         """Seek to the committed offset in every partition that this worker owns."""
-        for partition in self.consumer.committed(self.consumer.assignment(), OUTAGE_S):
-            if partition.offset < 0:
-                partition.offset = OFFSET_BEGINNING
+        for partition in self.committed(self.consumer.assignment()):
             self.consumer.seek(partition)
+
+    def committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Where to go on in these partitions, which are all that this worker owns."""
+        found = self.look_up(partitions) if partitions else []
+        self.ends = {(each.topic, each.partition): max(each.offset, 0) for each in found}
+        for each in found:
+            if each.offset < 0:
+                each.offset = OFFSET_BEGINNING
+        return found
+
+    def look_up(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        deadline = time.monotonic() + OUTAGE_S
+        while True:
+            try:
+                return self.consumer.committed(partitions, OUTAGE_S)
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 def next_offsets(messages: list[Message]) -> list[TopicPartition]:
