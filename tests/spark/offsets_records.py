@@ -70,7 +70,10 @@ class OffsetsTopic:
         self._put(self._producer, group_id, key, value, at_ms)
 
     def commit_in_transaction(self, group_id: str, topic: str, offset: int, *, abort: bool) -> None:
-        """Commit as a client does: the coordinator gives it the time of now."""
+        """Commit as a client does, until the transaction is settled: the coordinator gives it the time of now.
+
+        A transaction's markers may come after its end is answered. Offsets that it holds are waited for.
+        """
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": f"t-{group_id}"})
         member = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group_id})
         producer.init_transactions(TIMEOUT_S)
@@ -81,6 +84,8 @@ class OffsetsTopic:
             producer.abort_transaction(TIMEOUT_S)
         else:
             producer.commit_transaction(TIMEOUT_S)
+        (settled,) = member.committed(where, TIMEOUT_S)
+        assert settled.error is None, settled.error
         member.close()
 
     def flush(self) -> None:
