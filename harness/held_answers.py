@@ -7,6 +7,7 @@ import contextlib
 import struct
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -87,8 +88,9 @@ class HeldAnswers:
         while True:
             frame = await _frame(reader)
             (correlation_id,) = CORRELATION_ID.unpack_from(frame, LENGTH.size)
-            if self._is_holding and kinds.pop(correlation_id) == self._held_kind:
-                self._held.append(lambda frame=frame: writer.write(frame))  # type: ignore[misc]
+            kind = kinds.pop(correlation_id)
+            if self._is_holding and kind == self._held_kind:
+                self._held.append(partial(writer.write, frame))
             else:
                 writer.write(frame)
 
